@@ -32,7 +32,7 @@ class Check(StrEnum):
 
     KUBERNETES = "Kubernetes"
     RESOURCE = "ShardedModels"
-    OPERATOR = "Operator"
+    OPERATOR = "InstalledOperator"
     RIGHTS = "Rights"
     NODES = "Nodes"
     STORAGE = "Storage"
@@ -101,7 +101,7 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class InstalledOperator:
     """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read).
 
     ``watches`` are the namespaces that it is for, all where none is named.
@@ -118,7 +118,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class DiagnosedModel:
     """What matters of a ShardedModel: its conditions, and the storage classes of the claims that are made for it."""
 
     namespace: str
@@ -135,11 +135,11 @@ class Chart:
     version: str
     kubernetes: tuple[int, int] | None
     served: bool
-    operators: tuple[Operator, ...] | None = None
+    operators: tuple[InstalledOperator, ...] | None = None
     missing_rights: Mapping[str, tuple[str, ...]] | None = None
     nodes: tuple[NodeFacts | NodeExclusion, ...] | None = None
     classes: Mapping[str, bool] | None = None
-    models: tuple[Model, ...] | None = None
+    models: tuple[DiagnosedModel, ...] | None = None
     measured: bool = False
     enforcement: Enforcement | None = None
     trouble: str = field(default="")
@@ -169,12 +169,12 @@ def read_version(said: Object) -> tuple[int, int] | None:
     return (int(numbers[0]), int(numbers[1])) if all(part.isascii() and part.isdigit() for part in numbers) else None
 
 
-def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool) -> Operator:
+def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool) -> InstalledOperator:
     """Return what matters of an operator's Deployment and of the Lease of its name."""
     metadata, spec = mapping(deployment.get("metadata")), mapping(deployment.get("spec"))
     pods, status = mapping(mapping(spec.get("template")).get("spec")), mapping(deployment.get("status"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    return Operator(
+    return InstalledOperator(
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         version=text(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
@@ -191,12 +191,12 @@ def _watched(pods: Object) -> tuple[str, ...]:
     return next((tuple(word.removeprefix(WATCHES).split(",")) for word in words if word.startswith(WATCHES)), ())
 
 
-def read_model(item: Object) -> Model:
+def read_model(item: Object) -> DiagnosedModel:
     """Return what matters of a ShardedModel, whatever it holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
     cache = mapping(mapping(weights.get("huggingFace")).get("cache"))
-    return Model(
+    return DiagnosedModel(
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         conditions=tuple(mappings(status.get("conditions"))),
@@ -284,7 +284,7 @@ def _of_storage(chart: Chart) -> Iterator[Finding]:
         yield Finding(ailment=ailment, objects=tuple(sorted(models)), about=name)
 
 
-def _of_models(models: tuple[Model, ...], now: datetime) -> Iterator[Finding]:
+def _of_models(models: tuple[DiagnosedModel, ...], now: datetime) -> Iterator[Finding]:
     for model in models:
         conditions = {text(condition.get("type")): condition for condition in model.conditions}
         ready = conditions.get("Ready", {})

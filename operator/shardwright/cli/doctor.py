@@ -11,14 +11,14 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.settings import read_settings
 from shardwright.cli.arguments import program_name
-from shardwright.cli.clusters import Cluster, unless_forbidden
+from shardwright.cli.clusters import TargetCluster, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import (
     Chart,
+    DiagnosedModel,
     Examined,
     Finding,
-    Model,
-    Operator,
+    InstalledOperator,
     Result,
     examine,
     read_class,
@@ -71,7 +71,7 @@ def doctor(arguments: Namespace) -> int:
     """
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = Cluster(connection=connection_of(arguments))
+    cluster = TargetCluster(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: _read(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "text":
@@ -160,7 +160,7 @@ async def _is_served(client: Client) -> bool:
     return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {text(item.get("name")) for item in resources}
 
 
-async def _operator(client: Client, deployment: Mapping[str, Any]) -> Operator:
+async def _operator(client: Client, deployment: Mapping[str, Any]) -> InstalledOperator:
     metadata = deployment["metadata"]
     try:
         lease, known = await client.get(LEASES, metadata["namespace"], metadata["name"]), True
@@ -169,7 +169,7 @@ async def _operator(client: Client, deployment: Mapping[str, Any]) -> Operator:
     return read_operator(deployment, lease, lease_known=known)
 
 
-async def _missing_rights(client: Client, operators: Sequence[Operator]) -> Mapping[str, tuple[str, ...]]:
+async def _missing_rights(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, tuple[str, ...]]:
     """Return by service account what it may not do and must."""
     wanted = {(one.namespace, one.account): needed(Duties(namespaces=one.watches)) for one in operators}
     return {
@@ -178,7 +178,7 @@ async def _missing_rights(client: Client, operators: Sequence[Operator]) -> Mapp
     }
 
 
-async def _stated(client: Client, operators: Sequence[Operator]) -> Stated:
+async def _stated(client: Client, operators: Sequence[InstalledOperator]) -> Stated:
     """Return what the administrator states of nodes; nothing where that may not, or cannot, be read."""
     for one in operators:
         found = await _or_none(client.get(CONFIG_MAPS, one.namespace, f"{one.name}-settings"))
@@ -199,7 +199,7 @@ async def _classes(client: Client) -> Mapping[str, bool]:
     return dict([read_class(item) for item in await client.list(STORAGE_CLASSES)])
 
 
-async def _models(client: Client) -> tuple[Model, ...]:
+async def _models(client: Client) -> tuple[DiagnosedModel, ...]:
     pages = client.pages(SHARDED_MODELS, project=_without_what_is_large)
     return tuple([read_model(item) async for page in pages for item in page])
 

@@ -129,7 +129,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ModelDifference:
     """What would change of one ShardedModel.
 
     ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway`` are groups that would restart

@@ -32,7 +32,7 @@ KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, req
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class FigureTile:
     """One of the figures at the top; ``note`` says what goes with it."""
 
     label: str
@@ -116,23 +116,25 @@ def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
     return {**point, "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)]}
 
 
-def _tiles(document: Document) -> Iterator[Tile]:
+def _tiles(document: Document) -> Iterator[FigureTile]:
     """Yield the figures that are read first."""
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
     band = f"80% band {span(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
     milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
-    yield Tile(label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band)
-    yield Tile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
-    yield Tile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
-    yield Tile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
+    yield FigureTile(
+        label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band
+    )
+    yield FigureTile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
+    yield FigureTile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
+    yield FigureTile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
     carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
-    yield Tile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
+    yield FigureTile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class ExclusionBar:
     """A reason that ruled layouts out; ``reach`` is the length of its bar, of 1000."""
 
     code: str
@@ -141,11 +143,11 @@ class Reason:
     reach: int
 
 
-def _exclusions(document: Document) -> Iterator[Reason]:
+def _exclusions(document: Document) -> Iterator[ExclusionBar]:
     found = document["explanation"]["exclusions"]
     most = max((item["count"] for item in found), default=1)
     for index, item in enumerate(found):
-        yield Reason(
+        yield ExclusionBar(
             code=item["code"],
             count=figure(document, f"explanation.exclusions.{index}.count", whole),
             miss=item["nearestMiss"] or item["example"],

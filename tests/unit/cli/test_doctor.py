@@ -15,10 +15,10 @@ from shardwright.cli.diagnosis import (
     Ailment,
     Chart,
     Check,
+    DiagnosedModel,
     Enforcement,
     Examined,
-    Model,
-    Operator,
+    InstalledOperator,
     Result,
     examine,
     read_model,
@@ -39,7 +39,7 @@ MODELS_AND_POLICIES = (Check.MODELS, Check.NETWORK_POLICIES)
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
-OPERATOR = Operator(
+OPERATOR = InstalledOperator(
     namespace="shardwright-system", name="shardwright", version="1.0", account="shardwright", wanted=2, ready=2, holder="a"
 )
 
@@ -67,10 +67,12 @@ def a_chart(**changed: Any) -> Chart:
     return replace(fine, **changed)
 
 
-def a_model(name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str) -> Model:
+def a_model(
+    name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str
+) -> DiagnosedModel:
     first = {"type": "Ready", "status": ready, "reason": reason, "message": "why", "lastTransitionTime": since}
     more = ({"type": kind, "status": status} for kind, status in others.items())
-    return Model(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
+    return DiagnosedModel(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
 
 
 def found(chart: Chart, check: Check) -> Examined:

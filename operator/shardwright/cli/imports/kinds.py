@@ -15,7 +15,7 @@ import yaml
 
 from shardwright.cli.imports.command_line import carry_options, launch_of
 from shardwright.cli.imports.draft import Content, Draft, Imported
-from shardwright.cli.imports.pods import Weights, carry_model, carry_pod
+from shardwright.cli.imports.pods import MountedWeights, carry_model, carry_pod
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text
 from shardwright.modelspec.catalogue import known_ids
@@ -39,7 +39,7 @@ Others = Sequence[Content]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ImportOptions:
     """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id where the object does not tell it."""
 
     pins: bool = False
@@ -51,7 +51,7 @@ def importable(content: Content) -> bool:
     return str(content.get("kind")) in READERS
 
 
-def import_object(content: Content, others: Others = (), options: Options = Options()) -> Imported:
+def import_object(content: Content, others: Others = (), options: ImportOptions = ImportOptions()) -> Imported:
     """Return the ShardedModel of an object.
 
     Raises:
@@ -144,7 +144,7 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
             draft.leave("spec.model.uri", f"revision {revision}: set spec.model.revision to the commit")
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(draft, "/weights", "spec.model.uri", Weights(claim=claim, folder=folder))
+        carry_model(draft, "/weights", "spec.model.uri", MountedWeights(claim=claim, folder=folder))
     elif scheme == "oci":
         draft.put("model.weights.image", {"reference": rest})
     else:
@@ -221,9 +221,9 @@ def _not_vllm(content: Content) -> Problem:
     return Problem(code="ImportUnclear", what=what, limit=_NOT_VLLM, remedy="only what runs vLLM can be imported")
 
 
-Reader = Callable[[Draft, Content, Others], None]
+ReadObject = Callable[[Draft, Content, Others], None]
 
-READERS: Final[Mapping[str, Reader]] = MappingProxyType(
+READERS: Final[Mapping[str, ReadObject]] = MappingProxyType(
     {
         DEPLOYMENT: _of_deployment,
         LEADER_WORKER_SET: _of_leader_worker_set,

@@ -34,7 +34,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class MountedWeights:
     """Where a pod reads a model that it names by a path: a claim and the folder on it."""
 
     claim: str
@@ -66,7 +66,7 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     return bool(started)
 
 
-def carry_model(draft: Draft, model: str, where: str, weights: Weights | None) -> None:
+def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | None) -> None:
     """Put a model into a draft: an id of the hub, or a folder on a claim."""
     if not model.startswith("/"):
         draft.put("model.id", model)
@@ -92,7 +92,7 @@ def _literal(container: Content) -> dict[str, str]:
     return {text(item.get("name")): text(item.get("value")) for item in mappings(container.get("env")) if item.get("value")}
 
 
-def _weights_at(model: str, spec: Content, container: Content) -> Weights | None:
+def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights | None:
     """Return the claim on which a path is."""
     claims = dict(_claims(spec))
     for mount in mappings(container.get("volumeMounts")):
@@ -100,7 +100,7 @@ def _weights_at(model: str, spec: Content, container: Content) -> Weights | None
         claim = claims.get(text(mount.get("name")))
         if claim and root and (model == root or model.startswith(f"{root}/")):
             sub, rest = text(mount.get("subPath")), model.removeprefix(root).strip("/")
-            return Weights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
+            return MountedWeights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
     return None
 
 

@@ -80,7 +80,7 @@ class StandingGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ModelState:
     """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``conditions`` are others worth a line."""
 
     name: str
@@ -97,14 +97,14 @@ class Standing:
     conditions: tuple[Content, ...]
 
 
-def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable[Content] | None, now: datetime) -> Standing:
+def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable[Content] | None, now: datetime) -> ModelState:
     """Return how a model stands; ``sets`` and ``pods`` are those of its namespace, None where they may not be read."""
     metadata, status = content["metadata"], mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
     ready = next((item for item in conditions if item.get("type") == ConditionType.READY), {})
     generation = metadata.get("generation")
     shown = mappings(status.get("groups"))
-    return Standing(
+    return ModelState(
         name=metadata["name"],
         namespace=metadata["namespace"],
         ready=text(ready.get("status")) or "Unknown",
