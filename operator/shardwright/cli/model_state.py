@@ -11,11 +11,11 @@ from shardwright.api.conditions import ConditionType
 from shardwright.api.resource import read_stored
 from shardwright.errors import InputError
 from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.members import read_member
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
@@ -160,7 +160,7 @@ def _rules(content: Content) -> LifeRules:
 
 
 def _group(state: GroupState, live: Content, pods: Mapping[str, Content], most: int | None, now: datetime) -> StandingGroup:
-    memory = read_memory(live)
+    memory = read_annotations(live)
     its = [pod for pod in pods.values() if controller_uid(pod) == live["metadata"]["uid"]]
     made = max((time for pod in its if (time := read_time(text(pod["metadata"].get("creationTimestamp"))))), default=None)
     since = memory.ready_since if state.ready else memory.stopped_at if state.situation in AT_ZERO else made

@@ -19,6 +19,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.advance import advance
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.answering import answer
 from shardwright.reconcile.decision import (
     Apply,
@@ -34,7 +35,6 @@ from shardwright.reconcile.decision import (
 )
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.known import nodes_of_interest
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
@@ -255,7 +255,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
     if live is None:
         beside = any(wait.what in {Awaited.FORMER, Awaited.FORMER_TOO} for wait in state.waits) or generation_of(state.name)[1]
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
-    memory = read_memory(live)
+    memory = read_annotations(live)
     fields = pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
     fate = Fate.STAYS
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:

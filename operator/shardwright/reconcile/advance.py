@@ -21,6 +21,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.adoption import adopted, marks
+from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.course import course_of, former_of, given_up
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
@@ -30,7 +31,6 @@ from shardwright.reconcile.fetching import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
-from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.placing import StandingPlan, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish

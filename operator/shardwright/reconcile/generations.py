@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
@@ -91,7 +91,7 @@ def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
-    return ours and read_memory(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
+    return ours and read_annotations(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
 
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:

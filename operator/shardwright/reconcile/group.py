@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, read_annotations
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import Memory, RestartsBefore, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.templates import asked_by, own_hash, pending_fields, template_hash
@@ -78,9 +78,9 @@ class Group:
         return int(self.rendered["spec"]["replicas"])
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> GroupAnnotations:
         """Return what is remembered of it, also from before it was made anew."""
-        return read_memory(self.live or self.former or {})
+        return read_annotations(self.live or self.former or {})
 
     @property
     def complete(self) -> bool:
@@ -202,7 +202,7 @@ class Group:
 
 def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does not remember, ``size``."""
-    pods = live["spec"].get("replicas") or read_memory(live).size or size
+    pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, changed_annotations
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group
@@ -22,7 +23,6 @@ from shardwright.reconcile.incidents import (
     new_incident,
 )
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
-from shardwright.reconcile.memory import Memory, RestartsBefore, changed_annotations
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
@@ -120,7 +120,7 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
     return GroupStep(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
 
 
-def _started(group: Group, memory: Memory) -> Memory:
+def _started(group: Group, memory: GroupAnnotations) -> GroupAnnotations:
     """Return the memory of a group whose pods are made as they are rendered now."""
     rules = group.rules
     before = RestartsBefore(revision=rules.revision) if group.size == 1 and rules.revision and not group.as_it_is else None
@@ -175,7 +175,7 @@ def _hurried(group: Group) -> tuple[Write, ...]:
     )
 
 
-def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> GroupStep:
+def _go_to_zero(group: Group, why: Why, memory: GroupAnnotations, now: datetime) -> GroupStep:
     asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
     stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
@@ -204,7 +204,7 @@ def _found_asked(group: Group) -> str:
     return group.memory.asked if group.outdated or not group.members else asked_by(group.rendered)
 
 
-def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
+def _standing(group: Group, memory: GroupAnnotations, now: datetime) -> GroupState:
     """Return how a group stands that nothing stops."""
     if group.complete:
         stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
@@ -273,7 +273,7 @@ def _unready(group: Group) -> list[Member]:
     return [m for m in group.members if served and m.started and not m.ready]
 
 
-def _intent(group: Group, memory: Memory) -> dict[str, Any]:
+def _intent(group: Group, memory: GroupAnnotations) -> dict[str, Any]:
     """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not repeat."""
     metadata = group.rendered["metadata"]
     annotations = {**metadata.get("annotations", {}), **memory.annotations()}
@@ -281,7 +281,7 @@ def _intent(group: Group, memory: Memory) -> dict[str, Any]:
 
 
 def _write(
-    group: Group, memory: Memory, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
+    group: Group, memory: GroupAnnotations, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
 ) -> tuple[Apply | Patch]:
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
@@ -305,7 +305,7 @@ def outdated(group: Group, now: datetime) -> GroupState:
 
 
 def _state(
-    group: Group, situation: Situation, *waits: Wait, memory: Memory | None = None, look_at: datetime | None = None
+    group: Group, situation: Situation, *waits: Wait, memory: GroupAnnotations | None = None, look_at: datetime | None = None
 ) -> GroupState:
     memory = memory or group.memory
     incident: Incident | None = memory.incident
@@ -331,7 +331,7 @@ def _state(
     )
 
 
-def _on_the_move(memory: Memory, situation: Situation) -> bool:
+def _on_the_move(memory: GroupAnnotations, situation: Situation) -> bool:
     """Return whether a group is down because we stopped it on purpose, and is not ready again yet."""
     if situation in AT_ZERO:
         return memory.stopped_for in ON_PURPOSE
