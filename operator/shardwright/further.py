@@ -9,10 +9,10 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import SearchSpace
-from shardwright.layouts.placement import Over
+from shardwright.layouts.placing import Over
 from shardwright.planning import offload
 from shardwright.planning.phrases import copies
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.resolving.subject import Subject

@@ -10,7 +10,7 @@ from shardwright.further import differences, further, most_further, pinned, pool
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better, Prospect
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject

@@ -11,7 +11,7 @@ from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.modelspec.families import FAMILIES
 from shardwright.modelspec.parse import parse_config
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, PipelineRole
 from tests.support.builders_model import a_config, a_moe_config, catalogued

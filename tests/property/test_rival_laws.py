@@ -9,7 +9,7 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.plan import best_first
+from shardwright.planning.planner import best_first
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import FeasibleCandidate, Scale, runners_up, select
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits

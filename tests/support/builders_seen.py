@@ -18,7 +18,6 @@ from shardwright.hardware.nodes import GpuUsage
 from shardwright.improving import improve
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.answering import answer, dated
-from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -31,6 +30,7 @@ from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, See
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.states import Situation
+from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name

@@ -15,7 +15,7 @@ from shardwright.modelspec.stored import stored_as
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.checks import Judge
 from shardwright.planning.choice import NEAR_TIE, NEAR_TIE_OVER_NETWORK, settled
-from shardwright.planning.plan import best_first, make_plan
+from shardwright.planning.planner import best_first, make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds
 from tests.support.questions import Question

@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.api.conditions import Reason
 from shardwright.cli.model_state import ENGINE, ModelState, StandingGroup
-from shardwright.reconcile.rules import RESTART
+from shardwright.reconcile.life_rules import RESTART
 from shardwright.reconcile.states import Awaited, Wait
 
 MOST: Final = 3

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.cli.fields import CaseReader
-from shardwright.costs.estimate import Estimator
+from shardwright.costs.estimator import Estimator
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.engines.known import BY_LOWER_NAME, traits_of
 from shardwright.errors import InputError, Problem
@@ -16,7 +16,7 @@ from shardwright.hardware.inventory import Node, Pool
 from shardwright.hardware.networks import read_network
 from shardwright.hardware.untrusted import raw_node
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import Shelf
+from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec

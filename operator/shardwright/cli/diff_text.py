@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from shardwright import __version__
-from shardwright.api.status import planned_nodes
+from shardwright.api.plan_status import planned_nodes
 from shardwright.cli.rehearsal import Fate, FieldChange, GroupFate, ModelDifference, ObjectChange
 from shardwright.documents import to_camel
 from shardwright.planning.report import Plan, Report

@@ -15,9 +15,9 @@ from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import read_time
+from shardwright.reconcile.life_rules import life_rules
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
-from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.resolving.intent import intent_of
 

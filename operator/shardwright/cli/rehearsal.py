@@ -21,7 +21,16 @@ from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.advance import advance
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.answering import answer
-from shardwright.reconcile.decision import (
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.publish import Published
+from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
+from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
+from shardwright.reconcile.states import Awaited, GroupState, Situation
+from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.writes import (
     Apply,
     Aside,
     Create,
@@ -33,15 +42,6 @@ from shardwright.reconcile.decision import (
     written_kind,
     written_name,
 )
-from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.known import nodes_of_interest
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
-from shardwright.reconcile.publish import Published
-from shardwright.reconcile.record_object import record_key
-from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
-from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
-from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret

@@ -14,9 +14,9 @@ from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import MERGE_PATCH, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.course import SPEC
+from shardwright.reconcile.course_choice import SPEC
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Revision, revisions_of
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 

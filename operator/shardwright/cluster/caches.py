@@ -21,7 +21,7 @@ from shardwright.cluster.sources import (
 from shardwright.cluster.store import Concern, Store
 from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.writes import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 
 

@@ -15,12 +15,12 @@ from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
-from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.reconcile.priorities import Priorities, PriorityClass
 from shardwright.reconcile.quotas import Allowance, Quota, Range
+from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.names import base_name
 
 NodeEntry = NodeFacts | NodeExclusion

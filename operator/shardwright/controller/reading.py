@@ -25,7 +25,6 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
@@ -35,6 +34,7 @@ from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name

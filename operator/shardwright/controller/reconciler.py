@@ -24,11 +24,11 @@ from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
+from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)

@@ -132,7 +132,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
     "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
-    "released": "engines/releases.py",
+    "released": "engines/release_months.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
     "reserves_output": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a request grows",
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",

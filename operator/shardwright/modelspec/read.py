@@ -17,7 +17,7 @@ from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
-from shardwright.modelspec.quantization import quantized, read_quantization
+from shardwright.modelspec.quantized import quantized, read_quantization
 from shardwright.modelspec.spec import Layer, ModelSpec, PipelineRole, Split, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
 

@@ -10,7 +10,7 @@ from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
-from shardwright.layouts.placement import Over
+from shardwright.layouts.placing import Over
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of

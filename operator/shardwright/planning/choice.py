@@ -11,7 +11,7 @@ from typing import Final
 from shardwright.costs.coefficients import BAND_MODELLED
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.reach import not_yet
+from shardwright.planning.deployability import not_yet
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack
 

@@ -23,11 +23,10 @@ from shardwright.pipeline import bundle_for
 from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.course import course_of, former_of, given_up
+from shardwright.reconcile.course_choice import course_of, former_of, given_up
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
-from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
-from shardwright.reconcile.fetching import fetched
+from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
@@ -41,6 +40,7 @@ from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
+from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
 from shardwright.rendering.pod import start_deadline_seconds

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
@@ -22,6 +21,7 @@ from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Obs
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 

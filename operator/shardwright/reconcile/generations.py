@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from shardwright.reconcile.annotations import read_annotations
-from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.writes import Why
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, changed_annotations
-from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import (
@@ -26,6 +25,7 @@ from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure,
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})

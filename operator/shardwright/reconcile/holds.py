@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group, as_it_stands
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS, engine_to_blame
 from shardwright.reconcile.members import UNSCHEDULABLE, Failure
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.writes import Why
 from shardwright.rendering.names import number_of
 
 _GONE: Final = "a group that is gone"

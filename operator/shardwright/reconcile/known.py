@@ -11,9 +11,9 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.validity import NodeFault, Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
-from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
 from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.life_rules import life_rules
 from shardwright.reconcile.observed import KeptOut, Observed
 from shardwright.reconcile.relocation import (
     Departure,
@@ -25,7 +25,6 @@ from shardwright.reconcile.relocation import (
     late_nodes,
     recheck_at,
 )
-from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import (
     Sight,
@@ -39,6 +38,7 @@ from shardwright.reconcile.sightings import (
     since_by_set,
 )
 from shardwright.reconcile.states import Awaited, GroupState, Wait
+from shardwright.reconcile.writes import DryRunPod
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, Rollback
-from shardwright.api.status import plan_status
 from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.generations import given_up_at
 from shardwright.reconcile.known import Known
+from shardwright.reconcile.life_rules import groups_wanted
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
@@ -25,10 +25,10 @@ from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revisions_of, shown
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.reconcile.writes import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed

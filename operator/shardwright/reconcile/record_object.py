@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.labels import MANAGED_BY, metadata

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord
-from shardwright.api.status import plan_status
 from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts

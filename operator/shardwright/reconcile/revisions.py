@@ -19,8 +19,8 @@ from shardwright.api.record import PlanRecord, Rollback, decode, encode
 from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MANAGED_BY, MODEL, metadata
 from shardwright.rendering.names import base_name, revision_name

@@ -11,7 +11,6 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.priorities import Priorities
@@ -19,6 +18,7 @@ from shardwright.reconcile.quotas import Allowance, Pods
 from shardwright.reconcile.revisions import AskedSpec, Course, Former
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import HubFetch
 from shardwright.replanning import Held, Replanned

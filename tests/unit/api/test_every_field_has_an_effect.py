@@ -17,8 +17,8 @@ from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
+from shardwright.reconcile.life_rules import life_rules
 from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
-from shardwright.reconcile.rules import life_rules
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve

@@ -14,8 +14,8 @@ from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.live_models import LiveModel
 from shardwright.cli.rehearsal import Fate, ModelDifference, Rehearsed, rehearse
 from shardwright.cli.surroundings import Surroundings
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator

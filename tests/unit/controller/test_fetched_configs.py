@@ -14,8 +14,8 @@ from shardwright.cluster.resources import CONFIG_MAPS, JOBS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
+from shardwright.reconcile.fetched import LATER_SECONDS
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
-from shardwright.reconcile.fetching import LATER_SECONDS
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, HubFetch

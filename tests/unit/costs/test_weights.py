@@ -4,7 +4,7 @@ import pytest
 
 from shardwright.costs.weights import load_bytes_per_node, stage_weight_bytes, stage_weight_parts
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.spec import PipelineRole
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits

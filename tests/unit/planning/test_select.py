@@ -9,7 +9,7 @@ from shardwright.costs.estimates import Estimate, Performance, TimeShare
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up

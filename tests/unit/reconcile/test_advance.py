@@ -10,7 +10,6 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.improving import PAUSE
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.generations import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -18,6 +17,7 @@ from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Publ
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.seen import Ask, Outcome, Refusal
 from shardwright.reconcile.states import Situation
+from shardwright.reconcile.writes import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator

@@ -6,7 +6,6 @@ import pytest
 
 from shardwright.reconcile.annotations import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_annotations
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Create, Delete
 from shardwright.reconcile.generations import (
     HANGING_SECONDS,
     LOST_SECONDS,
@@ -17,6 +16,7 @@ from shardwright.reconcile.generations import (
 from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.writes import Create, Delete
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)

@@ -9,8 +9,8 @@ import pytest
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Why, ended_groups, written_name
 from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.writes import Why, ended_groups, written_name
 from shardwright.rendering.budgets import IMAGE_SECONDS
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from tests.support.builders_reconcile import NOON, World, desired, stateful_set

@@ -9,7 +9,6 @@ import pytest
 
 from shardwright.reconcile.annotations import READY_ONCE, GroupAnnotations, read_annotations, ready_pods
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
@@ -18,6 +17,7 @@ from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
+from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
 

@@ -7,11 +7,11 @@ import pytest
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, Create, written_name
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.writes import Apply, Create, written_name
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, rendered, stateful_set
 

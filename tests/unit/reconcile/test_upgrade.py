@@ -9,10 +9,10 @@ from shardwright.api.record import PlanRecord, encode
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.versions import NEWEST_DEFAULT
 from shardwright.reconcile.annotations import NAMES, read_annotations
-from shardwright.reconcile.decision import ended_groups
 from shardwright.reconcile.record_object import StoredRecord, read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.hashing import TEMPLATE_HASH

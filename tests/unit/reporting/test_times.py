@@ -5,7 +5,7 @@ from dataclasses import replace
 from shardwright.costs.estimates import TimeShare
 from shardwright.costs.loading import LoadTime
 from shardwright.layouts.layout import Layout
-from shardwright.planning.reasons import WORDS
+from shardwright.planning.rationale import WORDS
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain

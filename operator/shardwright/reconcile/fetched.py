@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handover
-from shardwright.reconcile.decision import Create, StartJob, Write, written_name
 from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
+from shardwright.reconcile.writes import Create, StartJob, Write, written_name
 from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, HubFetch, config_name, fetch_job, job_name
 
 PATH: Final = "spec.model.id"

@@ -12,8 +12,8 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
+from shardwright.planning.deployability import not_yet
 from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
-from shardwright.planning.reach import not_yet
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack, million_tokens_price, rank

@@ -8,7 +8,7 @@ from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.modules import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, WeightFormat
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued

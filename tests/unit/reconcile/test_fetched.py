@@ -14,10 +14,10 @@ from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import CheckpointFiles, handed_over, problem_handed_over
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Create, StartJob, written_name
-from shardwright.reconcile.fetching import config_taken
+from shardwright.reconcile.fetched import config_taken
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, fetch_job, job_name
 from shardwright.resolving.fetching import Unread

@@ -11,11 +11,11 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
+from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.exclusions import count_exclusions
+from shardwright.planning.no_plan import no_plan
 from shardwright.planning.offload import HostCache, host_cache
-from shardwright.planning.outcome import no_plan
-from shardwright.planning.reach import in_reach, not_yet
-from shardwright.planning.reasons import alternative, reasons
+from shardwright.planning.rationale import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins

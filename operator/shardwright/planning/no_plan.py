@@ -9,7 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.reasons import LIMITS, split
+from shardwright.planning.rationale import LIMITS, split
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
