@@ -34,7 +34,7 @@ from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
-from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+from shardwright.replanning import Replanned, mend, place_beside, plan_anew, rescaled
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -237,7 +237,7 @@ class Operator:
             improved = improve(subject, record, stock, worst=ask.worst, take=ask.choice is PlanChoice.IMPROVE)
             return dated(improved, ask, self.cluster.now)
         if ask.choice is PlanChoice.RESCALE and record:
-            return scale(subject, record, stock, ask.worst)
+            return rescaled(subject, record, stock, ask.worst)
         if ask.choice is PlanChoice.REHOUSE and record:
             return mend(subject, record, stock, ask.leaving)
         if ask.choice is PlanChoice.RESTORE:

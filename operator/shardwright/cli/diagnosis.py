@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.untrusted import mapping, mappings, text, time
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty, time
 
 LEAST_KUBERNETES: Final = (1, 31)
 """Oldest minor release that is served. Source: kubeVersion of the chart."""
@@ -165,7 +165,7 @@ def read_version(said: Object) -> tuple[int, int] | None:
     >>> read_version({"major": "1", "minor": "36+"})
     (1, 36)
     """
-    numbers = [text(said.get(part)).rstrip("+") for part in ("major", "minor")]
+    numbers = [text_or_empty(said.get(part)).rstrip("+") for part in ("major", "minor")]
     return (int(numbers[0]), int(numbers[1])) if all(part.isascii() and part.isdigit() for part in numbers) else None
 
 
@@ -175,13 +175,13 @@ def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool
     pods, status = mapping(mapping(spec.get("template")).get("spec")), mapping(deployment.get("status"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
     return InstalledOperator(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
-        version=text(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
-        account=text(pods.get("serviceAccountName")),
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
+        version=text_or_empty(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
+        account=text_or_empty(pods.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 1,
         ready=ready if isinstance(ready, int) else 0,
-        holder=text(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
+        holder=text_or_empty(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
         watches=_watched(pods),
     )
 
@@ -197,18 +197,18 @@ def read_model(item: Object) -> DiagnosedModel:
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
     cache = mapping(mapping(weights.get("huggingFace")).get("cache"))
     return DiagnosedModel(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
         conditions=tuple(mappings(status.get("conditions"))),
         claims=bool(cache.get("storage")),
-        storage_class=text(cache.get("storageClassName")),
+        storage_class=text_or_empty(cache.get("storageClassName")),
     )
 
 
 def read_class(item: Object) -> tuple[str, bool]:
     """Return the name of a StorageClass, and whether it is the default."""
     metadata = mapping(item.get("metadata"))
-    return text(metadata.get("name")), mapping(metadata.get("annotations")).get(DEFAULT_CLASS) == "true"
+    return text_or_empty(metadata.get("name")), mapping(metadata.get("annotations")).get(DEFAULT_CLASS) == "true"
 
 
 def _examined(check: Check, read: object, findings: Iterable[Finding]) -> Examined:
@@ -286,7 +286,7 @@ def _of_storage(chart: Chart) -> Iterator[Finding]:
 
 def _of_models(models: tuple[DiagnosedModel, ...], now: datetime) -> Iterator[Finding]:
     for model in models:
-        conditions = {text(condition.get("type")): condition for condition in model.conditions}
+        conditions = {text_or_empty(condition.get("type")): condition for condition in model.conditions}
         ready = conditions.get("Ready", {})
         stalled = conditions.get("Stalled", {}).get("status") == "True"
         since = time(ready.get("lastTransitionTime"))
@@ -297,8 +297,8 @@ def _of_models(models: tuple[DiagnosedModel, ...], now: datetime) -> Iterator[Fi
             ailment=Ailment.MODEL_STALLED if stalled else Ailment.MODEL_STUCK,
             objects=(model.name,),
             namespace=model.namespace,
-            about=text(ready.get("reason")),
-            said=text(ready.get("message")),
+            about=text_or_empty(ready.get("reason")),
+            said=text_or_empty(ready.get("message")),
         )
 
 

@@ -39,7 +39,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
 DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
@@ -157,7 +157,7 @@ async def _is_served(client: Client) -> bool:
         if error.code == NOT_FOUND:
             return False
         raise
-    return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {text(item.get("name")) for item in resources}
+    return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {text_or_empty(item.get("name")) for item in resources}
 
 
 async def _operator(client: Client, deployment: Mapping[str, Any]) -> InstalledOperator:
@@ -183,7 +183,7 @@ async def _stated(client: Client, operators: Sequence[InstalledOperator]) -> Sta
     for one in operators:
         found = await _or_none(client.get(CONFIG_MAPS, one.namespace, f"{one.name}-settings"))
         with suppress(InputError):
-            return read_settings(text(mapping((found or {}).get("data")).get(SETTINGS_KEY))).stated
+            return read_settings(text_or_empty(mapping((found or {}).get("data")).get(SETTINGS_KEY))).stated
     return NONE
 
 
@@ -222,4 +222,4 @@ async def _measured(client: Client, arguments: Namespace, deployments: Sequence[
 def _image(deployment: Mapping[str, Any]) -> str:
     """Return the image of an operator: it has a Python, and nodes may have it already."""
     pods = mapping(mapping(mapping(deployment.get("spec")).get("template")).get("spec"))
-    return next((text(container.get("image")) for container in mappings(pods.get("containers"))), "")
+    return next((text_or_empty(container.get("image")) for container in mappings(pods.get("containers"))), "")

@@ -27,7 +27,7 @@ from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -173,7 +173,7 @@ def _condition(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _name(model: LiveModel) -> str:
     metadata = model.content["metadata"]
-    return text(mapping(metadata.get("annotations")).get(COPY_OF)) or text(metadata["name"])
+    return text_or_empty(mapping(metadata.get("annotations")).get(COPY_OF)) or text_or_empty(metadata["name"])
 
 
 def _lines(model: LiveModel) -> list[Line]:
@@ -186,7 +186,9 @@ def _lines(model: LiveModel) -> list[Line]:
     lines = paragraph(headline, width=width, role=role)
     excluded = mappings(mapping(mapping(content.get("status")).get("plan")).get("excluded"))
     if excluded:
-        rows = [(text(item.get("code")), str(item.get("count")), text(item.get("nearestMiss"))) for item in excluded]
+        rows = [
+            (text_or_empty(item.get("code")), str(item.get("count")), text_or_empty(item.get("nearestMiss"))) for item in excluded
+        ]
         lines += [Line(), line(Span("Ruled out", Role.SECTION)), *table(("REASON", "LAYOUTS", "NEAREST MISS"), rows, width=width)]
     return lines
 

@@ -21,7 +21,7 @@ from shardwright.cli.typed import names_live_model, of_option, problems_of_use, 
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.untrusted import mapping, text
+from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
@@ -338,7 +338,7 @@ def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:
     metadata = mapping(content.get("metadata"))
-    return text(metadata.get("namespace")) or "default", text(metadata.get("name"))
+    return text_or_empty(metadata.get("namespace")) or "default", text_or_empty(metadata.get("name"))
 
 
 def explanation_of(answer: PlannedModel) -> Explanation:

@@ -20,7 +20,7 @@ from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
-from shardwright.controller.whole import Whole
+from shardwright.controller.whole import WholeModels
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
@@ -66,7 +66,7 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client, view.namespaces)
         self.config_maps = ConfigMaps(client, view.store)
-        self.whole = Whole(client)
+        self.whole = WholeModels(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when

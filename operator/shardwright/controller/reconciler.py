@@ -19,7 +19,7 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
 from shardwright.controller.recalling import Recalling
-from shardwright.controller.view import Interests, View, asked, base_key
+from shardwright.controller.view import Interests, View, base_key, user_written
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
@@ -254,7 +254,7 @@ class Reconciler:
             else:
                 stored = await write_status(self._parts.client, live, published.status)
                 self._notes.wrote_status(key, gist, now)
-                if stored and asked(stored) == asked(live) and self._view.resources.get(key) is live:
+                if stored and user_written(stored) == user_written(live) and self._view.resources.get(key) is live:
                     self._view.take_resource(stored)  # else its user has changed it: that is, or was, for its event to tell
         for event in published.events:
             await self._parts.recorder.record(live, event)

@@ -316,7 +316,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
         names.pop(key, None)
 
 
-def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
+def user_written(content: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
     return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")

@@ -59,7 +59,7 @@ def write_message(target: IO[bytes], body: bytes) -> None:
     target.flush()
 
 
-class Shared:
+class SharedValues:
     """One end. Only the one with ``decides`` forgets what was used longest ago, beyond ``room_bytes``, and tells the other."""
 
     def __init__(self, *, decides: bool, room_bytes: int = ROOM_BYTES) -> None:

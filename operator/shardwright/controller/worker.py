@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.turns import Turns
-from shardwright.controller.wire import Reply, Shared, read_message, write_message
+from shardwright.controller.wire import Reply, SharedValues, read_message, write_message
 from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.reconcile.work import Work
 
@@ -206,7 +206,7 @@ class _Process:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path})
-        self._shared = Shared(decides=True)
+        self._shared = SharedValues(decides=True)
         self._ready = False
         self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
         self._logging.start()

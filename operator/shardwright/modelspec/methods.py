@@ -74,7 +74,7 @@ def integers(fields: Fields) -> WeightFormat:
     return WeightFormat(
         name=f"int{bits}",
         bits=bits,
-        block=(1, group(fields, "group_size")),
+        block=(1, scale_group(fields, "group_size")),
         scale_bits=16,
         zero_point_bits=bits,
         alone=bits == FP8_PER_TENSOR.bits,
@@ -86,12 +86,12 @@ def changed(storage: WeightFormat, rule: Fields | None) -> WeightFormat:
     if rule is None:
         return storage
     bits = rule.integer("bits", BITS, default=storage.bits)
-    size = group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    size = scale_group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
     alone = bits == FP8_PER_TENSOR.bits
     return replace(storage, name=f"int{bits}", bits=bits, block=(1, size), zero_point_bits=bits, alone=alone)
 
 
-def group(fields: Fields, *names: str) -> int:
+def scale_group(fields: Fields, *names: str) -> int:
     """Return elements per scale along the inputs; 0 for all of them (-1 in the configs)."""
     name = next((name for name in names if name in fields.values), names[0])
     return max(0, fields.integer(name, (-1, WIDTH[1]), default=128))

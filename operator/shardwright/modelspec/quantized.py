@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
-from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, group, integers, unless_listed
+from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, integers, scale_group, unless_listed
 from shardwright.modelspec.modelopt import SECTION, modelopt
 from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, Modules, engine_name, is_named_in_part, modules_of
 from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight, WeightFormat
@@ -111,7 +111,7 @@ def _awq(fields: Fields) -> Quantization:
     storage = WeightFormat(
         name=f"int{bits}",
         bits=bits,
-        block=(1, group(fields, "group_size", "q_group_size")),
+        block=(1, scale_group(fields, "group_size", "q_group_size")),
         scale_bits=16,
         zero_point_bits=bits,
     )
@@ -194,11 +194,11 @@ def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
     strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
-        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, group(weights, "group_size")))
+        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, scale_group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
-        block = (1, group(weights, "group_size"))
+        block = (1, scale_group(weights, "group_size"))
         return WeightFormat(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
     if strategy == "block":
         shape = weights.integers("block_structure") or (128, 128)

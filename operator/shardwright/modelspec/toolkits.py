@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.formats import FP8_BLOCKS, FP8_PER_TENSOR, MXFP4, NVFP4, QUARK, TORCHAO
-from shardwright.modelspec.methods import BITS, Quantization, by_rules, changed, group, integers, unless_listed
+from shardwright.modelspec.methods import BITS, Quantization, by_rules, changed, integers, scale_group, unless_listed
 from shardwright.modelspec.modules import canonical, engine_name, full_name
 from shardwright.modelspec.spec import Weight, WeightFormat
 
@@ -51,7 +51,7 @@ def _of_quark(rules: Fields) -> WeightFormat:
     dtype, scheme, size = kinds[0] if len(kinds) == 1 else ("", "", None)
     storage = QUARK.get((dtype, scheme, bool(inputs)))
     if storage is not None and (storage is not MXFP4 or size == _MXFP4_GROUP):
-        return replace(storage, block=(1, group(weights[0], "group_size"))) if storage.name == "int4" else storage
+        return replace(storage, block=(1, scale_group(weights[0], "group_size"))) if storage.name == "int4" else storage
     shown = " and ".join(f"{kind[0] or 'nothing'} {kind[1]}".strip() for kind in kinds) or "nothing"
     rules.refuse("weight", f"{shown:.60} beside {'quantized' if inputs else 'plain'} activations", f"must be {_QUARK_TAKES}")
     return FP8_PER_TENSOR
@@ -79,7 +79,7 @@ def torchao(fields: Fields) -> Quantization:
         fields.refuse("quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}")
         storage = FP8_PER_TENSOR
     if storage.bits == _FOUR and data is not None:
-        storage = replace(storage, block=(1, group(data, "group_size")))
+        storage = replace(storage, block=(1, scale_group(data, "group_size")))
     base = unless_listed("torchao", storage, fields, "modules_to_not_convert")
     return replace(base, storage=lambda weight: None if weight.experts else base.storage(weight))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shardwright.pages.figures import NONE, Document, Figure, at, figure, milliseconds, percent, rate, span
+from shardwright.pages.figures import NONE, Document, Figure, at, figure, milliseconds, percent, range_text, rate
 
 MOST_NODES: Final = 32  #: drawn; of the others only the names are said
 COLUMNS: Final = 4  #: GPUs beside each other
@@ -189,10 +189,10 @@ def _short(rank: dict[str, Any]) -> Iterator[str]:
 
 
 def _span(ends: Sequence[int]) -> str:
-    return span(*ends)
+    return range_text(*ends)
 
 
-def links(document: Document) -> tuple[LinkRow, ...]:
+def link_rows(document: Document) -> tuple[LinkRow, ...]:
     """Return the traffic of a token, each with the link that it crosses."""
     found = at(document, "explanation.links")
     return tuple(_link(document, f"explanation.links.{index}", link) for index, link in enumerate(found))

@@ -13,9 +13,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.pages.bars import memory_legend, memory_rows, time_bars, time_legend
-from shardwright.pages.curve import Curve, curve, kind
-from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, span, whole
-from shardwright.pages.mesh import links, rank_rows, replicas
+from shardwright.pages.curve import Curve, curve, dot_kind
+from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, range_text, whole
+from shardwright.pages.mesh import link_rows, rank_rows, replicas
 from shardwright.sinks import in_page, in_script
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class CandidateRow:
 
     layout: str
     pool: str
-    kind: str
+    dot_kind: str
     verdict: str
     rules: str
     gpus: Figure
@@ -95,7 +95,7 @@ def _mesh(document: Document) -> dict[str, Any]:
     if not at(document, "explanation.nodes"):
         return {"replicas": (), "hidden": (), "links": (), "ranks": ()}
     drawn, hidden = replicas(document)
-    return {"replicas": drawn, "hidden": hidden, "links": links(document), "ranks": rank_rows(document)}
+    return {"replicas": drawn, "hidden": hidden, "links": link_rows(document), "ranks": rank_rows(document)}
 
 
 def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
-    band = f"80% band {span(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
+    band = f"80% band {range_text(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
     milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
     yield FigureTile(
         label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band
@@ -164,8 +164,8 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
         yield CandidateRow(
             layout=one["layout"],
             pool=one["pool"],
-            kind=kind(one),
-            verdict=KINDS.get(kind(one), ", ".join(one["rules"])),
+            kind=dot_kind(one),
+            verdict=KINDS.get(dot_kind(one), ", ".join(one["rules"])),
             rules=" ".join(one["rules"]),
             gpus=figure(document, f"{path}.gpus", whole),
             per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT) if priced else None,
@@ -176,7 +176,7 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
 
 def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
     speed = one["speed"]
-    return LISTED.index(kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
+    return LISTED.index(dot_kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

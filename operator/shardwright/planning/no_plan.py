@@ -9,7 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.rationale import LIMITS, split
+from shardwright.planning.rationale import LIMITS, time_shares
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
@@ -189,9 +189,9 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
         return
     speed = estimate.performance
     if problem.code == "TtftLimitExceeded":
-        yield f"its time to first token goes to {split(speed.prefill_shares)}"
+        yield f"its time to first token goes to {time_shares(speed.prefill_shares)}"
     elif problem.code == "TpotLimitExceeded":
-        yield f"a token's time goes to {split(speed.decode_shares)}"
+        yield f"a token's time goes to {time_shares(speed.decode_shares)}"
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:

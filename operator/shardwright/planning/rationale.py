@@ -214,11 +214,11 @@ def _time(best: FeasibleCandidate) -> str:
     )
     return (
         f"Predicted: {first} every {duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
-        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed.decode_shares)}."
+        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {time_shares(speed.decode_shares)}."
     )
 
 
-def split(shares: Sequence[TimeShare]) -> str:
+def time_shares(shares: Sequence[TimeShare]) -> str:
     """Return where time goes, the three largest parts."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]

@@ -31,7 +31,7 @@ from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
-from shardwright.reconcile.placing import StandingPlan, plan
+from shardwright.reconcile.placing import StandingPlan, plan_that_stands
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
@@ -92,7 +92,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
         return Step(published=publish(seen, known, StandingPlan(record=known.record), Deployed(), now))
     known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
-    planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject, now)
+    planned = missing or (known.unreadable if known.standing else None) or plan_that_stands(seen, known, seen.subject, now)
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):

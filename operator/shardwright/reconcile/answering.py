@@ -14,7 +14,7 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Replanned, mend, plan_anew, restore, scale
+from shardwright.replanning import Replanned, mend, plan_anew, rescaled, restore
 from shardwright.resolving.subject import Subject
 
 
@@ -26,7 +26,7 @@ def answer(
     An earlier plan whose groups would have no room however long they waited, as its hardware is gone, gives way to a new one.
     """
     if ask.choice is PlanChoice.RESCALE and ask.on:
-        return scale(subject, ask.on, inventory, ask.worst)
+        return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:

@@ -50,7 +50,7 @@ class StandingPlan:
     events: tuple[Event, ...] = ()
 
 
-def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> StandingPlan | Ask | Problem:
+def plan_that_stands(seen: Seen, known: Known, subject: Subject, now: datetime) -> StandingPlan | Ask | Problem:
     """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)

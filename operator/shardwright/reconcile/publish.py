@@ -23,7 +23,7 @@ from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
-from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revisions_of, shown
+from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revision_entries, revisions_of
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -199,7 +199,7 @@ def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, An
     """Return what the status says of revisions: those of before where one could not be kept."""
     stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
-    return shown(history.after(stand, outcome.written) if history else stand, runs)
+    return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
 
 
 def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:

@@ -22,7 +22,7 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.labels import MANAGED_BY, MODEL, metadata
+from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
@@ -151,7 +151,7 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
     return Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
 
 
-def shown(history: History, runs: str) -> dict[str, Any]:
+def revision_entries(history: History, runs: str) -> dict[str, Any]:
     """Return them as the status shows them; ``runs`` is the hash of what is run, or is to be."""
     revisions = [
         {
@@ -218,7 +218,7 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": metadata(revision_name(base, digest), owner, labels, {}),
+        "metadata": owned_metadata(revision_name(base, digest), owner, labels, {}),
         "revision": number,
         "data": {_DATA_KEY: b64encode(zlib.compress(text.encode(), 9)).decode()},
     }

@@ -7,7 +7,7 @@ from shardwright.modelspec.checkpoint_files import MESSAGES, CheckpointFiles, in
 from shardwright.rendering import names
 from shardwright.rendering.deployment import Owner, SecretKey
 from shardwright.rendering.hashing import digest
-from shardwright.rendering.labels import MANAGED_BY, metadata, model_selector
+from shardwright.rendering.labels import MANAGED_BY, model_selector, owned_metadata
 from shardwright.rendering.pod import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.ssh import USER_ID
 
@@ -98,7 +98,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(job_name(owner, fetch), owner, labels, {HUB_MODEL: fetch.model}),
+        "metadata": owned_metadata(job_name(owner, fetch), owner, labels, {HUB_MODEL: fetch.model}),
         "spec": {
             "activeDeadlineSeconds": DEADLINE_SECONDS,
             "backoffLimit": 0,
@@ -116,7 +116,7 @@ def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[st
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations),
+        "metadata": owned_metadata(config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations),
         "data": {**found.files, **index_of(found.tensor_bytes)},
     }
 

@@ -14,8 +14,8 @@ from shardwright.rendering.labels import (
     common_labels,
     group_selector,
     leader_selector,
-    metadata,
     model_selector,
+    owned_metadata,
 )
 from shardwright.rendering.network_policy import policy_spec
 from shardwright.rendering.pod import pod_template, scripts_name, scripts_of, start_budget
@@ -42,7 +42,7 @@ class RenderInputs:
         labels = common_labels(self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version)
         if group is not None:
             labels |= {GROUP: self.deployment.group_name(group)}
-        return metadata(name, self.deployment.owner, labels, annotations)
+        return owned_metadata(name, self.deployment.owner, labels, annotations)
 
 
 def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
@@ -165,6 +165,6 @@ def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(subject.base, name)},
             "template": template,
-            **cache.claims(deployment),
+            **cache.claim_templates(deployment),
         },
     }

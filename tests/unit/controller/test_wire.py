@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shardwright.controller.wire import Shared
+from shardwright.controller.wire import SharedValues
 from shardwright.hardware.pools import build_inventory
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
@@ -19,8 +19,8 @@ ASK = Ask(on=None, choice=PlanChoice.REPLAN)
 WHOLE = build_inventory(h100_facts(4), ())
 
 
-def ends(room_bytes: int = 4 << 20) -> tuple[Shared, Shared]:
-    return Shared(decides=True, room_bytes=room_bytes), Shared(decides=False)
+def ends(room_bytes: int = 4 << 20) -> tuple[SharedValues, SharedValues]:
+    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(decides=False)
 
 
 def test_a_question_and_its_answer_arrive_as_they_were() -> None:
