@@ -1,4 +1,4 @@
-"""What is remembered of a group: annotations on its StatefulSet, the only memory there is.
+"""What is remembered of a group: annotations on its StatefulSet, the only place where anything is.
 
 Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so killing the
 operator between any two writes loses nothing.
@@ -92,11 +92,11 @@ class GroupAnnotations:
     restarts_before: RestartsBefore | None = None
 
     def with_(self, **changes: Any) -> "GroupAnnotations":
-        """Return the memory with some of it changed."""
+        """Return what is remembered, with some of it changed."""
         return replace(self, **changes)
 
     def forgiven(self) -> "GroupAnnotations":
-        """Return the memory after somebody has changed something: failures in a row are counted anew."""
+        """Return what is remembered, after somebody has changed something: failures in a row are counted anew."""
         return replace(self, incident=self.incident.forgiven() if self.incident else None)
 
     def stable(self, now: datetime, seconds: int) -> bool:
@@ -109,17 +109,17 @@ class GroupAnnotations:
         return self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
 
     def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
-        """Return the memory of a group that goes to zero; an outage begins with the first stop."""
+        """Return what is remembered of a group that goes to zero; an outage begins with the first stop."""
         began = self.stopped_at or _whole(now)
         return replace(self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size)
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
-        """Return the memory of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
+        """Return what is remembered of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
-        """Return the memory of a group whose pods are all ready."""
+        """Return what is remembered of a group whose pods are all ready."""
         uids = members_value(members)
         if self.members == uids and self.ready_since:
             return self
@@ -146,7 +146,7 @@ class GroupAnnotations:
 
 
 def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> dict[str, str | None]:
-    """Return the annotations that turn one memory into the other, None for those that go."""
+    """Return the annotations that turn one into the other, None for those that go."""
     was, wanted = before.annotations(), after.annotations()
     return {name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)}
 

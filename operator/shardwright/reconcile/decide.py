@@ -163,7 +163,7 @@ def _had_secrets(group: Group) -> frozenset[ObjectKey]:
 
     They were made before its template was written: a quota that lets no more be created keeps it from nothing.
     """
-    if group.live is None or not group.memory.ready_once:
+    if group.live is None or not group.remembered.ready_once:
         return frozenset()
     return frozenset((SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"]))
 

@@ -131,7 +131,7 @@ def finds_no_place(group: Group, now: datetime) -> bool:
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
     waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
-    first_start = group.memory.stopped_at is None and not group.memory.members
+    first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)
     return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)
