@@ -163,7 +163,7 @@ def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: 
     dropped = data.draw(st.sampled_from(ranked)).candidate
     rest = [verdict for verdict in verdicts if verdict.candidate != dropped]
 
-    assert select(rest, scale) == tuple(standing for standing in ranked if standing.candidate != dropped)
+    assert select(rest, scale) == tuple(feasible for feasible in ranked if feasible.candidate != dropped)
 
 
 @laws

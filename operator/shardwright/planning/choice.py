@@ -62,8 +62,8 @@ def _sparing_racks(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequenc
     return [other for other in ranked if not breaks_rack(other.candidate)]
 
 
-def _with_whole_trays(standing: FeasibleCandidate, scale: Scale) -> FeasibleCandidate:
-    return assess(standing.candidate, standing.estimate, scale, besides=scale.opened(standing.candidate))
+def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCandidate:
+    return assess(feasible.candidate, feasible.estimate, scale, besides=scale.opened(feasible.candidate))
 
 
 def in_replicas(
@@ -83,26 +83,26 @@ def _paying(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -
     first, goal = ranked[0], scale.request.objective.optimize_for
     if scale.request.space.fill or not (goal is OptimizeFor.LATENCY or first.falls_behind):
         return ranked
-    for index, standing in enumerate(ranked):
-        if _class(standing, scale) != _class(first, scale):
+    for index, feasible in enumerate(ranked):
+        if _class(feasible, scale) != _class(first, scale):
             break  # nobody waits for a place, or for a start that may fail, so that nodes are saved
-        if not _spans(standing) or not _copied(standing, ranked, scale, prices):
+        if not _spans(feasible) or not _copied(feasible, ranked, scale, prices):
             return ranked[index:]
     return ranked
 
 
-def _class(standing: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
+def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
     """Return what goes before every objective: whether it starts, can be run, carries the load, is on GPUs to take first."""
-    return standing.tight, _shown_only(standing, scale), standing.carries_load, standing.second_choice
+    return feasible.tight, _shown_only(feasible, scale), feasible.carries_load, feasible.second_choice
 
 
-def _copied(standing: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> bool:
+def _copied(feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> bool:
     """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
     inside = [other for other in ranked if not _spans(other)]
     return any(
-        (standing.falls_behind or _seconds(copies, scale) <= _seconds(standing, scale) * (1 + NEAR_TIE))
-        and _served(copies) >= _served(standing) * (1 - NEAR_TIE)
-        for copies in _in_copies(standing, inside, scale, prices)
+        (feasible.falls_behind or _seconds(copies, scale) <= _seconds(feasible, scale) * (1 + NEAR_TIE))
+        and _served(copies) >= _served(feasible) * (1 - NEAR_TIE)
+        for copies in _in_copies(feasible, inside, scale, prices)
     )
 
 
@@ -144,8 +144,8 @@ def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
     return better / worse - 1 if better > 0 else worse / better - 1
 
 
-def _effort(standing: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
-    candidate = standing.candidate
+def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
+    candidate = feasible.candidate
     nodes = candidate.placement.nodes_per_replica
     return (scale.cost(candidate), nodes, candidate.uses_network, candidate.pool.gpu.memory_bytes)
 
@@ -157,8 +157,8 @@ def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
     return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
 
 
-def _measured(standing: FeasibleCandidate) -> bool:
-    return standing.estimate.performance.basis != "modelled"
+def _measured(feasible: FeasibleCandidate) -> bool:
+    return feasible.estimate.performance.basis != "modelled"
 
 
 def _unbeaten(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
@@ -196,21 +196,21 @@ def _margin(better: FeasibleCandidate, other: FeasibleCandidate) -> float:
     return NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE
 
 
-def _spans(standing: FeasibleCandidate) -> bool:
-    return standing.candidate.placement.nodes_per_replica > 1
+def _spans(feasible: FeasibleCandidate) -> bool:
+    return feasible.candidate.placement.nodes_per_replica > 1
 
 
-def _served(standing: FeasibleCandidate) -> float:
+def _served(feasible: FeasibleCandidate) -> float:
     """Return the output tokens a second, or of an offered rate the requests that are served at most."""
-    return standing.estimate.capacity or standing.estimate.performance.output_tokens_per_second
+    return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
 
 
-def _seconds(standing: FeasibleCandidate, scale: Scale) -> float:
-    return answer_seconds(standing.estimate, scale.request)
+def _seconds(feasible: FeasibleCandidate, scale: Scale) -> float:
+    return answer_seconds(feasible.estimate, scale.request)
 
 
-def _shown_only(standing: FeasibleCandidate, scale: Scale) -> bool:
-    return scale.request.deploy and not_yet(standing.candidate) is not None
+def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
+    return scale.request.deploy and not_yet(feasible.candidate) is not None
 
 
 def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:

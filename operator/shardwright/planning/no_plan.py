@@ -96,7 +96,7 @@ def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Sca
     only = {id(item.candidate): item for item in verdicts if item.prices and item.codes and item.codes <= codes}
     ranked = _ranked(only.values(), scale)
     # where the most replicas have room at all, and of those the fewest missing nodes: what can come free soonest
-    ranked = tuple(sorted(ranked, key=lambda standing: _lacking(only[id(standing.candidate)])))
+    ranked = tuple(sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
 
 
@@ -195,7 +195,7 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
-    """Return how far a layout is from standing: what runs, but too slowly, is nearer than what cannot run."""
+    """Return how far a layout is from being feasible: what runs, but too slowly, is nearer than what cannot run."""
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
     return (short, verdict.prices is None, not runs, _worst(verdict), len(verdict.violations), layout.gpus, layout)

@@ -41,7 +41,7 @@ class Considered:
     verdicts: tuple[Verdict, ...]
 
     @property
-    def standing(self) -> list[Verdict]:
+    def feasible(self) -> list[Verdict]:
         """Return what nothing speaks against."""
         return [verdict for verdict in self.verdicts if not verdict.violations]
 
@@ -73,14 +73,14 @@ def choose(considered: Considered) -> Report:
     """Return the best of what was considered, or why there is none."""
     inventory, request, scale = considered.inventory, considered.request, considered.scale
     verdicts, prices = considered.verdicts, considered.judge.prices
-    standing = considered.standing
-    ranked = settled(best_first(standing, scale), scale, prices)
+    feasible = considered.feasible
+    ranked = settled(best_first(feasible, scale), scale, prices)
     excluded = count_exclusions(verdicts, inventory)
     if not ranked:
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
-    why = reasons(ranked, verdicts, scale, standing=_reached(standing, deploy=request.deploy))
+    why = reasons(ranked, verdicts, scale, feasible=_reached(feasible, deploy=request.deploy))
     copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
     looked_at = (ranked[0], *others)
     care = (
@@ -95,24 +95,24 @@ def choose(considered: Considered) -> Report:
     )
 
 
-def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
+def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return what stands and is looked at, best first.
 
     It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
     """
-    rivals = without_slower_twins(standing, scale.request.workload)
+    rivals = without_slower_twins(feasible, scale.request.workload)
     ranked = in_reach(select(rivals, scale), deploy=scale.request.deploy)
-    if len(rivals) == len(standing):
+    if len(rivals) == len(feasible):
         return ranked
     best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
-    beside = (verdict for verdict in standing if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
+    beside = (verdict for verdict in feasible if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
     rest = select((verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale)
     return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
 
 
-def _reached(standing: Sequence[Verdict], *, deploy: bool) -> int:
+def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
     """Return how many can be run; all where nothing is to be run, or none can."""
-    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in standing) or len(standing)
+    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in feasible) or len(feasible)
 
 
 def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:

@@ -50,11 +50,11 @@ MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePin
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], scale: Scale, *, standing: int) -> tuple[str, ...]:
-    """Return why the first one was chosen; ``standing`` is how many layouts can run."""
+def reasons(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], scale: Scale, *, feasible: int) -> tuple[str, ...]:
+    """Return why the first one was chosen; ``feasible`` is how many layouts can run."""
     best, request = ranked[0], scale.request
     parts = (
-        _chosen(best, standing, scale),
+        _chosen(best, feasible, scale),
         *_second_choice(ranked),
         *_passed_over(ranked, scale),
         _memory(best),
@@ -89,15 +89,15 @@ def alternative(*, best: FeasibleCandidate, other: FeasibleCandidate, scale: Sca
     )
 
 
-def _chosen(best: FeasibleCandidate, standing: int, scale: Scale) -> str:
+def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
-    if standing == 1:
+    if feasible == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
     several = layout.replicas > 1
     what = f"{'give' if several else 'gives'} {_goal(scale)}"
     if best.estimate.capacity is not None and not best.carries_load:
         what = f"{'come' if several else 'comes'} closest to carrying the load"
-    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {standing} layouts that can run."
+    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {feasible} layouts that can run."
 
 
 def _reached(ranked: Sequence[FeasibleCandidate], request: Request) -> Sequence[FeasibleCandidate]:
@@ -195,9 +195,9 @@ def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
         return
     busy = {id(item.candidate): item for item in verdicts if item.estimate is not None and item.codes == {"InsufficientCapacity"}}
     carrying = [
-        standing
+        feasible
         for item in busy.values()
-        if item.estimate is not None and (standing := assess(item.candidate, item.estimate, scale)).carries_load
+        if item.estimate is not None and (feasible := assess(item.candidate, item.estimate, scale)).carries_load
     ]
     if carrying:
         problem = busy[id(rank(carrying)[0].candidate)].violations[0].problem
@@ -255,8 +255,8 @@ def _layers(layout: Layout) -> str:
     return "+".join(map(str, layout.partition))
 
 
-def _heaviest(standing: FeasibleCandidate) -> int:
-    return max(stage.weights_bytes for stage in standing.estimate.stages)
+def _heaviest(feasible: FeasibleCandidate) -> int:
+    return max(stage.weights_bytes for stage in feasible.estimate.stages)
 
 
 def _smaller(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
@@ -302,18 +302,18 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     return f"On fewer GPUs requests would queue: {cut} runs {share} at once."
 
 
-def _served(standing: FeasibleCandidate) -> float:
-    return standing.estimate.capacity or standing.estimate.performance.requests_per_second
+def _served(feasible: FeasibleCandidate) -> float:
+    return feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
 
 
-def _running(standing: FeasibleCandidate, request: Request) -> int:
+def _running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all, where K/V is short for them."""
-    running, offered = standing.estimate.performance.running_requests, _offered(standing, request)
-    return running if standing.carries_load else min(running, max(1, offered - 1))
+    running, offered = feasible.estimate.performance.running_requests, _offered(feasible, request)
+    return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 
-def _offered(standing: FeasibleCandidate, request: Request) -> int:
-    return -(-request.workload.concurrency // standing.candidate.layout.replicas)
+def _offered(feasible: FeasibleCandidate, request: Request) -> int:
+    return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
 
 
 def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> str:
