@@ -1,4 +1,4 @@
-"""What is remembered of a group: annotations on its StatefulSet, the only place where anything is.
+"""What is remembered of a group: annotations on its StatefulSet, which are the only place that keeps it.
 
 Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so killing the
 operator between any two writes loses nothing.
@@ -114,7 +114,7 @@ class GroupAnnotations:
         return replace(self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size)
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
-        """Return what is remembered of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
+        """Return that of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
 
