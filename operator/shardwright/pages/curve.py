@@ -42,7 +42,7 @@ class Point:
 
     x: float
     y: float
-    dot_kind: str  # chosen, runs, queues, out
+    kind: str  # chosen, runs, queues, out
     title: str
 
 

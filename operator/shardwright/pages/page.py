@@ -47,7 +47,7 @@ class CandidateRow:
 
     layout: str
     pool: str
-    dot_kind: str
+    kind: str
     verdict: str
     rules: str
     gpus: Figure
