@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
-from shardwright.cli.clusters import TargetCluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
@@ -59,7 +59,7 @@ def diff(arguments: Namespace) -> int:
     """Print what would change; the exit code says whether anything does."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster, file = TargetCluster(connection=connection_of(arguments)), arguments.settings
+    cluster, file = Target(connection=connection_of(arguments)), arguments.settings
     settings = name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
@@ -82,7 +82,7 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotAllowed", path="--operator-version", what=what, limit=limit, remedy=remedy)
 
 
-def _wanted(arguments: Namespace, cluster: TargetCluster) -> Iterator[WantedModel]:
+def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
     if arguments.name:
         yield WantedModel(namespace=cluster.namespace, name=arguments.name)
         return

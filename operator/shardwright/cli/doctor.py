@@ -11,7 +11,7 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.settings import read_settings
 from shardwright.cli.arguments import program_name
-from shardwright.cli.clusters import TargetCluster, unless_forbidden
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import (
     Chart,
@@ -71,7 +71,7 @@ def doctor(arguments: Namespace) -> int:
     """
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = TargetCluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: _read(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "text":

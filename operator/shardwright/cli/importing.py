@@ -86,11 +86,11 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    from shardwright.cli.clusters import TargetCluster  # noqa: PLC0415 - same
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
     from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
 
     names = [_kind_and_name(word) for word in arguments.name]
-    cluster = TargetCluster(connection=connection_of(arguments), without="give -f FILE to import without a cluster")
+    cluster = Target(connection=connection_of(arguments), without="give -f FILE to import without a cluster")
     for kind, name in names:
         content, others = cluster.ask(lambda client, kind=kind, name=name: _read(client, kind, cluster.namespace, name))  # type: ignore[misc]
         yield checked(import_object(content, others, _options(arguments)))

@@ -16,10 +16,10 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.clusters import TargetCluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
-from shardwright.cli.inputs import InputObject, name_the_file, read_sources
+from shardwright.cli.inputs import Given, name_the_file, read_sources
 from shardwright.cli.live_models import LiveModel, read_model
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
@@ -49,7 +49,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the cluster."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = TargetCluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     copies = [_copy(source, arguments, cluster) for source in _models(arguments)]
     try:
         found = cluster.ask(lambda client: _plan_all(client, copies))
@@ -83,7 +83,7 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotTogether", path=path, what=what, limit=limit, remedy="leave one of both out")
 
 
-def _models(arguments: Namespace) -> Sequence[InputObject]:
+def _models(arguments: Namespace) -> Sequence[Given]:
     found = [source for source in read_sources(arguments.filename) if source.kind == KIND]
     if not found:
         files = ", ".join(arguments.filename)
@@ -91,7 +91,7 @@ def _models(arguments: Namespace) -> Sequence[InputObject]:
     return found
 
 
-def _copy(source: InputObject, arguments: Namespace, cluster: TargetCluster) -> dict[str, Any]:
+def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any]:
     """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its name."""
     content = name_the_file(source.file, lambda: placed_in(source.content, arguments.namespace, lambda: cluster.namespace))
     metadata = name_the_file(source.file, lambda: parse_manifest(content)).metadata

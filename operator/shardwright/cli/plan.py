@@ -11,7 +11,7 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import STDIN, InputObject, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import STDIN, Given, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import nodes_of, on_named_gpus, problems_of_gpus, read_named_gpus
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
@@ -42,7 +42,7 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
-    from shardwright.cli.clusters import TargetCluster
+    from shardwright.cli.clusters import Target
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
@@ -71,7 +71,7 @@ class PlanInputs:
     config_file: str | None
     fetched: Mapping[Named, Checkpoint]  # of --fetch
     settings: Settings
-    cluster: "TargetCluster | None"
+    cluster: "Target | None"
     surroundings: Surroundings
     gpus_are_named: bool = False  # by --gpus
     standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
@@ -154,7 +154,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         return _named_inputs(arguments)
     named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
     wanted = read_sources(arguments.filename or ())
-    there = (*(InputObject(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
+    there = (*(Given(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
     cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
     typed = arguments.model is not None
     resources = tuple(_typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster))
@@ -194,9 +194,7 @@ def _named_inputs(arguments: Namespace) -> PlanInputs:
     )
 
 
-def _surroundings(
-    arguments: Namespace, cluster: "TargetCluster | None", there: Sequence[InputObject], settings: Settings
-) -> Surroundings:
+def _surroundings(arguments: Namespace, cluster: "Target | None", there: Sequence[Given], settings: Settings) -> Surroundings:
     if cluster:
         from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
 
@@ -205,7 +203,7 @@ def _surroundings(
     return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
 
 
-def _there(arguments: Namespace, wanted: Sequence[InputObject]) -> tuple[InputObject, ...]:
+def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
     """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
     if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
@@ -213,19 +211,17 @@ def _there(arguments: Namespace, wanted: Sequence[InputObject]) -> tuple[InputOb
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
-def _cluster(arguments: Namespace) -> "TargetCluster":
-    from shardwright.cli.clusters import TargetCluster  # noqa: PLC0415 - the client of the cluster takes half a second to load
+def _cluster(arguments: Namespace) -> "Target":
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
-    return TargetCluster(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
+    return Target(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
 
 
-def _typed(arguments: Namespace, cluster: "TargetCluster | None") -> Iterator[tuple[str, ShardedModel]]:
+def _typed(arguments: Namespace, cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
     yield "", read_typed(placed_in(typed_manifest(arguments), arguments.namespace, lambda: _namespace(cluster)))
 
 
-def _resources(
-    arguments: Namespace, sources: Sequence[InputObject], cluster: "TargetCluster | None"
-) -> Iterator[tuple[str, ShardedModel]]:
+def _resources(arguments: Namespace, sources: Sequence[Given], cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
     models = [source for source in sources if source.kind == "ShardedModel"]
@@ -254,11 +250,11 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
         raise InputError(problems)
 
 
-def _parsed(arguments: Namespace, source: InputObject, cluster: "TargetCluster | None") -> ShardedModel:
+def _parsed(arguments: Namespace, source: Given, cluster: "Target | None") -> ShardedModel:
     return parse_manifest(placed_in(source.content, arguments.namespace, lambda: _namespace(cluster)))
 
 
-def _namespace(cluster: "TargetCluster | None") -> str:
+def _namespace(cluster: "Target | None") -> str:
     """Return the namespace of what names none: that of the context, as with kubectl; without a cluster the default stays."""
     return cluster.namespace if cluster else ""
 
@@ -384,7 +380,7 @@ def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return with_content_hash({**item, "metadata": metadata})
 
 
-def _no_model(files: str, sources: Sequence[InputObject]) -> Problem:
+def _no_model(files: str, sources: Sequence[Given]) -> Problem:
     kinds = sorted({source.kind for source in sources if source.kind})
     return Problem(
         code="NoShardedModel",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from shardwright.cli.arguments import program_name
-from shardwright.cli.clusters import TargetCluster, unless_forbidden
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
@@ -33,7 +33,7 @@ def status(arguments: Namespace) -> Exit:
     """Print how models stand, once or again and again."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = TargetCluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     namespace = None if arguments.all_namespaces else cluster.namespace
     if arguments.watch:
         _watch(cluster, namespace, arguments)
@@ -59,7 +59,7 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
 
 
-def _watch(cluster: TargetCluster, namespace: str | None, arguments: Namespace) -> None:
+def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
     """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what has changed."""
     terminal = sys.stdout.isatty()
     before: list[ModelState] | None = None
@@ -98,7 +98,7 @@ def _program() -> str:
     return program_name(sys.argv[0])
 
 
-def _read(cluster: TargetCluster, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
+def _read(cluster: Target, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
     """Return how the models of a namespace (None: of all), or one of them, stand.
 
     Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode
-from shardwright.cli.inputs import InputObject
+from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -33,7 +33,7 @@ class Surroundings:
     reservations: tuple[Reservation, ...] = ()
 
 
-def read_surroundings(sources: Iterable[InputObject], stated: Stated = NONE) -> Surroundings:
+def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surroundings:
     """Return what the objects of ``--nodes`` files say; ``stated`` is what the settings say.
 
     Raises:
@@ -99,7 +99,7 @@ def _owner_of(metadata: Object) -> Object:
     return next((owner for owner in owners if owner.get("controller") is True and owner.get("kind") == KIND), {})
 
 
-def _mistyped(source: InputObject) -> Iterator[Problem]:
+def _mistyped(source: Given) -> Iterator[Problem]:
     """Yield our own labels and annotations of a node that are no text: the API server refuses them, nothing here sees them."""
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
