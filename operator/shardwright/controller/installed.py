@@ -37,7 +37,7 @@ class InstalledCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CheckedInstallation:
     """What is tested: ``namespace`` has the Lease, ``models_namespace`` takes the model. Each check has ``seconds``."""
 
     ready_url: str
@@ -70,7 +70,7 @@ async def check_rights(client: Client, duties: Duties) -> InstalledCheck:
     return InstalledCheck(what="rights", fine=not missing, said=said)
 
 
-async def check_ready(target: Target) -> InstalledCheck:
+async def check_ready(target: CheckedInstallation) -> InstalledCheck:
     """Ask the operator's pods through their Service whether one is ready."""
 
     async def ask() -> str:
@@ -80,7 +80,7 @@ async def check_ready(target: Target) -> InstalledCheck:
     return InstalledCheck(what="ready", fine=said == "200", said=f"{target.ready_url} answers {said}")
 
 
-async def check_leader(client: Client, target: Target) -> InstalledCheck:
+async def check_leader(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """See the Lease renewed: by its changes, not by the clock of whoever holds it."""
 
     async def read() -> tuple[str, str]:
@@ -103,7 +103,7 @@ async def check_served(client: Client) -> InstalledCheck:
     return InstalledCheck(what="crd", fine=fine, said=f"{SHARDED_MODELS.api_version} {'is served' if fine else missing}")
 
 
-async def check_planned(client: Client, target: Target) -> InstalledCheck:
+async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """Create a model that is only planned, wait for what the operator says about it, and delete it."""
     metadata = {"generateName": f"{target.lease_name}-test-", "namespace": target.models_namespace}
     spec = {"model": {"id": MODEL_ID}, "workload": {"concurrency": 1}, "mode": "PlanOnly"}
@@ -142,7 +142,7 @@ def _get(url: str) -> str:
         return f"nothing ({error})"
 
 
-async def _findings(client: Client, target: Target, duties: Duties, *, own: bool) -> list[InstalledCheck]:
+async def _findings(client: Client, target: CheckedInstallation, duties: Duties, *, own: bool) -> list[InstalledCheck]:
     rights: _Checks = {"rights": lambda: check_rights(client, duties)}
     others: _Checks = {
         "ready": lambda: check_ready(target),
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="reach the cluster by this file instead")
     given = parser.parse_args(arguments)
     duties = Duties(namespaces=_words(given.watch_namespaces), claims=_words(given.claims), fetches=given.config_fetch)
-    target = Target(
+    target = CheckedInstallation(
         ready_url=given.ready_url,
         namespace=given.namespace,
         models_namespace=given.models_namespace,
