@@ -18,8 +18,8 @@ from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import known_ids
-from shardwright.reconcile.budget import MEBIBYTE, Budget, Failed
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.budget import MEBIBYTE, Failed, QuestionBudget
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Resolve, Stock
 from shardwright.resolving.stored import Administration
@@ -29,7 +29,7 @@ from tests.support.builders_subject import h100_facts
 from tests.support.deep_model import DEEP_CONFIG
 
 KEY = ("models", "model")
-ASK = Ask(on=None, choice=Choice.REPLAN)
+ASK = Ask(on=None, choice=PlanChoice.REPLAN)
 SPARSE = DEEP_CONFIG | {
     "architectures": ["MixtralForCausalLM"],
     "model_type": "mixtral",
@@ -80,7 +80,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
 class Bench:
     """One worker, and what it has cost so far."""
 
-    def __init__(self, budget: Budget, nodes: int) -> None:
+    def __init__(self, budget: QuestionBudget, nodes: int) -> None:
         self._metrics = Metrics()
         self._worker = Worker(budget, self._metrics)
         self._whole = build_inventory(h100_facts(nodes), ())
@@ -127,5 +127,5 @@ if __name__ == "__main__":
     parser.add_argument("--cpu-seconds", type=float, default=10.0)
     parser.add_argument("--memory-mib", type=int, default=192)
     options = parser.parse_args()
-    budget = Budget(cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MEBIBYTE)
+    budget = QuestionBudget(cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MEBIBYTE)
     asyncio.run(Bench(budget, options.nodes).run())

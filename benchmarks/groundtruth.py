@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from shardwright.cli.cases import Case, Cases
-from shardwright.costs.estimate import Task
+from shardwright.costs.estimator import Task
 from shardwright.errors import InputError
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "shared" / "groundtruth"

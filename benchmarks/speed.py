@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import build_inventory, read_node
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from tests.support.builders_nodes import a_dumped_node, a_node
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 

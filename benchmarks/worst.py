@@ -27,8 +27,8 @@ from rich.table import Table
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker
-from shardwright.reconcile.budget import MEBIBYTE, Budget, Failed
-from shardwright.reconcile.plan_choice import Choice as PlanChoice
+from shardwright.reconcile.budget import MEBIBYTE, Failed, QuestionBudget
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock, Work
 from shardwright.resolving.stored import Administration
@@ -57,7 +57,7 @@ class Cost:
 class Search:
     """One worker, and the worst that it was asked so far."""
 
-    def __init__(self, budget: Budget, seed: int) -> None:
+    def __init__(self, budget: QuestionBudget, seed: int) -> None:
         self._metrics = Metrics()
         self._worker = Worker(budget, self._metrics)
         self._budget = budget
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--cpu-seconds", type=float, default=10.0)
     parser.add_argument("--memory-mib", type=int, default=192)
     given, console, began = parser.parse_args(), Console(), monotonic()
-    search = Search(Budget(cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MEBIBYTE), given.seed)
+    search = Search(QuestionBudget(cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MEBIBYTE), given.seed)
     asyncio.run(search.run(given.questions))
     table = Table("the worst", "read s", "planned s", "rendered s", "peak MiB", "what came of it")
     for figure in FIGURES:

@@ -6,7 +6,7 @@ from typing import Any
 
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
-from shardwright.api.status import plan_status
+from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
 from shardwright.modelspec.spec import ModelSpec

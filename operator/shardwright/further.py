@@ -9,10 +9,10 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import SearchSpace
-from shardwright.layouts.placement import Over
+from shardwright.layouts.placing import Over
 from shardwright.planning import offload
 from shardwright.planning.phrases import copies
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.resolving.subject import Subject
@@ -89,7 +89,7 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
     wanted = subject.request.workload.kv_offload
     if wanted is None or plan.host_cache is None:
         return room
-    shape = offload.Shape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
+    shape = offload.PodShape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
     return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 
 

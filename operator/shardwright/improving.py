@@ -11,7 +11,7 @@ from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.hardware.prices import GpuPrice
 from shardwright.pipeline import plan_serving
 from shardwright.planning.gain import Better, Prospect, better, pool_of
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.select import Scale
 from shardwright.replanning import Replanned, plan_anew

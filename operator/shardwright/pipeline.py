@@ -11,7 +11,7 @@ from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStar
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
-from shardwright.planning.plan import choose, consider, make_plan
+from shardwright.planning.planner import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.survey import Surveyed, survey
 from shardwright.planning.ways_out import ways_out

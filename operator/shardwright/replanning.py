@@ -10,7 +10,7 @@ from shardwright.further import differences, further, most_further, pinned, pool
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better, Prospect
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
@@ -191,7 +191,7 @@ def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
     return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 
-def scale(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()) -> Replanned:
+def rescaled(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()) -> Replanned:
     """Return the plan with the number of replicas that is wanted now; where they have no room, as it is."""
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
@@ -239,7 +239,7 @@ def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: fr
     moved = replace(record, plan=plan)
     if short or record.input_hash == subject.input_hash:
         return Replanned(record=moved, report=moved.report(), short=short)
-    return scale(subject, moved, inventory)
+    return rescaled(subject, moved, inventory)
 
 
 def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:

@@ -31,6 +31,7 @@ LONG = {
     "CHANGELOG.md": "a log",
     "SECURITY.md": "one table of findings and threats, each row with its test",
     "docs/changes-before-0.1.0.md": "a log",
+    "docs/glossary.md": "a dictionary: one row for each word, held to the code by test_names.py",
     "docs/reasons.md": "a dictionary: one paragraph of eight lines at most for each word, held to the code by test_reasons.py",
     "docs/reference/faults.md": "one row for each fault, held to the tests by test_faults_page.py",
     "docs/benchmarks/": "measured output",
@@ -182,7 +183,9 @@ def test_output_that_needs_a_cluster_is_that_of_a_test() -> None:
     page = (ROOT / "docs" / "howto" / "troubleshooting.md").read_text()
     shown = [line for kind, text in FENCE.findall(page) if kind == "text" for line in text.splitlines()]
     tested = (
-        (ROOT / "tests" / "unit" / "cli" / "test_standing.py").read_text().replace("{FULL * 5}{LIGHT * 15}", "█" * 5 + "░" * 15)
+        (ROOT / "tests" / "unit" / "cli" / "test_model_state.py")
+        .read_text()
+        .replace("{FULL * 5}{LIGHT * 15}", "█" * 5 + "░" * 15)
     )
 
     assert shown

@@ -21,8 +21,8 @@ LONGEST_PARAGRAPH = 8  # lines of 120 columns
 PASSED_ON = {
     "api/admission.py: code",
     "api/rules.py: rule.code",
-    "api/status.py: item.code",
-    "modelspec/handover.py: code",
+    "api/plan_status.py: item.code",
+    "modelspec/checkpoint_files.py: code",
     "planning/checks.py: code",
     "planning/drafts.py: code",
     "planning/exclusions.py: code",

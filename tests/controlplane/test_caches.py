@@ -18,7 +18,7 @@ import pytest
 from shardwright.cluster.access import open_access
 from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import Client
-from shardwright.cluster.reader import Health, Timing
+from shardwright.cluster.reader import ReaderHealth, Timing
 from shardwright.cluster.sources import project_config_map, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.reconcile.ledger import Ledger
@@ -50,7 +50,7 @@ class Running:
         store = self.caches.store
         return dict(store.nodes), dict(store._pods), dict(store._config_maps)
 
-    def failing(self) -> dict[str, Health]:
+    def failing(self) -> dict[str, ReaderHealth]:
         return {kind: health for kind, health in self.caches.health.items() if health.failing_since is not None}
 
     def truth(self) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from charts.dashboards import DASHBOARDS, FOLDER, written
-from shardwright.controller.http_server import HttpServer, Reply, Request
+from shardwright.controller.http_server import HttpReply, HttpRequest, HttpServer
 from tests.harness.plugin import Fleet
 from tests.harness.prometheus import Prometheus
 from tests.harness.waiting import wait_for
@@ -48,7 +48,7 @@ def engine() -> Iterator[int]:
     """Serve the metrics of a vLLM that brings 100 tokens between two scrapes; yield its port."""
     scrapes = count(1)
 
-    def answer(_request: Request) -> Reply:
+    def answer(_request: HttpRequest) -> HttpReply:
         tokens = 100 * next(scrapes)
         histograms = ("time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds")
         lines = [f"vllm:generation_tokens_total {tokens}", "vllm:num_requests_running 3", "vllm:num_requests_waiting 1"]
@@ -56,7 +56,7 @@ def engine() -> Iterator[int]:
         for name in histograms:
             lines += [f"vllm:{name}_sum {tokens * 0.02}", f"vllm:{name}_count {tokens}"]
             lines += [f'vllm:{name}_bucket{{le="{limit}"}} {tokens}' for limit in ("0.1", "+Inf")]
-        return Reply(HTTPStatus.OK, "\n".join([*lines, ""]).encode())
+        return HttpReply(HTTPStatus.OK, "\n".join([*lines, ""]).encode())
 
     server = HttpServer({"/metrics": answer}, 0, "engine")
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.findings import Enforcement
 from shardwright.cli.main import main
 from shardwright.cli.trial import LABEL, Measured, Trial, measure
@@ -70,7 +70,7 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane
 
 def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(control_plane: ControlPlane, fleet: Fleet) -> None:
     fleet(H100, 1)
-    cluster = Cluster(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
+    cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
     with ThreadPoolExecutor(1) as pool:
         measuring = pool.submit(cluster.ask, lambda client: measure(client, Trial(namespace="", image="example/python")))
         pod = wait_for(lambda: caller(control_plane), 60, "the pod that calls")
@@ -87,7 +87,7 @@ def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
 ) -> None:
     fleet(H100, 1)
     trial = Trial(namespace=namespace, image="example/python", seconds=1)
-    cluster = Cluster(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
+    cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
 
     measured = cluster.ask(lambda client: measure(client, trial))
 

@@ -14,10 +14,10 @@ import pytest
 
 from shardwright.api.conditions import Condition, ConditionType, Reason, set_condition
 from shardwright.api.manifest import read_manifests
+from shardwright.api.plan_status import plan_status
 from shardwright.api.resource import parse_manifest
 from shardwright.api.rules import RULES
 from shardwright.api.schema import crd, spec_schema, status_schema
-from shardwright.api.status import plan_status
 from shardwright.errors import InputError
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.status import build_status

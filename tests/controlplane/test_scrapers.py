@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.reviews import AUDIENCE, Verdict, may_read
+from shardwright.cluster.reviews import AUDIENCE, TokenVerdict, may_read
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import named, render
@@ -52,21 +52,21 @@ def test_a_token_for_the_metrics_with_the_right_to_read_them_is_admitted_and_no_
     bound(control_plane, namespace, "stranger", [])
     good = token(control_plane, namespace, "prometheus", AUDIENCE)
 
-    def said(text: str) -> Verdict:
+    def said(text: str) -> TokenVerdict:
         return may_read(client, text, "/metrics", 10)
 
     def admitted() -> bool:
         try:
-            return said(good) is Verdict.ADMITTED
+            return said(good) is TokenVerdict.ADMITTED
         except ApiError:  # of new rights the API server hears a moment later
             return False
 
     wait_for(admitted, 30, "the rights to be in force")
-    assert said(token(control_plane, namespace, "stranger", AUDIENCE)) is Verdict.FORBIDDEN
-    assert said(token(control_plane, namespace, "prometheus", "somebody-else")) is Verdict.UNKNOWN
-    assert said(token(control_plane, namespace, "prometheus")) is Verdict.UNKNOWN  # one for the API server
-    assert said(f"{good}x") is Verdict.UNKNOWN
-    assert said("x") is Verdict.UNKNOWN
-    assert may_read(client, good, "/other", 10) is Verdict.FORBIDDEN
+    assert said(token(control_plane, namespace, "stranger", AUDIENCE)) is TokenVerdict.FORBIDDEN
+    assert said(token(control_plane, namespace, "prometheus", "somebody-else")) is TokenVerdict.UNKNOWN
+    assert said(token(control_plane, namespace, "prometheus")) is TokenVerdict.UNKNOWN  # one for the API server
+    assert said(f"{good}x") is TokenVerdict.UNKNOWN
+    assert said("x") is TokenVerdict.UNKNOWN
+    assert may_read(client, good, "/other", 10) is TokenVerdict.FORBIDDEN
     with pytest.raises(ApiError):
         may_read(client, good, "/metrics", 0)

@@ -12,8 +12,8 @@ from shardwright.cluster.client import Client
 from shardwright.cluster.writer import Writer
 from shardwright.engines.engine import ENGINES
 from shardwright.layouts.layout import Layout
-from shardwright.reconcile.decision import Create
 from shardwright.reconcile.quotas import Allowance, ceilings, read_ranges
+from shardwright.reconcile.writes import Create
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.render import render

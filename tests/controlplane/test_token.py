@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.rendering.deployment import Owner, PodNetwork, SecretKey
-from shardwright.rendering.fetch_job import Fetch, Fetcher, fetch_job
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, fetch_job
 from tests.engine.launches import Launch, first_deployable
 from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
@@ -221,7 +221,7 @@ def a_read(name: str = "", container: Manifest | None = None, pod: Manifest | No
     """Return the Job that reads a config, with other fields."""
     fetcher = Fetcher(image="registry.example/shardwright/operator:0.1.0", pull_policy="IfNotPresent")
     token = SecretKey(name="hub", key="token")
-    fetch = Fetch(fetcher=fetcher, model="a/b", revision=None, hub_token=token, environment=(), pull_secrets=())
+    fetch = HubFetch(fetcher=fetcher, model="a/b", revision=None, hub_token=token, environment=(), pull_secrets=())
     job = fetch_job(Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"), fetch)
     job["metadata"]["name"] = name or job["metadata"]["name"]
     job["spec"] |= spec

@@ -9,9 +9,9 @@ from shardwright.cluster import writer
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS
-from shardwright.reconcile.decision import Apply, Create, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.seen import Outcome
+from shardwright.reconcile.writes import Apply, Create, Patch, Why, Write
 from shardwright.rendering.deployment import CacheClaim
 from shardwright.rendering.render import render
 from tests.harness.api import Manifest

@@ -17,7 +17,7 @@ from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.catalogue import find_model
 from shardwright.pipeline import plan_serving
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey

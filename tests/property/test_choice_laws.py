@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.layout import SearchSpace
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request, Statistic
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits

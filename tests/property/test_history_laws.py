@@ -14,7 +14,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.reconcile import states
 from shardwright.reconcile.advance import Step
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask, Outcome, Seen
 from shardwright.reconcile.states import MOVES, Situation
 from shardwright.rendering.names import group_name
@@ -174,7 +174,7 @@ class Contrary(Operator):
 
     def answer(self, seen: Seen, ask: Ask) -> Replanned:
         found = super().answer(seen, ask)
-        if ask.choice is not Choice.REPLAN or ask.beside or found.record is None or isinstance(found.report.outcome, NoPlan):
+        if ask.choice is not PlanChoice.REPLAN or ask.beside or found.record is None or isinstance(found.report.outcome, NoPlan):
             return found
         groups = found.record.plan.groups
         nodes = [node for group in groups for node in group]

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, _taken
-from shardwright.reconcile.ledger import Ledger, Owner, PodKey
+from shardwright.reconcile.ledger import Ledger, OwnerKey, PodKey
 from shardwright.rendering.names import generation_name, generation_of, group_name
 from shardwright.resolving.stock import _by_generation
 
@@ -27,7 +27,7 @@ nodes = st.sampled_from(NODES)
 class Record:
     """A plan of record: nodes and generation of each group, GPUs on each node; ``age`` says which model is older."""
 
-    owner: Owner
+    owner: OwnerKey
     groups: tuple[tuple[str, ...], ...]
     generations: tuple[int, ...]
     gpus: int
@@ -58,7 +58,7 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger()
-        self.records: dict[Owner, Record] = {}
+        self.records: dict[OwnerKey, Record] = {}
         self.pods: dict[PodKey, GpuUsage] = {}
         self.healthy: dict[str, int] = {}
         self.clock = 0
@@ -98,7 +98,7 @@ class History(RuleBasedStateMachine):
             self.ledger.bind(key, usage)
 
     @rule(owner=owners, groups=st.integers(1, 3), size=st.integers(1, 2), gpus=st.sampled_from((2, 4, 8)), deployed=st.booleans())
-    def a_model_is_created_or_edited(self, owner: Owner, groups: int, size: int, gpus: int, *, deployed: bool) -> None:
+    def a_model_is_created_or_edited(self, owner: OwnerKey, groups: int, size: int, gpus: int, *, deployed: bool) -> None:
         """What was planned on what is free is taken in whole."""
         places = self.places(self.ledger.taken(owner), groups, size, gpus)
         if places is None:
@@ -213,7 +213,7 @@ class History(RuleBasedStateMachine):
         assert self.ledger.taken() == by_hand(self.pods.values(), list(self.ledger.reservations()))
 
     @rule(owner=st.one_of(st.none(), owners))
-    def what_is_free_for_a_model_is_what_counting_from_scratch_gives(self, owner: Owner | None) -> None:
+    def what_is_free_for_a_model_is_what_counting_from_scratch_gives(self, owner: OwnerKey | None) -> None:
         pods, kept = tuple(self.pods.values()), tuple(self.ledger.reservations())
         taken = self.ledger.taken(owner)
         assert taken == +_taken(*_by_generation(pods, kept, owner), owner)
@@ -222,7 +222,7 @@ class History(RuleBasedStateMachine):
             assert self.ledger.taken(owner, vacated=True) == +_taken(*_by_generation(pods, kept, None), owner)
 
     @rule(owner=owners, group=st.integers(0, 2))
-    def what_is_free_beside_a_group_is_what_counting_from_scratch_gives(self, owner: Owner, group: int) -> None:
+    def what_is_free_beside_a_group_is_what_counting_from_scratch_gives(self, owner: OwnerKey, group: int) -> None:
         pods, kept, root = tuple(self.pods.values()), self.ledger.reservations(), group_name(owner[1], group)
         rest = tuple(item for item in kept if (item.owner, generation_of(item.group)[0]) != (owner, root))
         assert self.ledger.taken(owner, beside=root) == +_taken(*_by_generation(pods, rest, owner), None)
@@ -248,9 +248,9 @@ def promised(kept: Iterable[Reservation]) -> Counter[str]:
 
 def by_hand(pods: Iterable[GpuUsage], kept: Iterable[Reservation]) -> Counter[str]:
     """Return the GPUs that nobody else can have, by node."""
-    bound: defaultdict[tuple[Owner, str], Counter[tuple[int, str]]] = defaultdict(Counter)
-    planned: defaultdict[tuple[Owner, str], Counter[str]] = defaultdict(Counter)
-    latest: Counter[tuple[Owner, str]] = Counter()
+    bound: defaultdict[tuple[OwnerKey, str], Counter[tuple[int, str]]] = defaultdict(Counter)
+    planned: defaultdict[tuple[OwnerKey, str], Counter[str]] = defaultdict(Counter)
+    latest: Counter[tuple[OwnerKey, str]] = Counter()
     taken: Counter[str] = Counter()
     for usage in pods:
         if usage.owner is None:

@@ -11,9 +11,9 @@ from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.modelspec.families import FAMILIES
 from shardwright.modelspec.parse import parse_config
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, Part
+from shardwright.modelspec.spec import ModelSpec, PipelineRole
 from tests.support.builders_model import a_config, a_moe_config, catalogued
 
 EVERY_ID = st.sampled_from(known_ids())
@@ -85,9 +85,9 @@ def test_the_order_of_fields_does_not_matter(model_id: str, order: random.Random
 @given(EVERY_ID)
 def test_every_weight_stands_at_an_end_or_in_one_layer(model_id: str) -> None:
     model = catalogued(model_id)
-    in_layers = [weight for weight in model.weights if weight.part is Part.LAYER]
+    in_layers = [weight for weight in model.weights if weight.part is PipelineRole.LAYER]
     assert {weight.layer for weight in in_layers} == set(range(len(model.layers)))
-    assert all(weight.layer is None for weight in model.weights if weight.part is not Part.LAYER)
+    assert all(weight.layer is None for weight in model.weights if weight.part is not PipelineRole.LAYER)
     assert len({(weight.layer, weight.name) for weight in model.weights}) == len(model.weights)
 
 

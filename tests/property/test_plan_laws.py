@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwright.costs.estimate import Estimator, Task
+from shardwright.costs.estimator import Estimator, Task
 from shardwright.layouts.layout import Candidate
 from tests.support.plan_laws import examine
 from tests.support.questions import a_question

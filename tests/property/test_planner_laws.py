@@ -6,14 +6,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.communication import Fabric, all_reduce_seconds, send_seconds
-from shardwright.costs.estimate import estimate
+from shardwright.costs.estimator import estimate
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.planning.checks import Judge
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import Scale, select
@@ -163,7 +163,7 @@ def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: 
     dropped = data.draw(st.sampled_from(ranked)).candidate
     rest = [verdict for verdict in verdicts if verdict.candidate != dropped]
 
-    assert select(rest, scale) == tuple(standing for standing in ranked if standing.candidate != dropped)
+    assert select(rest, scale) == tuple(feasible for feasible in ranked if feasible.candidate != dropped)
 
 
 @laws

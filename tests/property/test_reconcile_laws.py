@@ -7,10 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.reconcile.decide import Decision, Desired, decide
-from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.writes import Apply, Create, Delete
 from shardwright.rendering.names import generation_of, group_name
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, rendered, service, stateful_set
 

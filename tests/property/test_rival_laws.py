@@ -9,9 +9,9 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.plan import best_first
+from shardwright.planning.planner import best_first
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, runners_up, select
+from shardwright.planning.select import FeasibleCandidate, Scale, runners_up, select
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 laws = settings(max_examples=25, deadline=None)
@@ -49,13 +49,13 @@ def requests(draw: st.DrawFn) -> Request:
     return replace(request, workload=replace(request.workload, requests_per_second=rate, prefill_share=share))
 
 
-def _standing(model: str, inventory: Inventory, request: Request) -> list[Verdict]:
+def _feasible(model: str, inventory: Inventory, request: Request) -> list[Verdict]:
     judge = Judge(a_model(model), request, vllm_traits())
     verdicts = map(judge.verdict, enumerate_candidates(a_model(model), inventory, request.space, vllm_traits()))
     return [verdict for verdict in verdicts if not verdict.violations]
 
 
-def _smaller_on_its_pool(ranked: tuple[Standing, ...]) -> list[Standing]:
+def _smaller_on_its_pool(ranked: tuple[FeasibleCandidate, ...]) -> list[FeasibleCandidate]:
     best = ranked[0].candidate
     return [one for one in ranked if one.candidate.pool == best.pool and one.candidate.layout.gpus <= best.layout.gpus]
 
@@ -65,10 +65,10 @@ def _smaller_on_its_pool(ranked: tuple[Standing, ...]) -> list[Standing]:
 def test_what_is_left_out_changes_neither_the_best_nor_what_it_is_compared_with(
     model: str, inventory: Inventory, request: Request
 ) -> None:
-    standing, scale = _standing(model, inventory, request), Scale.of(request, inventory)
-    assume(standing)
+    feasible, scale = _feasible(model, inventory, request), Scale.of(request, inventory)
+    assume(feasible)
 
-    pruned, full = best_first(standing, scale), select(standing, scale)
+    pruned, full = best_first(feasible, scale), select(feasible, scale)
 
     assert pruned[0] == full[0]
     assert runners_up(pruned, 4) == runners_up(full, 4)
@@ -78,20 +78,20 @@ def test_what_is_left_out_changes_neither_the_best_nor_what_it_is_compared_with(
 def test_a_faster_network_that_is_not_crossed_decides_nothing() -> None:
     pools = [an_nvl72_pool(4, name=name, network=a_network(gbps)) for name, gbps in (("a", 100), ("b", 400))]
     inventory, request = an_inventory(*pools), a_request()
-    standing, scale = _standing("deepseek-v3", inventory, request), Scale.of(request, inventory)
+    feasible, scale = _feasible("deepseek-v3", inventory, request), Scale.of(request, inventory)
 
-    ranked = best_first(standing, scale)
+    ranked = best_first(feasible, scale)
 
     shown = (ranked[0], *runners_up(ranked, 4))
     assert {one.candidate.pool.name for one in shown} == {"a"}
-    assert shown[1:] == runners_up(select(standing, scale), 4)
+    assert shown[1:] == runners_up(select(feasible, scale), 4)
 
 
 def test_of_pools_that_differ_in_their_network_one_is_priced() -> None:
     inventory = an_inventory(*(a_pool(nodes=2, name=f"pool-{gbps}", network=a_network(gbps)) for gbps in (400, 200, 100)))
-    standing = _standing("llama-70b", inventory, a_request())
+    feasible = _feasible("llama-70b", inventory, a_request())
 
-    ranked = best_first(standing, Scale.of(a_request(), inventory))
+    ranked = best_first(feasible, Scale.of(a_request(), inventory))
 
-    assert len({one.candidate.layout for one in ranked}) == len(standing) / 3
-    assert len(ranked) < len(standing) / 2
+    assert len({one.candidate.layout for one in ranked}) == len(feasible) / 3
+    assert len(ranked) < len(feasible) / 2

@@ -14,14 +14,14 @@ from shardwright.costs.communication import (
     all_reduce_seconds,
     all_to_all_seconds,
 )
-from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
+from shardwright.costs.estimator import estimate
 from shardwright.costs.roofline import Batch, Links, StageFloor, step_time, widened
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_network, a_pool, vllm_traits
 
 laws = settings(max_examples=40, deadline=None)

@@ -36,10 +36,10 @@ from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.workers import NotAllTakenError
-from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.labels import is_managed
 from tests.harness import fleet
 from tests.harness.api import Manifest

@@ -11,10 +11,10 @@ from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, DryRunPod, ObjectKey, Patch, Write
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid, object_key
+from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, DryRunPod, ObjectKey, Patch, Write
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.names import group_names
 from tests.support.builders_deployment import a_plan

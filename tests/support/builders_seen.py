@@ -18,23 +18,23 @@ from shardwright.hardware.nodes import GpuUsage
 from shardwright.improving import improve
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.answering import answer, dated
-from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
-from shardwright.reconcile.revisions import Former, Told, as_kept, as_now, read_revision
-from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
+from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
+from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.states import Situation
+from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
-from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+from shardwright.replanning import Replanned, mend, place_beside, plan_anew, rescaled
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -130,7 +130,7 @@ class Operator:
             members=members,
             strangers=tuple(sorted(item["name"] for item in strangers if item["labels"].get(MODEL) == base_name(OWNER.name))),
         )
-        resource = Resource(
+        resource = ModelResource(
             owner=OWNER,
             generation=self.generation,
             annotations=self.annotations,
@@ -185,7 +185,7 @@ class Operator:
         """Return the same with what a step asks to be read."""
         live = self.live()
         if not step.recalls:
-            return replace(seen, told=Told(text=dumps(live)))
+            return replace(seen, told=AskedSpec(text=dumps(live)))
         content = self.cluster.revisions.get(revision_name(base_name(OWNER.name), step.recalls.digest))
         found = read_revision(content, OWNER.uid, step.recalls)
         if isinstance(found, Problem):
@@ -233,14 +233,14 @@ class Operator:
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
         stock = self.stock(subject, ask)
-        if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and record:
-            improved = improve(subject, record, stock, worst=ask.worst, take=ask.choice is Choice.IMPROVE)
+        if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and record:
+            improved = improve(subject, record, stock, worst=ask.worst, take=ask.choice is PlanChoice.IMPROVE)
             return dated(improved, ask, self.cluster.now)
-        if ask.choice is Choice.RESCALE and record:
-            return scale(subject, record, stock, ask.worst)
-        if ask.choice is Choice.REHOUSE and record:
+        if ask.choice is PlanChoice.RESCALE and record:
+            return rescaled(subject, record, stock, ask.worst)
+        if ask.choice is PlanChoice.REHOUSE and record:
             return mend(subject, record, stock, ask.leaving)
-        if ask.choice is Choice.RESTORE:
+        if ask.choice is PlanChoice.RESTORE:
             return answer(subject, ask, stock)
         made = plan_anew(subject, record, stock, ask.held, worst=ask.worst)
         vacated = self.stock(subject, ask, vacated=True)

@@ -13,7 +13,7 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -61,7 +61,7 @@ class Desk:
     def ask(self, key: Key, now: datetime = NOON) -> Replanned:
         subject = self.subject(key)
         self.view.note(key, Interests(waits_for_capacity=True))
-        answer = self.answer(key, subject, Ask(on=None, choice=Choice.REPLAN), now)
+        answer = self.answer(key, subject, Ask(on=None, choice=PlanChoice.REPLAN), now)
         self.view.note(key, Interests(waits_for_capacity=answer.short is not None))
         return answer
 

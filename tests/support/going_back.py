@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardwright.reconcile.rules import ROLLBACK_TO
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from tests.support.builders_seen import ONE_NODE, Operator
 from tests.support.changed_engines import Cluster
 from tests.support.small_cluster import LOAD_SECONDS

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from tests.support.builders_model import catalogued

@@ -15,9 +15,9 @@ from shardwright.modelspec.stored import stored_as
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.checks import Judge
 from shardwright.planning.choice import NEAR_TIE, NEAR_TIE_OVER_NETWORK, settled
-from shardwright.planning.plan import best_first, make_plan
+from shardwright.planning.planner import best_first, make_plan
 from shardwright.planning.report import Plan
-from shardwright.planning.select import Scale, Standing, answer_seconds
+from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds
 from tests.support.questions import Question
 
 ROUNDING: Final = 1e-6
@@ -43,11 +43,11 @@ class Seen:
     """A question with the layouts that stand, the plan first; none where nothing stands."""
 
     question: Question
-    ranked: Sequence[Standing]
+    ranked: Sequence[FeasibleCandidate]
     scale: Scale
 
     @property
-    def plan(self) -> Standing:
+    def plan(self) -> FeasibleCandidate:
         return self.ranked[0]
 
 
@@ -56,8 +56,8 @@ def look(question: Question) -> Seen:
     model, inventory, request, traits = question.model, question.inventory, question.request, question.traits
     judge, scale = Judge(model, request, traits), Scale.of(request, inventory)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    standing = [verdict for verdict in verdicts if not verdict.violations]
-    return Seen(question=question, ranked=settled(best_first(standing, scale), scale, judge.prices), scale=scale)
+    feasible = [verdict for verdict in verdicts if not verdict.violations]
+    return Seen(question=question, ranked=settled(best_first(feasible, scale), scale, judge.prices), scale=scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,29 +80,29 @@ def examine(question: Question) -> Examined:
 def _little(seen: Seen) -> Iterator[Finding]:
     """No more tokens than the requests in flight can bring in the time that each takes, nor than are offered."""
     load = seen.question.request.workload
-    for standing in seen.ranked:
-        speed = standing.estimate.performance
-        most = load.concurrency * load.output_tokens / answer_seconds(standing.estimate, seen.question.request)
+    for feasible in seen.ranked:
+        speed = feasible.estimate.performance
+        most = load.concurrency * load.output_tokens / answer_seconds(feasible.estimate, seen.question.request)
         if load.requests_per_second is not None:
             most = load.requests_per_second * load.output_tokens
         if speed.output_tokens_per_second > most * (1 + ROUNDING):
-            yield _found("Little", seen, standing, f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}")
+            yield _found("Little", seen, feasible, f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}")
 
 
 def _data_sheet(seen: Seen) -> Iterator[Finding]:
     """No step is faster than reading the weights that it cannot do without, no prompt than its products on the fastest unit."""
     load = seen.question.request.workload
     dense, experts, active = _sizes(seen.question.model)
-    for standing in seen.ranked:
-        layout, gpu, speed = standing.candidate.layout, standing.candidate.pool.gpu, standing.estimate.performance
+    for feasible in seen.ranked:
+        layout, gpu, speed = feasible.candidate.layout, feasible.candidate.pool.gpu, feasible.estimate.performance
         ranks = layout.tensor * layout.attention_data
         read = (dense / layout.tensor + experts / ranks) / gpu.memory_bytes_per_second
         if speed.tpot_seconds * load.tokens_per_step < read * (1 - ROUNDING):
-            yield _found("Data sheet", seen, standing, f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s")
+            yield _found("Data sheet", seen, feasible, f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s")
         prompt = load.input_tokens * (1 - load.prefix_cache_hit_rate) * 2 * active / (layout.gpus_per_replica * _fastest(gpu))
         if speed.ttft_seconds < prompt * (1 - ROUNDING):
             yield _found(
-                "Data sheet", seen, standing, f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}"
+                "Data sheet", seen, feasible, f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}"
             )
 
 
@@ -130,11 +130,11 @@ def _requests(seen: Seen) -> Iterator[Finding]:
     load = seen.question.request.workload
     if load.requests_per_second is not None:
         return
-    for standing in seen.ranked:
-        share = -(-load.concurrency // standing.candidate.layout.replicas)
-        running = standing.estimate.performance.running_requests
+    for feasible in seen.ranked:
+        share = -(-load.concurrency // feasible.candidate.layout.replicas)
+        running = feasible.estimate.performance.running_requests
         if not 1 <= running <= share:
-            yield _found("Requests", seen, standing, f"{running} run of {share}")
+            yield _found("Requests", seen, feasible, f"{running} run of {share}")
 
 
 def _undominated(seen: Seen) -> Iterator[Finding]:
@@ -158,8 +158,8 @@ def _undominated(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _rate(standing: Standing) -> float:
-    return standing.estimate.performance.output_tokens_per_second
+def _rate(feasible: FeasibleCandidate) -> float:
+    return feasible.estimate.performance.output_tokens_per_second
 
 
 def _simplest(seen: Seen) -> Iterator[Finding]:
@@ -327,18 +327,18 @@ def _as_good_in_all(before: Seen, after: Seen) -> bool:
     return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
 
-def _kept_in_a_node(old: Standing, new: Standing) -> bool:
+def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:
     nodes = [one.candidate.placement.nodes_per_replica for one in (old, new)]
     return nodes[0] > 1 == nodes[1]
 
 
-def _words(standing: Standing) -> str:
-    layout = standing.candidate.layout
+def _words(feasible: FeasibleCandidate) -> str:
+    layout = feasible.candidate.layout
     return (
         f"{layout.replicas} x t{layout.tensor} p{layout.pipeline} d{layout.attention_data} e{layout.expert} c{layout.context} "
-        f"{layout.partition or ''} on {standing.candidate.pool.name}"
+        f"{layout.partition or ''} on {feasible.candidate.pool.name}"
     )
 
 
-def _found(law: str, seen: Seen, standing: Standing, what: str) -> Finding:
-    return Finding(law=law, question=seen.question, what=f"{_words(standing)}: {what}")
+def _found(law: str, seen: Seen, feasible: FeasibleCandidate, what: str) -> Finding:
+    return Finding(law=law, question=seen.question, what=f"{_words(feasible)}: {what}")

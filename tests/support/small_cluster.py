@@ -11,7 +11,10 @@ from typing import Any
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
-from shardwright.reconcile.decision import (
+from shardwright.reconcile.observed import controller_uid, object_key
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.writes import (
     Aside,
     CreateKey,
     Delete,
@@ -23,9 +26,6 @@ from shardwright.reconcile.decision import (
     written_kind,
     written_name,
 )
-from shardwright.reconcile.observed import controller_uid, object_key
-from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.rendering.names import generation_of
 from tests.support.builders_nodes import a_node
 from tests.support.builders_reconcile import NOON, World, no_place, pod

@@ -49,7 +49,7 @@ MORE = (
     _launch("weights on a claim", a_deployment(claim=ClaimPath(claim="weights", path="/llama"))),
     _launch(
         "Kueue",
-        a_deployment(scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
+        a_deployment(scheduling=Scheduling(integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
     ),
     _launch("pods joined by Ray", a_deployment(over_ray=True)),
     _launch(
@@ -69,7 +69,7 @@ MORE = (
 )
 """Ways to run a model that nothing of :func:`tests.engine.launches.launches` has."""
 
-NATIVE = _launch("Native", a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2")))
+NATIVE = _launch("Native", a_deployment(scheduling=Scheduling(integration="Native", api_version="scheduling.k8s.io/v1alpha2")))
 """Stored where a feature gate is on."""
 
 IMAGE_VOLUME = _launch(

@@ -24,7 +24,7 @@ DEFAULTS_MAX_ITEMS: Final = 128
 _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
 Name = Annotated[str, StringConstraints(max_length=253)]
-Word = Annotated[str, StringConstraints(max_length=64)]
+ShortWord = Annotated[str, StringConstraints(max_length=64)]
 
 
 def _sentence(value: object) -> object:
@@ -139,7 +139,7 @@ class ShownLimits(Shown):
 class ShownTime(Shown):
     """A part of the time of an output token."""
 
-    part: Word = Field(description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, Overhead.")
+    part: ShortWord = Field(description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, Overhead.")
     microseconds: Count = Field(description="How long.")
 
 
@@ -151,11 +151,11 @@ class ShownPrediction(Shown):
     output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
     low: Count = Field(description="Lower end of the 80 % band of the output tokens per second.")
     high: Count = Field(description="Upper end of the 80 % band of the output tokens per second.")
-    basis: Word = Field(description="What the figures rest on: fitted or modelled.")
+    basis: ShortWord = Field(description="What the figures rest on: fitted or modelled.")
     token_time: list[ShownTime] | None = Field(
         default=None, max_length=16, description="Where the time of an output token goes.", json_schema_extra=_LIST
     )
-    million_output_tokens_price: Word | None = Field(
+    million_output_tokens_price: ShortWord | None = Field(
         default=None, description="What a million output tokens cost, in the currency of the nodes' gpu-hour-price."
     )
 
@@ -172,14 +172,14 @@ class ShownAlternative(Shown):
     ttft_milliseconds: Count = Field(description="Time to first token.")
     tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
     output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
-    million_output_tokens_price: Word | None = Field(default=None, description="What a million output tokens cost.")
+    million_output_tokens_price: ShortWord | None = Field(default=None, description="What a million output tokens cost.")
     loses: Sentence = Field(description="What it loses against the chosen one.")
 
 
 class ShownExclusion(Shown):
     """What one reason ruled out."""
 
-    code: Word = Field(description="The reason, in one word; explained in the reference.")
+    code: ShortWord = Field(description="The reason, in one word; explained in the reference.")
     count: Count = Field(description="Layouts or nodes that it ruled out.")
     example: Sentence = Field(description="One of them.")
     nearest_miss: Sentence = Field(description="The one that came closest.")
@@ -188,8 +188,10 @@ class ShownExclusion(Shown):
 class ShownPrice(Shown):
     """What one GPU of the plan counted for an hour when layouts were compared."""
 
-    gpu_hour: Word = Field(description="What it counted: hours of an H100, or the owner's currency where the price is stated.")
-    basis: Word = Field(
+    gpu_hour: ShortWord = Field(
+        description="What it counted: hours of an H100, or the owner's currency where the price is stated."
+    )
+    basis: ShortWord = Field(
         description="Stated (gpuHourPrices, gpu-hour-price), Listed (public price lists) or Assumed (data sheet)."
     )
     source: Sentence = Field(default="", description="Where it was read; empty where it is stated.")
@@ -279,8 +281,8 @@ class ShownStartBudget(Shown):
 class ShownEngine(Shown):
     """The engine as it was resolved."""
 
-    name: Word = Field(description="Engine that serves the model.")
-    version: Word = Field(description="Its version: the one that is stated, or that the image's tag tells.")
+    name: ShortWord = Field(description="Engine that serves the model.")
+    version: ShortWord = Field(description="Its version: the one that is stated, or that the image's tag tells.")
     image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of the pods.")
     defaults: list[Sentence] | None = Field(
         default=None,
@@ -297,10 +299,12 @@ class ShownRevision(Shown):
     """What the model ran when all of its groups served: the spec, its config, the engine's version and the plan."""
 
     revision: Count = Field(description="Its number: what the annotation shardwright.io/rollback-to names.")
-    hash: Word = Field(description="What tells one revision from another.")
-    digest: Word = Field(description="SHA-256 of what its ControllerRevision says: one that says anything else is not believed.")
+    hash: ShortWord = Field(description="What tells one revision from another.")
+    digest: ShortWord = Field(
+        description="SHA-256 of what its ControllerRevision says: one that says anything else is not believed."
+    )
     image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of its pods.")
-    kept_at: Word = Field(description="When all groups served with it.")
+    kept_at: ShortWord = Field(description="When all groups served with it.")
     runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
 
 
@@ -329,7 +333,7 @@ class Status(Shown):
         description="With what all groups served, newest last: what can be gone back to.",
         json_schema_extra=_LIST,
     )
-    surplus_revisions: list[Word] | None = Field(
+    surplus_revisions: list[ShortWord] | None = Field(
         default=None,
         max_length=8,
         description="Digests of revisions that are kept no more and that the API server has not let go yet.",
@@ -348,10 +352,10 @@ class Status(Shown):
         description="What there is to know at a glance: what is planned, how it stands, and where it is served.",
         json_schema_extra=_LIST,
     )
-    layout: Word | None = Field(
+    layout: ShortWord | None = Field(
         default=None, description="The layout of one replica in letters, as TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert."
     )
-    ready: Word | None = Field(default=None, description="Groups that are ready, of those that are wanted, as 1/2.")
+    ready: ShortWord | None = Field(default=None, description="Groups that are ready, of those that are wanted, as 1/2.")
     replicas: Count | None = Field(default=None, description="Groups that exist.")
     ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
     selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.api.conditions import Reason
-from shardwright.cli.standing import ENGINE, Standing, StandingGroup
-from shardwright.reconcile.rules import RESTART
+from shardwright.cli.model_state import ENGINE, ModelState, StandingGroup
+from shardwright.reconcile.life_rules import RESTART
 from shardwright.reconcile.states import Awaited, Wait
 
 MOST: Final = 3
@@ -23,7 +23,7 @@ class Advice:
     purpose: str
 
 
-def advice(standing: Standing, program: str) -> tuple[Advice, ...]:
+def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
     """Return what to type for a model that is not ready; ``program`` is how the user calls us."""
     if standing.ready == "True":
         return ()
@@ -31,7 +31,7 @@ def advice(standing: Standing, program: str) -> tuple[Advice, ...]:
     return tuple(islice(dict.fromkeys(found), MOST))
 
 
-def _of_groups(standing: Standing) -> Iterator[Advice]:
+def _of_groups(standing: ModelState) -> Iterator[Advice]:
     for group in standing.groups:
         if group.state and not group.ready:
             yield from _of_failure(standing, group)
@@ -39,7 +39,7 @@ def _of_groups(standing: Standing) -> Iterator[Advice]:
                 yield from _of_wait(standing, group, wait)
 
 
-def _of_failure(standing: Standing, group: StandingGroup) -> Iterator[Advice]:
+def _of_failure(standing: ModelState, group: StandingGroup) -> Iterator[Advice]:
     state = group.state
     if state and state.failing and state.last_failure and state.last_failure.container and not state.waits:
         pod, container = f"{group.name}-{state.last_failure.rank}", state.last_failure.container
@@ -48,7 +48,7 @@ def _of_failure(standing: Standing, group: StandingGroup) -> Iterator[Advice]:
         )
 
 
-def _of_wait(standing: Standing, group: StandingGroup, wait: Wait) -> Iterator[Advice]:
+def _of_wait(standing: ModelState, group: StandingGroup, wait: Wait) -> Iterator[Advice]:
     kubectl = f"kubectl -n {standing.namespace}"
     pod = f"{group.name}-{min(wait.ranks, default=0)}"
     if wait.what is Awaited.POD:
@@ -107,6 +107,6 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
 """What to type for a reason of Ready; any other one has its events."""
 
 
-def _of_model(standing: Standing, program: str) -> Iterator[Advice]:
+def _of_model(standing: ModelState, program: str) -> Iterator[Advice]:
     command, purpose = _OPERATOR if not standing.current else BY_REASON.get(standing.reason, _EVENTS)
     yield Advice(command=command.format(n=standing.namespace, m=standing.name, p=program), purpose=purpose)

@@ -175,7 +175,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-Group: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
@@ -350,7 +350,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
     _add_nodes_of(there)
 
 
-def _add_unknown(wanted: Group) -> None:
+def _add_unknown(wanted: ArgumentGroup) -> None:
     unknown = wanted.add_mutually_exclusive_group()
     unknown.add_argument(
         "--config",
@@ -365,7 +365,7 @@ def _add_unknown(wanted: Group) -> None:
     )
 
 
-def _add_nodes_of(there: Group) -> None:
+def _add_nodes_of(there: ArgumentGroup) -> None:
     there.add_argument(
         "--nodes-of",
         type=count_of,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from shardwright.cli.fields import Reader
-from shardwright.costs.estimate import Estimator
+from shardwright.cli.fields import CaseReader
+from shardwright.costs.estimator import Estimator
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.engines.known import BY_LOWER_NAME, traits_of
 from shardwright.errors import InputError, Problem
@@ -16,7 +16,7 @@ from shardwright.hardware.inventory import Node, Pool
 from shardwright.hardware.networks import read_network
 from shardwright.hardware.untrusted import raw_node
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import Shelf
+from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
@@ -52,7 +52,7 @@ class Cases:
             InputError: a field is missing, of the wrong type or out of bounds, the model cannot be read, or the GPU is
                 unknown.
         """
-        top = Reader(record, "", [])
+        top = CaseReader(record, "", [])
         engine = top.section("engine")
         name = engine.choice("name", BY_LOWER_NAME)
         version = engine.text("version")
@@ -108,7 +108,7 @@ class _Hardware:
     domain_gpus: int  # 0: the node decides by the GPU's form
 
     @classmethod
-    def of(cls, fields: Reader) -> "_Hardware":
+    def of(cls, fields: CaseReader) -> "_Hardware":
         product = fields.text("gpuProduct") or ""
         if not product:
             fields.refuse("gpuProduct", "must be the product as the node label has it")
@@ -171,7 +171,7 @@ def _node(index: int, hardware: _Hardware, domain: str) -> Node:
     return Node(name=name, gpus=hardware.gpus_per_node, free=hardware.gpus_per_node, domain=joined, path=(), labels={})
 
 
-def _layout(fields: Reader) -> Layout:
+def _layout(fields: CaseReader) -> Layout:
     """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout beside it."""
     ranks, attention_data = fields.degree("tensor"), fields.degree("attentionData")
     if ranks % attention_data:
@@ -195,7 +195,7 @@ def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
     return "fp8" if "nvfp4" in stored or ("fp8" in stored and traits.cache_follows_weights) else "auto"
 
 
-def _workload(top: Reader, layout: Layout, traits: EngineTraits, cache: str) -> Workload:
+def _workload(top: CaseReader, layout: Layout, traits: EngineTraits, cache: str) -> Workload:
     fields = top.section("workload")
     arrival = Arrival(fields.choice("arrival", tuple(Arrival), default=Arrival.CLOSED_LOOP))
     groups = layout.replicas * layout.attention_data

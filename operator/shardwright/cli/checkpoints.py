@@ -20,7 +20,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hub.places import Hub, hub_of
 from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.handover import INDEX_FILE
+from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
 from shardwright.units import format_bytes

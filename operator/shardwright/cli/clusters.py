@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Target:
     """The cluster that a connection means; ``without`` says what to do where there is none."""
 
     connection: Connection

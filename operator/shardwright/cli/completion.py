@@ -15,7 +15,7 @@ from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.output import print_text
 
 if TYPE_CHECKING:
-    from shardwright.cli.clusters import Cluster
+    from shardwright.cli.clusters import Target
     from shardwright.cluster.client import Client
 
 PROGRAMS: Final = ("shardwright", "kubectl-shardwright")
@@ -81,7 +81,7 @@ def _models(parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels."""
     from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
 
-    def names(cluster: "Cluster") -> list[str]:
+    def names(cluster: "Target") -> list[str]:
         found = cluster.ask(lambda client: list_models(client, cluster.namespace))
         return [item["metadata"]["name"] for item in found]
 
@@ -106,15 +106,15 @@ def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
     return _of_cluster(parsed_args, lambda cluster: cluster.ask(names))
 
 
-def _of_cluster(parsed_args: Namespace, asked: Callable[["Cluster"], list[str]]) -> list[str]:
+def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) -> list[str]:
     """Return what a cluster answers, nothing where it does not: a shell has no place for why."""
     from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
 
-    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - same
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
     from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
 
     try:
-        return asked(Cluster(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS)))
+        return asked(Target(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS)))
     except UnreachableError:
         return []
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from shardwright.cli.fetch_jobs import FetchJob, of_fetches
 from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result, examined
-from shardwright.cli.installations import Operator, Rights, of_installations, of_operators, of_rights
+from shardwright.cli.installations import InstalledOperator, Rights, of_installations, of_operators, of_rights
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.untrusted import mapping, mappings, text, time
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty, time
 
 LEAST_KUBERNETES: Final = (1, 31)
 """Oldest minor release that is served. Source: kubeVersion of the chart."""
@@ -27,7 +27,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class DiagnosedModel:
     """What matters of a ShardedModel: its conditions, and the storage classes of the claims that are made for it."""
 
     namespace: str
@@ -48,13 +48,13 @@ class Chart:
     version: str
     kubernetes: tuple[int, int] | None
     served: bool
-    operators: tuple[Operator, ...] | None = None
+    operators: tuple[InstalledOperator, ...] | None = None
     rights: Mapping[str, Rights] | None = None
     claims: Mapping[str, str] | None = None
     nodes: tuple[NodeFacts | NodeExclusion, ...] | None = None
     node_sets: Mapping[str, tuple[str, ...]] | None = None
     classes: Mapping[str, bool] | None = None
-    models: tuple[Model, ...] | None = None
+    models: tuple[DiagnosedModel, ...] | None = None
     fetches: tuple[FetchJob, ...] | None = None
     measured: bool = False
     enforcement: Enforcement | None = None
@@ -83,28 +83,28 @@ def read_version(said: Object) -> tuple[int, int] | None:
     >>> read_version({"major": "1", "minor": "36+"})
     (1, 36)
     """
-    numbers = [text(said.get(part)).rstrip("+") for part in ("major", "minor")]
+    numbers = [text_or_empty(said.get(part)).rstrip("+") for part in ("major", "minor")]
     return (int(numbers[0]), int(numbers[1])) if all(part.isascii() and part.isdigit() for part in numbers) else None
 
 
-def read_model(item: Object) -> Model:
+def read_model(item: Object) -> DiagnosedModel:
     """Return what matters of a ShardedModel, whatever it holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
     cache = mapping(mapping(weights.get("huggingFace")).get("cache"))
-    return Model(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
+    return DiagnosedModel(
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
         conditions=tuple(mappings(status.get("conditions"))),
         claims=bool(cache.get("storage")),
-        storage_class=text(cache.get("storageClassName")),
+        storage_class=text_or_empty(cache.get("storageClassName")),
     )
 
 
 def read_class(item: Object) -> tuple[str, bool]:
     """Return the name of a StorageClass, and whether it is the default."""
     metadata = mapping(item.get("metadata"))
-    return text(metadata.get("name")), mapping(metadata.get("annotations")).get(DEFAULT_CLASS) == "true"
+    return text_or_empty(metadata.get("name")), mapping(metadata.get("annotations")).get(DEFAULT_CLASS) == "true"
 
 
 def _of_kubernetes(chart: Chart) -> Iterator[Finding]:
@@ -148,9 +148,9 @@ def _of_storage(chart: Chart) -> Iterator[Finding]:
         yield Finding(ailment=ailment, objects=tuple(sorted(models)), about=name)
 
 
-def _of_models(models: tuple[Model, ...], now: datetime) -> Iterator[Finding]:
+def _of_models(models: tuple[DiagnosedModel, ...], now: datetime) -> Iterator[Finding]:
     for model in models:
-        conditions = {text(condition.get("type")): condition for condition in model.conditions}
+        conditions = {text_or_empty(condition.get("type")): condition for condition in model.conditions}
         ready = conditions.get("Ready", {})
         stalled = conditions.get("Stalled", {}).get("status") == "True"
         since = time(ready.get("lastTransitionTime"))
@@ -161,8 +161,8 @@ def _of_models(models: tuple[Model, ...], now: datetime) -> Iterator[Finding]:
             ailment=Ailment.MODEL_STALLED if stalled else Ailment.MODEL_STUCK,
             objects=(model.name,),
             namespace=model.namespace,
-            about=text(ready.get("reason")),
-            said=text(ready.get("message")),
+            about=text_or_empty(ready.get("reason")),
+            said=text_or_empty(ready.get("message")),
         )
 
 

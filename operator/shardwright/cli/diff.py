@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
@@ -21,7 +21,7 @@ from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.rehearsal import Difference, FieldChange, rehearse
+from shardwright.cli.rehearsal import FieldChange, ModelDifference, rehearse
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import Client
@@ -47,7 +47,7 @@ class Differs(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedModel:
     """A ShardedModel as it is to be; ``content`` is None for one that is compared as it is in the cluster."""
 
     namespace: str
@@ -59,7 +59,7 @@ def diff(arguments: Namespace) -> int:
     """Print what would change; the exit code says whether anything does."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster, file = Cluster(connection=connection_of(arguments)), arguments.settings
+    cluster, file = Target(connection=connection_of(arguments)), arguments.settings
     settings = name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
@@ -82,9 +82,9 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotAllowed", path="--operator-version", what=what, limit=limit, remedy=remedy)
 
 
-def _wanted(arguments: Namespace, cluster: Cluster) -> Iterator[Wanted]:
+def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
     if arguments.name:
-        yield Wanted(namespace=cluster.namespace, name=arguments.name)
+        yield WantedModel(namespace=cluster.namespace, name=arguments.name)
         return
     sources = [source for source in read_sources(arguments.filename) if source.kind == "ShardedModel"]
     if not sources:
@@ -96,15 +96,15 @@ def _wanted(arguments: Namespace, cluster: Cluster) -> Iterator[Wanted]:
             lambda source=source: placed_in(source.content, arguments.namespace, lambda: cluster.namespace),  # type: ignore[misc]
         )
         resource = name_the_file(source.file, lambda content=content: parse_manifest(content))  # type: ignore[misc]
-        yield Wanted(namespace=resource.metadata.namespace, name=resource.metadata.name, content=content)
+        yield WantedModel(namespace=resource.metadata.namespace, name=resource.metadata.name, content=content)
 
 
-async def _differences(client: Client, wanted: tuple[Wanted, ...], settings: Settings) -> list[Difference]:
+async def _differences(client: Client, wanted: tuple[WantedModel, ...], settings: Settings) -> list[ModelDifference]:
     around = await read_live_surroundings(client, settings.stated)
     return [await _difference(client, item, settings, around) for item in wanted]
 
 
-async def _difference(client: Client, wanted: Wanted, settings: Settings, around: Surroundings) -> Difference:
+async def _difference(client: Client, wanted: WantedModel, settings: Settings, around: Surroundings) -> ModelDifference:
     live = await _live(client, wanted)
     before = await _resolved(client, live, read_stored(live.content), settings) if live else None
     model = live or LiveModel(content=_as_new(wanted))
@@ -121,7 +121,7 @@ async def _difference(client: Client, wanted: Wanted, settings: Settings, around
     formers = await read_formers(client, model, spec, settings)
     rehearsed = rehearse(model, after[1], around, generation, now, formers)
     anyway = rehearse(model, before[1], around, generation, now, formers) if before and fields else None
-    return Difference(
+    return ModelDifference(
         name=wanted.name,
         namespace=wanted.namespace,
         exists=live is not None,
@@ -132,14 +132,14 @@ async def _difference(client: Client, wanted: Wanted, settings: Settings, around
     )
 
 
-async def _live(client: Client, wanted: Wanted) -> LiveModel | None:
+async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
     """Return what there is of a model; one that is to be created may be missing."""
     if wanted.content is not None and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None:
         return None
     return await with_objects(client, await read_model(client, wanted.namespace, wanted.name))
 
 
-def _as_new(wanted: Wanted) -> dict[str, Any]:
+def _as_new(wanted: WantedModel) -> dict[str, Any]:
     metadata = {"name": wanted.name, "namespace": wanted.namespace, "uid": _NOBODY, "generation": 1}
     return {"metadata": metadata, "status": {}}
 

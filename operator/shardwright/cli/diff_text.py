@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from shardwright import __version__
-from shardwright.api.status import planned_nodes
-from shardwright.cli.rehearsal import Difference, Fate, FieldChange, GroupFate, ObjectChange
+from shardwright.api.plan_status import planned_nodes
+from shardwright.cli.rehearsal import Fate, FieldChange, GroupFate, ModelDifference, ObjectChange
 from shardwright.documents import to_camel
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
@@ -30,7 +30,7 @@ FATES: Final[Mapping[Fate, str]] = {
 }
 
 
-def difference_lines(difference: Difference, width: int) -> Iterator[Line]:
+def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
     """Yield what would change, for a person."""
     restarts = len(difference.rehearsed.restarts)
     role = Role.WARNING if restarts else Role.HEADLINE
@@ -51,7 +51,7 @@ def difference_lines(difference: Difference, width: int) -> Iterator[Line]:
         yield from paragraph(note, width=width, role=Role.FAINT)
 
 
-def _headline(difference: Difference) -> str:
+def _headline(difference: ModelDifference) -> str:
     restarts, groups = len(difference.rehearsed.restarts), difference.rehearsed.groups
     if not difference.exists:
         return "is not in the cluster; would be created"
@@ -74,7 +74,7 @@ def _value(value: Any) -> str:
     return text if len(text) <= SHOWN_VALUE else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def _plan(difference: Difference) -> str:
+def _plan(difference: ModelDifference) -> str:
     before, after, found = difference.plan_before, difference.plan_after, difference.rehearsed.published.found
     if found.no_plan:
         return f"there is none: {found.no_plan.problem.sentence()}"
@@ -100,7 +100,7 @@ def said_of(plan: Plan) -> str:
     return explain(Report(outcome=plan, alternatives=(), excluded=(), considered=0)).headline
 
 
-def _groups(difference: Difference, width: int) -> Iterator[Line]:
+def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
     groups, seconds = difference.rehearsed.groups, difference.rehearsed.start_seconds
     if not groups or not difference.differs:
         return
@@ -122,7 +122,7 @@ def _some(fields: tuple[str, ...]) -> str:
     return ", ".join(fields[:SHOWN_FIELDS]) + more or "-"
 
 
-def _notes(difference: Difference) -> Iterator[str]:
+def _notes(difference: ModelDifference) -> Iterator[str]:
     waits = [group for group in difference.rehearsed.groups if group.fate is Fate.STAYS and group.fields]
     if waits:
         yield "Fields of groups that stay are taken on with their next restart, whatever that is for."
@@ -140,7 +140,7 @@ def _section(name: str) -> Line:
     return line(Span(name, Role.SECTION))
 
 
-def difference_document(difference: Difference) -> dict[str, Any]:
+def difference_document(difference: ModelDifference) -> dict[str, Any]:
     """Return what would change, for a program."""
     rehearsed = difference.rehearsed
     return {

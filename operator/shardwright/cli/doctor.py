@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.cli.arguments import program_name
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import examine
 from shardwright.cli.exits import Exit
@@ -40,7 +40,7 @@ def doctor(arguments: Namespace) -> int:
     """
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = Cluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: read_chart(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "text":

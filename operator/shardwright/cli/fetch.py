@@ -12,7 +12,7 @@ from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.errors import InputError, Problem
 from shardwright.hub.checkpoint import Checkpoint
 from shardwright.hub.places import hub_of
-from shardwright.modelspec.handover import index_of
+from shardwright.modelspec.checkpoint_files import index_of
 from shardwright.rendering.fetch_job import HUB_COMMIT, HUB_MODEL
 from shardwright.rendering.names import base_name
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.cli.findings import Ailment, Finding
-from shardwright.hardware.untrusted import mapping, mappings, text, time
-from shardwright.reconcile.fetching import JobState, age_seconds, state_of
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty, time
+from shardwright.reconcile.fetched import JobState, age_seconds, state_of
 from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
 
@@ -38,10 +38,10 @@ def read_fetch_job(item: Mapping[str, Any]) -> FetchJob:
     owners = (owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == KIND)
     created = metadata.get("creationTimestamp")
     return FetchJob(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
-        owner=text(next(owners, {}).get("name")),
-        model=text(mapping(metadata.get("annotations")).get(HUB_MODEL)),
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
+        owner=text_or_empty(next(owners, {}).get("name")),
+        model=text_or_empty(mapping(metadata.get("annotations")).get(HUB_MODEL)),
         job={
             "metadata": {"creationTimestamp": created if time(created) else None},
             "status": {"conditions": tuple(mappings(status.get("conditions")))},

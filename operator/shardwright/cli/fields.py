@@ -10,19 +10,19 @@ from shardwright.errors import Problem
 _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
 
 
-class Reader:
+class CaseReader:
     """Reads the fields of one case; every problem has the path of its field."""
 
     def __init__(self, values: Mapping[str, Any], path: str, problems: list[Problem]) -> None:
         self.values, self._path, self.problems = values, path, problems
 
-    def section(self, name: str) -> "Reader":
+    def section(self, name: str) -> "CaseReader":
         """Return a part of the case; empty, with a problem, where it is missing."""
         value = self.values.get(name)
         if not isinstance(value, Mapping):
             self.refuse(name, "must be an object")
             value = {}
-        return Reader(value, f"{self._path}{name}.", self.problems)
+        return CaseReader(value, f"{self._path}{name}.", self.problems)
 
     def number(self, name: str, *, default: float | None = None, least: float = 1) -> float:
         """Return a finite number of at least ``least``."""

@@ -10,7 +10,7 @@ class Check(StrEnum):
 
     KUBERNETES = "Kubernetes"
     RESOURCE = "ShardedModels"
-    OPERATOR = "Operator"
+    OPERATOR = "InstalledOperator"
     RIGHTS = "Rights"
     INSTALLATIONS = "Installations"
     NODES = "Nodes"

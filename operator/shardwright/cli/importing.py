@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import Exit
 from shardwright.cli.imports.draft import Content, Imported
-from shardwright.cli.imports.kinds import READERS, Options, import_object, importable
+from shardwright.cli.imports.kinds import READERS, ImportOptions, import_object, importable
 from shardwright.cli.inputs import name_the_file, read_sources
 from shardwright.cli.output import print_note, print_yaml
 from shardwright.cli.outputs import print_list
@@ -51,8 +51,8 @@ def _left_out(item: Imported) -> list[dict[str, str]]:
     return [{"path": left.path, "why": left.why} for left in item.left_out]
 
 
-def _options(arguments: Namespace) -> Options:
-    return Options(pins=arguments.pin, model=arguments.model)
+def _options(arguments: Namespace) -> ImportOptions:
+    return ImportOptions(pins=arguments.pin, model=arguments.model)
 
 
 def _from_files(arguments: Namespace) -> Iterator[Imported]:
@@ -86,11 +86,11 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - same
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
     from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
 
     names = [_kind_and_name(word) for word in arguments.name]
-    cluster = Cluster(connection=connection_of(arguments), without="give -f FILE to import without a cluster")
+    cluster = Target(connection=connection_of(arguments), without="give -f FILE to import without a cluster")
     for kind, name in names:
         content, others = cluster.ask(lambda client, kind=kind, name=name: _read(client, kind, cluster.namespace, name))  # type: ignore[misc]
         yield checked(import_object(content, others, _options(arguments)))

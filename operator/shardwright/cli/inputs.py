@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Given:
     """A Kubernetes object and the file that it comes from."""
 
     file: str
@@ -31,7 +31,7 @@ class Source:
         return str(self.content.get("kind", ""))
 
 
-def read_sources(files: Iterable[str]) -> tuple[Source, ...]:
+def read_sources(files: Iterable[str]) -> tuple[Given, ...]:
     """Return all objects of files and folders in the order given; ``-`` is stdin.
 
     Raises:
@@ -87,12 +87,12 @@ def _expand(file: str) -> Iterator[str]:
     yield from (str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES)
 
 
-def _read(file: str) -> Iterator[Source]:
+def _read(file: str) -> Iterator[Given]:
     from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - help and version need no YAML
 
     text = read_text(file)
     for content in name_the_file(file, lambda: read_manifests(text)):
-        yield Source(file=file, content=content)
+        yield Given(file=file, content=content)
 
 
 def in_file(file: str, problem: Problem) -> Problem:

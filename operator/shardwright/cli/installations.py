@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardwright.cli.findings import Ailment, Finding
 from shardwright.cluster.claims import Installation
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
 WATCHES: Final = "--watch-namespaces="
 INSTALLATION: Final = "--installation="
@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class InstalledOperator:
     """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read).
 
     ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is what claims call it, empty where
@@ -54,19 +54,21 @@ class Rights:
     sees_pods: bool = True
 
 
-def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool, node_set: str | None = None) -> Operator:
+def read_operator(
+    deployment: Object, lease: Object | None, *, lease_known: bool, node_set: str | None = None
+) -> InstalledOperator:
     """Return what matters of an operator's Deployment and of the Lease of its name."""
     metadata, spec = mapping(deployment.get("metadata")), mapping(deployment.get("spec"))
     pods, status = mapping(mapping(spec.get("template")).get("spec")), mapping(deployment.get("status"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    return Operator(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
-        version=text(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
-        account=text(pods.get("serviceAccountName")),
+    return InstalledOperator(
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
+        version=text_or_empty(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
+        account=text_or_empty(pods.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 1,
         ready=ready if isinstance(ready, int) else 0,
-        holder=text(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
+        holder=text_or_empty(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
         watches=tuple(filter(None, _told(pods, WATCHES).split(","))),
         installation=_told(pods, INSTALLATION),
         node_set=node_set,
@@ -79,7 +81,7 @@ def _told(pods: Object, option: str) -> str:
     return next((word.removeprefix(option) for word in words if word.startswith(option)), "")
 
 
-def of_operators(operators: Sequence[Operator], version: str) -> Iterator[Finding]:
+def of_operators(operators: Sequence[InstalledOperator], version: str) -> Iterator[Finding]:
     """Yield what is wrong with the pods of the operators; ``version`` is ours."""
     if not operators:
         yield Finding(ailment=Ailment.NOT_INSTALLED)
@@ -108,7 +110,7 @@ def of_rights(rights: Mapping[str, Rights]) -> Iterator[Finding]:
 
 
 def of_installations(
-    operators: Sequence[Operator], claims: Mapping[str, str], node_sets: Mapping[str, tuple[str, ...]] | None
+    operators: Sequence[InstalledOperator], claims: Mapping[str, str], node_sets: Mapping[str, tuple[str, ...]] | None
 ) -> Iterator[Finding]:
     """Yield where installations get in each other's way, and which nodes are for none of them."""
     for one in operators:
@@ -125,7 +127,7 @@ def of_installations(
         yield from _of_node_sets(operators, node_sets)
 
 
-def _of_node_sets(operators: Iterable[Operator], node_sets: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _of_node_sets(operators: Iterable[InstalledOperator], node_sets: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     """Yield the nodes with GPUs that are for no installation, and the installations that no such node is for."""
     ours = {one.node_set: one for one in operators}
     for name in sorted(node_sets.keys() - ours.keys()) if None not in ours else ():

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from shardwright.cli.clusters import Cluster, unless_forbidden
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS
@@ -14,7 +14,7 @@ MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-def read_surroundings_of(cluster: Cluster, stated: Stated = NONE) -> Surroundings:
+def read_surroundings_of(cluster: Target, stated: Stated = NONE) -> Surroundings:
     """Return what is there now; ``stated`` is what the settings say.
 
     Raises:

@@ -12,11 +12,11 @@ from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CHILDREN, CONFIG_MAPS, OPTIONAL_CHILDREN, POD_GROUPS, PODS, SHARDED_MODELS, Resource
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.record_object import read_record
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, plan_configmap

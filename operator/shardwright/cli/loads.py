@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, Final
 
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.plan import Answer, Inputs, question_of
+from shardwright.cli.plan import PlanInputs, PlannedModel, question_of
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -36,7 +36,7 @@ _DIGITS: Final = 4
 """Significant digits of the points of the curve: more than can be seen, a third of the size."""
 
 
-def loads_around(answer: Answer, inputs: Inputs, *, candidates: int) -> dict[str, Any]:
+def loads_around(answer: PlannedModel, inputs: PlanInputs, *, candidates: int) -> dict[str, Any]:
     """Return the plan under every load of a grid around the one that was asked for, as data.
 
     ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points`` what is planned at each load,
@@ -90,7 +90,7 @@ def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, An
 
 
 def _point(
-    manifest: Mapping[str, Any], inputs: Inputs, inventory: Inventory, layouts: dict[tuple[str, str, int], int]
+    manifest: Mapping[str, Any], inputs: PlanInputs, inventory: Inventory, layouts: dict[tuple[str, str, int], int]
 ) -> dict[str, Any]:
     """Return what is planned at one load, or why nothing is."""
     try:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.live import read_surroundings_of
 from shardwright.cli.live_models import read_model
@@ -22,7 +22,7 @@ class NamedModel:
     surroundings: Surroundings
 
 
-def read_named(cluster: Cluster, name: str, stated: Stated) -> NamedModel:
+def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
     """Return a ShardedModel with the nodes around it.
 
     Raises:
@@ -35,7 +35,7 @@ def read_named(cluster: Cluster, name: str, stated: Stated) -> NamedModel:
     return NamedModel(resource=read_stored(live.content), record=record, surroundings=_around(cluster, record, stated))
 
 
-def _around(cluster: Cluster, record: PlanRecord | None, stated: Stated) -> Surroundings:
+def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surroundings:
     """Return what is there; a plan that stands is shown to whoever may not see nodes, too."""
     try:
         return read_surroundings_of(cluster, stated)

@@ -16,10 +16,10 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
-from shardwright.cli.inputs import Source, name_the_file, read_sources
+from shardwright.cli.inputs import Given, name_the_file, read_sources
 from shardwright.cli.live_models import LiveModel, read_model
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
@@ -27,7 +27,7 @@ from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -49,7 +49,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the cluster."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = Cluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     copies = [_copy(source, arguments, cluster) for source in _models(arguments)]
     try:
         found = cluster.ask(lambda client: _plan_all(client, copies))
@@ -83,7 +83,7 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotTogether", path=path, what=what, limit=limit, remedy="leave one of both out")
 
 
-def _models(arguments: Namespace) -> Sequence[Source]:
+def _models(arguments: Namespace) -> Sequence[Given]:
     found = [source for source in read_sources(arguments.filename) if source.kind == KIND]
     if not found:
         files = ", ".join(arguments.filename)
@@ -91,7 +91,7 @@ def _models(arguments: Namespace) -> Sequence[Source]:
     return found
 
 
-def _copy(source: Source, arguments: Namespace, cluster: Cluster) -> dict[str, Any]:
+def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any]:
     """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its name."""
     content = name_the_file(source.file, lambda: placed_in(source.content, arguments.namespace, lambda: cluster.namespace))
     metadata = name_the_file(source.file, lambda: parse_manifest(content)).metadata
@@ -173,7 +173,7 @@ def _condition(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _name(model: LiveModel) -> str:
     metadata = model.content["metadata"]
-    return text(mapping(metadata.get("annotations")).get(COPY_OF)) or text(metadata["name"])
+    return text_or_empty(mapping(metadata.get("annotations")).get(COPY_OF)) or text_or_empty(metadata["name"])
 
 
 def _lines(model: LiveModel) -> list[Line]:
@@ -186,7 +186,9 @@ def _lines(model: LiveModel) -> list[Line]:
     lines = paragraph(headline, width=width, role=role)
     excluded = mappings(mapping(mapping(content.get("status")).get("plan")).get("excluded"))
     if excluded:
-        rows = [(text(item.get("code")), str(item.get("count")), text(item.get("nearestMiss"))) for item in excluded]
+        rows = [
+            (text_or_empty(item.get("code")), str(item.get("count")), text_or_empty(item.get("nearestMiss"))) for item in excluded
+        ]
         lines += [Line(), line(Span("Ruled out", Role.SECTION)), *table(("REASON", "LAYOUTS", "NEAREST MISS"), rows, width=width)]
     return lines
 

@@ -11,7 +11,7 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import STDIN, Given, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import nodes_of, on_named_gpus, problems_of_gpus, read_named_gpus
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
@@ -21,7 +21,7 @@ from shardwright.cli.typed import names_live_model, of_option, problems_of_use, 
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.untrusted import mapping, text
+from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
 from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
@@ -41,14 +41,14 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
-    from shardwright.cli.clusters import Cluster
+    from shardwright.cli.clusters import Target
     from shardwright.hub.checkpoint import Checkpoint
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PlannedModel:
     """One ShardedModel with everything that was found out about it."""
 
     subject: Subject
@@ -62,7 +62,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class PlanInputs:
     """What the command line named: ShardedModels, and where the rest of the world is."""
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
@@ -71,7 +71,7 @@ class Inputs:
     config_file: str | None
     fetched: "Mapping[Named, Checkpoint]"  # of --fetch
     settings: Settings
-    cluster: "Cluster | None"
+    cluster: "Target | None"
     surroundings: Surroundings
     gpus_are_named: bool = False  # by --gpus
     standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
@@ -100,7 +100,7 @@ def plan(arguments: Namespace) -> Exit:
     return exit_of(answers)
 
 
-def exit_of(answers: Sequence[Answer]) -> Exit:
+def exit_of(answers: Sequence[PlannedModel]) -> Exit:
     """Return whether all have a plan."""
     return Exit.PLAN if all(isinstance(answer.report.outcome, Plan) for answer in answers) else Exit.NOTHING_FITS
 
@@ -142,7 +142,7 @@ def render(arguments: Namespace) -> Exit:
     return Exit.PLAN
 
 
-def read_inputs(arguments: Namespace) -> Inputs:
+def read_inputs(arguments: Namespace) -> PlanInputs:
     """Return what the command line names, read and checked.
 
     Raises:
@@ -154,13 +154,13 @@ def read_inputs(arguments: Namespace) -> Inputs:
         return _named_inputs(arguments)
     named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
     wanted = read_sources(arguments.filename or ())
-    there = (*(Source(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
+    there = (*(Given(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
     cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
     typed = arguments.model is not None
     resources = tuple(_typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
-    return Inputs(
+    return PlanInputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
         config_text=read_config(arguments.config) if arguments.config else None,
@@ -173,7 +173,7 @@ def read_inputs(arguments: Namespace) -> Inputs:
     )
 
 
-def _named_inputs(arguments: Namespace) -> Inputs:
+def _named_inputs(arguments: Namespace) -> PlanInputs:
     """Return a ShardedModel of the cluster, and what is around it."""
     from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
 
@@ -181,7 +181,7 @@ def _named_inputs(arguments: Namespace) -> Inputs:
     cluster = _cluster(arguments)
     named = read_named(cluster, arguments.model, settings.stated)
     resources = ((arguments.model, named.resource),)
-    return Inputs(
+    return PlanInputs(
         resources=resources,
         config_maps={},
         config_text=read_config(arguments.config) if arguments.config else None,
@@ -194,7 +194,7 @@ def _named_inputs(arguments: Namespace) -> Inputs:
     )
 
 
-def _surroundings(arguments: Namespace, cluster: "Cluster | None", there: Sequence[Source], settings: Settings) -> Surroundings:
+def _surroundings(arguments: Namespace, cluster: "Target | None", there: Sequence[Given], settings: Settings) -> Surroundings:
     if cluster:
         from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
 
@@ -203,7 +203,7 @@ def _surroundings(arguments: Namespace, cluster: "Cluster | None", there: Sequen
     return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
 
 
-def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]:
+def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
     """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
     if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
@@ -211,17 +211,17 @@ def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
-def _cluster(arguments: Namespace) -> "Cluster":
-    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - the client of the cluster takes half a second to load
+def _cluster(arguments: Namespace) -> "Target":
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
-    return Cluster(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
+    return Target(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
 
 
-def _typed(arguments: Namespace, cluster: "Cluster | None") -> Iterator[tuple[str, ShardedModel]]:
+def _typed(arguments: Namespace, cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
     yield "", read_typed(placed_in(typed_manifest(arguments), arguments.namespace, lambda: _namespace(cluster)))
 
 
-def _resources(arguments: Namespace, sources: Sequence[Source], cluster: "Cluster | None") -> Iterator[tuple[str, ShardedModel]]:
+def _resources(arguments: Namespace, sources: Sequence[Given], cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
     models = [source for source in sources if source.kind == "ShardedModel"]
@@ -250,31 +250,31 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
         raise InputError(problems)
 
 
-def _parsed(arguments: Namespace, source: Source, cluster: "Cluster | None") -> ShardedModel:
+def _parsed(arguments: Namespace, source: Given, cluster: "Target | None") -> ShardedModel:
     return parse_manifest(placed_in(source.content, arguments.namespace, lambda: _namespace(cluster)))
 
 
-def _namespace(cluster: "Cluster | None") -> str:
+def _namespace(cluster: "Target | None") -> str:
     """Return the namespace of what names none: that of the context, as with kubectl; without a cluster the default stays."""
     return cluster.namespace if cluster else ""
 
 
-def answers_to(inputs: Inputs) -> list[Answer]:
+def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     """Plan one after the other, as the operator does: what one keeps is not there for the next."""
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
-    answers: list[Answer] = []
+    answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
         asked = on_named_gpus(subject) if inputs.gpus_are_named else subject
         inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
         report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
-        answer = Answer(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
+        answer = PlannedModel(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
         kept += _kept(answer)
         answers.append(answer)
     return answers
 
 
-def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
+def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
     """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
     try:
         return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
@@ -282,7 +282,7 @@ def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
         raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
 
 
-def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
+def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
     of_config = "spec.model.id."
     if problem.code == "ModelUnknown" and problem.path == "spec.model.id":  # the file is the model's, not its draft's
         problem = replace(problem, remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}")
@@ -291,13 +291,13 @@ def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
     return in_file(file, problem) if file else of_option(problem)
 
 
-def _kept(answer: Answer) -> Iterator[Any]:
+def _kept(answer: PlannedModel) -> Iterator[Any]:
     owner, outcome = answer.subject.owner, answer.report.outcome
     if isinstance(outcome, Plan) and outcome.deployable and not answer.subject.intent.plan_only:
         yield from reservations_of((owner.namespace, base_name(owner.name)), outcome)
 
 
-def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
+def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
     """Return the question of a resource, with the config of its model where that is not built in."""
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
@@ -320,7 +320,7 @@ def _read_settings(file: str) -> Settings:
     return name_the_file(file, lambda: read_settings(read_text(file)))
 
 
-def _config_text(resource: ShardedModel, inputs: Inputs) -> str | None:
+def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
     """Return the config that a resource refers to, or that an operator has read from the hub for a model that is not built in."""
     source, named = source_of(resource), resource.spec.model.config_map_ref is not None
     if source is None or not (named or find_model(resource.spec.model.id) is None):
@@ -334,10 +334,10 @@ def _config_text(resource: ShardedModel, inputs: Inputs) -> str | None:
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:
     metadata = mapping(content.get("metadata"))
-    return text(metadata.get("namespace")) or "default", text(metadata.get("name"))
+    return text_or_empty(metadata.get("namespace")) or "default", text_or_empty(metadata.get("name"))
 
 
-def explanation_of(answer: Answer) -> Explanation:
+def explanation_of(answer: PlannedModel) -> Explanation:
     """Return what is said of an answer, with what is served first."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
@@ -346,30 +346,30 @@ def explanation_of(answer: Answer) -> Explanation:
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
 
 
-def drawn_explanation_of(answer: Answer) -> Explanation:
+def drawn_explanation_of(answer: PlannedModel) -> Explanation:
     """Return an explanation with what pictures and programs want: ranks, links and every candidate."""
     subject, inventory = answer.subject, answer.inventory
     _, surveyed = plan_with_survey(subject, inventory)
     return with_drawings(explanation_of(answer), answer.report, model=subject.model, inventory=inventory, surveyed=surveyed)
 
 
-def _lines(answer: Answer, *, full: bool) -> list[Line]:
+def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
     return to_lines(explanation_of(answer), title=answer.name, width=width_of_output(), full=full)
 
 
-def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
+def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
     outcome = answer.report.outcome
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
-def _bundles(answer: Answer) -> Iterator[Bundle]:
+def _bundles(answer: PlannedModel) -> Iterator[Bundle]:
     if isinstance(answer.report.outcome, Plan):
         yield bundle_for(answer.subject, answer.report.outcome)
 
 
-def _objects(answer: Answer, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
+def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
     """Yield the rendered objects; without an owner that exists the API server would refuse the owner reference."""
     for item in bundle.objects:
         yield item if answer.subject.owner.uid else _without_owner(item)
@@ -380,7 +380,7 @@ def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return with_content_hash({**item, "metadata": metadata})
 
 
-def _no_model(files: str, sources: Sequence[Source]) -> Problem:
+def _no_model(files: str, sources: Sequence[Given]) -> Problem:
     kinds = sorted({source.kind for source in sources if source.kind})
     return Problem(
         code="NoShardedModel",

@@ -10,7 +10,7 @@ from shardwright.cli.fetch_jobs import SLOW_SECONDS
 from shardwright.cli.findings import Ailment, Check, Finding
 from shardwright.cluster.claims import INSTALLATION
 from shardwright.hardware.stated import NODE_SET
-from shardwright.reconcile.fetching import OVERDUE_SECONDS
+from shardwright.reconcile.fetched import OVERDUE_SECONDS
 
 NAMES_SHOWN: Final = 5
 """Objects that a sentence names; the rest are counted."""

@@ -27,7 +27,7 @@ def listen(ports: list[int]) -> None:
         threading.Thread(target=_accept, args=(listening,)).start()
 
 
-def call(address: str, closed: int, opened: int, seconds: float) -> str:
+def probe(address: str, closed: int, opened: int, seconds: float) -> str:
     """Return what was found."""
     deadline, held, answered = time.monotonic() + seconds, 0, False
     while True:
@@ -65,7 +65,7 @@ def main(words: list[str]) -> None:
         listen([int(port) for port in words[1:]])
         return
     address, closed, opened, seconds, file = words[1:]
-    found = call(address, int(closed), int(opened), float(seconds))
+    found = probe(address, int(closed), int(opened), float(seconds))
     Path(file).write_text(found)
 
 

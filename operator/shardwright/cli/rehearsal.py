@@ -19,8 +19,18 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.advance import advance
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.answering import answer
-from shardwright.reconcile.decision import (
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.publish import Published
+from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
+from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
+from shardwright.reconcile.states import Awaited, GroupState, Situation
+from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.writes import (
     Apply,
     Aside,
     Create,
@@ -32,16 +42,6 @@ from shardwright.reconcile.decision import (
     written_kind,
     written_name,
 )
-from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.known import nodes_of_interest
-from shardwright.reconcile.memory import read_memory
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
-from shardwright.reconcile.publish import Published
-from shardwright.reconcile.record_object import record_key
-from shardwright.reconcile.revisions import Former, Revision, Told, unusable
-from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
-from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret
@@ -56,7 +56,7 @@ _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 """Why a group keeps its pods although others are wanted."""
 
 
-_UNSAID: Final = Told(text='{"spec": {}}')
+_UNSAID: Final = AskedSpec(text='{"spec": {}}')
 """What is kept of a model as a revision is shown nowhere."""
 
 
@@ -129,7 +129,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ModelDifference:
     """What would change of one ShardedModel.
 
     ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway`` are groups that would restart
@@ -193,7 +193,7 @@ def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: 
     nodes = {_name(facts): facts for facts in around.nodes if _name(facts) in wanted}
     metadata = model.content["metadata"]
     return Seen(
-        resource=Resource(
+        resource=ModelResource(
             owner=model.owner,
             generation=generation,
             annotations=metadata.get("annotations") or {},
@@ -255,7 +255,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
     if live is None:
         beside = any(wait.what in {Awaited.FORMER, Awaited.FORMER_TOO} for wait in state.waits) or generation_of(state.name)[1]
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
-    memory = read_memory(live)
+    memory = read_annotations(live)
     fields = pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
     fate = Fate.STAYS
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:

@@ -9,8 +9,8 @@ from shardwright.cli.live_models import LiveModel
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONTROLLER_REVISIONS
 from shardwright.errors import Problem
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, Revision, as_kept, as_now, read_revision, revisions_of
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.stored import Administration, resolve_stored
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from shardwright.cli.clusters import Cluster
+from shardwright.cli.clusters import Target
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import no_such_model
@@ -14,9 +14,9 @@ from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import MERGE_PATCH, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.course import SPEC
+from shardwright.reconcile.course_choice import SPEC
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Revision, revisions_of
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
@@ -34,7 +34,7 @@ def rollout(arguments: Namespace) -> Exit:
     """
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = Cluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     namespace, name = cluster.namespace, arguments.name
     live = cluster.ask(lambda client: _live(client, namespace, name))
     shown, found = (live.get("status") or {}).get("revisions") or [], revisions_of(live.get("status") or {})
@@ -62,7 +62,7 @@ async def _live(client: Client, namespace: str, name: str) -> Mapping[str, Any]:
     return await no_such_model(client, namespace, name) if found is None else found
 
 
-def _annotate(cluster: Cluster, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
+def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
     """Set annotations of exactly the ShardedModel that was read: another one of its name by now has another uid."""
     body = {"metadata": {"uid": metadata["uid"], "annotations": dict(annotations)}}
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"])

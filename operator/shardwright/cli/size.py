@@ -22,7 +22,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.planning.sizing import Step, fewest, size
+from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.resolving.question import Question
@@ -60,11 +60,11 @@ class Sized:
     """What was found for one product; ``gpu_hour_price`` is None where the settings state none."""
 
     named: NamedGpus
-    steps: tuple[Step, ...]
+    steps: tuple[SizedOutcome, ...]
     gpu_hour_price: float | None
 
     @property
-    def best(self) -> Step | None:
+    def best(self) -> SizedOutcome | None:
         """Return the fewest GPUs that carry the load."""
         return fewest(self.steps)
 
@@ -173,7 +173,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield from table(header, [_cells(step) for step in _near(first)], width=width)
 
 
-def _near(sized: Sized) -> Iterator[Step]:
+def _near(sized: Sized) -> Iterator[SizedOutcome]:
     """Yield the largest step that does not do, and all that do."""
     yield from [step for step in sized.steps if not step.carries][-1:]
     yield from [step for step in sized.steps if step.carries]
@@ -207,7 +207,7 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
     return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
 
 
-def _cells(step: Step) -> tuple[str, ...]:
+def _cells(step: SizedOutcome) -> tuple[str, ...]:
     if not isinstance(step.outcome, Plan):
         return (str(step.gpus), _why_not(step.outcome), "", "", "")
     performance = step.outcome.performance
@@ -245,7 +245,7 @@ def _relative(sized: Sized) -> dict[str, Any] | None:
     return None if price is None else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: SizedOutcome) -> dict[str, Any]:
     if not isinstance(step.outcome, Plan):
         return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
     performance = step.outcome.performance

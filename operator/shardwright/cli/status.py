@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from shardwright.cli.arguments import program_name
-from shardwright.cli.clusters import Cluster, unless_forbidden
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
+from shardwright.cli.model_state import ModelState, standing_of
+from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.standing import Standing, standing_of
-from shardwright.cli.standing_text import detail_lines, document, table_lines
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import PODS, STATEFUL_SETS, Resource
 from shardwright.errors import InputError, Problem
@@ -33,7 +33,7 @@ def status(arguments: Namespace) -> Exit:
     """Print how models stand, once or again and again."""
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
-    cluster = Cluster(connection=connection_of(arguments))
+    cluster = Target(connection=connection_of(arguments))
     namespace = None if arguments.all_namespaces else cluster.namespace
     if arguments.watch:
         _watch(cluster, namespace, arguments)
@@ -59,10 +59,10 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
 
 
-def _watch(cluster: Cluster, namespace: str | None, arguments: Namespace) -> None:
+def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
     """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what has changed."""
     terminal = sys.stdout.isatty()
-    before: list[Standing] | None = None
+    before: list[ModelState] | None = None
     while True:
         now = datetime.now(UTC)
         found = _read(cluster, namespace, arguments.name, now)
@@ -77,11 +77,11 @@ def _watch(cluster: Cluster, namespace: str | None, arguments: Namespace) -> Non
         time.sleep(REFRESH_SECONDS)
 
 
-def _without_times(item: Standing) -> Standing:
+def _without_times(item: ModelState) -> ModelState:
     return replace(item, groups=tuple(replace(group, loading=None) for group in item.groups))
 
 
-def _lines(found: Sequence[Standing], now: datetime, namespace: str | None, *, one: bool, wide: bool = False) -> Iterator[Line]:
+def _lines(found: Sequence[ModelState], now: datetime, namespace: str | None, *, one: bool, wide: bool = False) -> Iterator[Line]:
     """Yield a table of all, and the whole of those that are not ready, or of the one that is asked for."""
     width = width_of_output()
     if not one:
@@ -98,7 +98,7 @@ def _program() -> str:
     return program_name(sys.argv[0])
 
 
-def _read(cluster: Cluster, namespace: str | None, name: str | None, now: datetime) -> list[Standing]:
+def _read(cluster: Target, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
     """Return how the models of a namespace (None: of all), or one of them, stand.
 
     Raises:
@@ -107,7 +107,7 @@ def _read(cluster: Cluster, namespace: str | None, name: str | None, now: dateti
     return cluster.ask(lambda client: _standing(client, namespace, name, now))
 
 
-async def _standing(client: Client, namespace: str | None, name: str | None, now: datetime) -> list[Standing]:
+async def _standing(client: Client, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
     models = await list_models(client, namespace)  # one after another: the first to fail says why
     sets, pods = await _labelled(client, STATEFUL_SETS, namespace), await _labelled(client, PODS, namespace)
     if name:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode
-from shardwright.cli.inputs import Source
+from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -14,7 +14,7 @@ from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.labels import KIND
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
@@ -33,7 +33,7 @@ class Surroundings:
     reservations: tuple[Reservation, ...] = ()
 
 
-def read_surroundings(sources: Iterable[Source], stated: Stated = NONE) -> Surroundings:
+def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surroundings:
     """Return what the objects of ``--nodes`` files say; ``stated`` is what the settings say.
 
     Raises:
@@ -73,21 +73,23 @@ def read_reservations(config_maps: Iterable[Object], models: Iterable[Object] | 
     Nor do those of models that are only planned, or gone, where the ``models`` that there are can be told (None: they cannot).
     """
     keep = None if models is None else {uid for uid, plan_only in map(_mode_of, models) if not plan_only}
-    ours = (item for item in config_maps if keep is None or text(_owner_of(mapping(item.get("metadata"))).get("uid")) in keep)
+    ours = (
+        item for item in config_maps if keep is None or text_or_empty(_owner_of(mapping(item.get("metadata"))).get("uid")) in keep
+    )
     return tuple(reservation for item in ours for reservation in _reservations_of(item))
 
 
 def _mode_of(model: Object) -> tuple[str, bool]:
     """Return the uid of a ShardedModel, and whether it is only planned."""
-    return text(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get("mode") == "PlanOnly"
+    return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get("mode") == "PlanOnly"
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
     metadata, kept = mapping(config_map.get("metadata")), mapping(config_map.get("data")).get(RECORD_KEY)
-    model = text(_owner_of(metadata).get("name"))
+    model = text_or_empty(_owner_of(metadata).get("name"))
     record = decode(kept) if model and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
-        owner = text(metadata.get("namespace")) or "default", base_name(model)
+        owner = text_or_empty(metadata.get("namespace")) or "default", base_name(model)
         yield from reservations_of(owner, record.plan, record.generations)
 
 
@@ -97,7 +99,7 @@ def _owner_of(metadata: Object) -> Object:
     return next((owner for owner in owners if owner.get("controller") is True and owner.get("kind") == KIND), {})
 
 
-def _mistyped(source: Source) -> Iterator[Problem]:
+def _mistyped(source: Given) -> Iterator[Problem]:
     """Yield our own labels and annotations of a node that are no text: the API server refuses them, nothing here sees them."""
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
@@ -106,7 +108,7 @@ def _mistyped(source: Source) -> Iterator[Problem]:
                 shown = json.dumps(value, default=str)
                 yield Problem(
                     code="WrongType",
-                    path=f"{source.file}: metadata.{part} of {text(metadata.get('name'))}",
+                    path=f"{source.file}: metadata.{part} of {text_or_empty(metadata.get('name'))}",
                     what=f"{key}: {shown:.60}",
                     limit="must be text",
                     remedy="put the value in quotes",

@@ -10,9 +10,9 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
-from shardwright.cli.diagnosis import Chart, Model, read_class, read_model, read_version
+from shardwright.cli.diagnosis import Chart, DiagnosedModel, read_class, read_model, read_version
 from shardwright.cli.fetch_jobs import FetchJob, read_fetch_job
-from shardwright.cli.installations import Operator, Rights, read_operator
+from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import owner_of
 from shardwright.cluster.client import ApiError, Call, Client
@@ -32,7 +32,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.labels import MANAGED_BY
 
 DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
@@ -84,10 +84,10 @@ async def _is_served(client: Client) -> bool:
         if error.code == NOT_FOUND:
             return False
         raise
-    return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {text(item.get("name")) for item in resources}
+    return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {text_or_empty(item.get("name")) for item in resources}
 
 
-async def _operator(client: Client, deployment: Mapping[str, Any]) -> tuple[Operator, Settings | None]:
+async def _operator(client: Client, deployment: Mapping[str, Any]) -> tuple[InstalledOperator, Settings | None]:
     """Return an operator, and what its administrator has set; None where that may not, or cannot, be read."""
     metadata = deployment["metadata"]
     try:
@@ -102,11 +102,11 @@ async def _operator(client: Client, deployment: Mapping[str, Any]) -> tuple[Oper
 async def _settings(client: Client, namespace: str, name: str) -> Settings | None:
     found = await unless_forbidden(client.get(CONFIG_MAPS, namespace, f"{name}-settings"))
     with suppress(InputError):
-        return read_settings(text(mapping(found.get("data")).get(SETTINGS_KEY))) if found else None
+        return read_settings(text_or_empty(mapping(found.get("data")).get(SETTINGS_KEY))) if found else None
     return None
 
 
-async def _rights(client: Client, found: Sequence[tuple[Operator, Settings | None]]) -> Mapping[str, Rights]:
+async def _rights(client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]) -> Mapping[str, Rights]:
     """Return by service account what it may not do and must."""
     wanted = {(one.namespace, one.account): _duties(one, settings) for one, settings in found}
     return {
@@ -115,7 +115,7 @@ async def _rights(client: Client, found: Sequence[tuple[Operator, Settings | Non
     }
 
 
-def _duties(operator: Operator, settings: Settings | None) -> Duties:
+def _duties(operator: InstalledOperator, settings: Settings | None) -> Duties:
     installation = operator.as_installation
     fetches = settings is not None and settings.config_fetch.enabled
     return Duties(namespaces=operator.watches, claims=installation.claims if installation else (), fetches=fetches)
@@ -130,20 +130,20 @@ async def _rights_of(client: Client, duties: Duties, account: tuple[str, str]) -
     return Rights(missing=said, closed=closed, sees_pods=await may_see_pods(client, account))
 
 
-async def _claims(client: Client, operators: Sequence[Operator]) -> Mapping[str, str]:
+async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, str]:
     """Return the installations that the claims of these operators are for, by claim."""
     names = {name for one in operators if (installation := one.as_installation) for name in installation.claims}
     roles = {name: await client.get(CLUSTER_ROLES, None, name, metadata_only=True) for name in sorted(names)}
     return {name: owner_of(role) for name, role in roles.items() if role}
 
 
-async def _nodes(client: Client, found: Sequence[tuple[Operator, Settings | None]]) -> Mapping[str, list[Node]]:
+async def _nodes(client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]) -> Mapping[str, list[Node]]:
     """Return the nodes with GPUs by their set, each read with what the administrator of its installation states of nodes."""
     stated = {one.node_set: settings.stated for one, settings in found if settings}
     sets: dict[str, list[Node]] = {}
     async for page in client.pages(NODES):
         for node in page:
-            name = text(mapping(mapping(node.get("metadata")).get("labels")).get(NODE_SET))
+            name = text_or_empty(mapping(mapping(node.get("metadata")).get("labels")).get(NODE_SET))
             if facts := read_node(node, stated.get(name) or _of_nobody(name, tuple(stated.values()))):
                 sets.setdefault(name, []).append(facts)
     return sets
@@ -166,7 +166,7 @@ async def _classes(client: Client) -> Mapping[str, bool]:
     return dict([read_class(item) for item in await client.list(STORAGE_CLASSES)])
 
 
-async def _models(client: Client) -> tuple[Model, ...]:
+async def _models(client: Client) -> tuple[DiagnosedModel, ...]:
     pages = client.pages(SHARDED_MODELS, project=_without_what_is_large)
     return tuple([read_model(item) async for page in pages for item in page])
 
@@ -189,4 +189,4 @@ async def _measured(client: Client, arguments: Namespace, deployments: Sequence[
 def _image(deployment: Mapping[str, Any]) -> str:
     """Return the image of an operator: it has a Python, and nodes may have it already."""
     pods = mapping(mapping(mapping(deployment.get("spec")).get("template")).get("spec"))
-    return next((text(container.get("image")) for container in mappings(pods.get("containers"))), "")
+    return next((text_or_empty(container.get("image")) for container in mappings(pods.get("containers"))), "")

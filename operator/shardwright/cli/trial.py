@@ -13,7 +13,7 @@ from shardwright.cli.findings import Enforcement
 from shardwright.cli.output import print_note
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import NETWORK_POLICIES, PODS, Resource
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
 NAMESPACES: Final = Resource(prefix="/api/v1", plural="namespaces", kind="Namespace")
 
@@ -135,13 +135,13 @@ async def _until(client: Client, pod: Mapping[str, Any], deadline: float, found:
 
 def _address(status: Mapping[str, Any]) -> str:
     running = any(mapping(item.get("state")).get("running") for item in mappings(status.get("containerStatuses")))
-    return text(status.get("podIP")) if running else ""
+    return text_or_empty(status.get("podIP")) if running else ""
 
 
 def _verdict(status: Mapping[str, Any]) -> str:
     """Return what the caller has found; Unclear where it ended without a word."""
     said = (
-        text(mapping(mapping(item.get("state")).get("terminated")).get("message"))
+        text_or_empty(mapping(mapping(item.get("state")).get("terminated")).get("message"))
         for item in mappings(status.get("containerStatuses"))
     )
     word = next((word for word in said if word in set(Enforcement)), "")
@@ -152,8 +152,12 @@ def _trouble(status: Mapping[str, Any]) -> str:
     """Return why a pod has not come to its end."""
     waiting = (mapping(mapping(item.get("state")).get("waiting")) for item in mappings(status.get("containerStatuses")))
     unmet = (item for item in mappings(status.get("conditions")) if item.get("status") == "False")
-    said = (f"{text(item.get('reason'))}: {text(item.get('message'))}" for item in (*waiting, *unmet) if item.get("reason"))
-    return next(said, f"is {text(status.get('phase')) or 'not there'} for too long")
+    said = (
+        f"{text_or_empty(item.get('reason'))}: {text_or_empty(item.get('message'))}"
+        for item in (*waiting, *unmet)
+        if item.get("reason")
+    )
+    return next(said, f"is {text_or_empty(status.get('phase')) or 'not there'} for too long")
 
 
 def _policy(mark: str) -> dict[str, Any]:

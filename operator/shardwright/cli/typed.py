@@ -22,7 +22,7 @@ _LONGEST_NAME: Final = 50  # characters: names of pods are made from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class CommandOption:
     """One option of the command line and the field that it stands for."""
 
     flag: str
@@ -65,15 +65,15 @@ def number(text: str) -> object:
 
 
 OPTIONS: Final = (
-    Option(flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"),
-    Option(flag="--output-tokens", field=("workload", "outputTokens"), read=whole, example="512"),
-    Option(flag="--concurrency", field=("workload", "concurrency"), read=whole, example="64"),
-    Option(flag="--rps", field=("workload", "requestsPerSecond"), read=number, example="0.5"),
-    Option(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole, example="8192"),
-    Option(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds, example="2s or 500ms"),
-    Option(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"),
-    Option(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
-    Option(flag="--replicas", field=("replicas",), read=whole, example="2"),
+    CommandOption(flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"),
+    CommandOption(flag="--output-tokens", field=("workload", "outputTokens"), read=whole, example="512"),
+    CommandOption(flag="--concurrency", field=("workload", "concurrency"), read=whole, example="64"),
+    CommandOption(flag="--rps", field=("workload", "requestsPerSecond"), read=number, example="0.5"),
+    CommandOption(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole, example="8192"),
+    CommandOption(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds, example="2s or 500ms"),
+    CommandOption(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"),
+    CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
+    CommandOption(flag="--replicas", field=("replicas",), read=whole, example="2"),
 )
 """What can be typed; ``arguments`` has the help of each."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Change, Handover, Key
-from shardwright.cluster.reader import Counts, Health, Reader, Source, Timing
+from shardwright.cluster.reader import Counts, Reader, ReaderHealth, Source, Timing
 from shardwright.cluster.sources import (
     CHILD_SOURCES,
     CONFIG_MAP_SOURCE,
@@ -22,7 +22,7 @@ from shardwright.cluster.store import Concern, Store
 from shardwright.cluster.streams import Trouble
 from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.writes import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
@@ -117,7 +117,7 @@ class Caches:
         )
 
     @property
-    def health(self) -> Mapping[str, Health]:
+    def health(self) -> Mapping[str, ReaderHealth]:
         """Return how the readers are, by kind, and by kind and namespace where they read one."""
         return {kind: reader.health for kind, reader in self._readers.items()}
 

@@ -48,7 +48,7 @@ class Unreadable:
     name: str = ""
 
 
-class Text:
+class JsonText:
     """JSON text as it arrives, of which one value after the other is taken."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -150,7 +150,7 @@ class ListDocument:
     """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have been taken."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._text = Text(chunks)
+        self._text = JsonText(chunks)
         self.fields: dict[str, Any] = {}
 
     def items(self) -> Iterator[Any]:
@@ -234,7 +234,7 @@ def document(text: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no JSON: {error}") from error
     except (ValueError, RecursionError):
-        return Text(iter([text, b"\n"])).value()
+        return JsonText(iter([text, b"\n"])).value()
 
 
 def _line(parts: Iterable[bytes], size: int) -> Any:

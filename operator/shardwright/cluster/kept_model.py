@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardwright.api.free_form import without_free_form
 from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.reconcile.rules import READ_ANNOTATIONS
+from shardwright.reconcile.life_rules import READ_ANNOTATIONS
 
 METADATA: Final = ("namespace", "name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 """Fields that are kept, each of which the API server bounds."""

@@ -59,7 +59,7 @@ DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.SILENT, Trouble.FAILING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class ReaderHealth:
     """How a reader is. ``failing_since`` (monotonic, seconds) is None while it reads; ``served``: the cluster has the kind."""
 
     synced: bool = False
@@ -121,14 +121,14 @@ class Reader(threading.Thread, Generic[V]):
         self._list_due = 0.0
         self._failures = 0  # since a stream was a good one
         self._suspect = False  # the last stream went wrong after it had been opened
-        self._health = Health()
+        self._health = ReaderHealth()
         self._opened_at: float | None = None  # the stream that is open
         self._complained: set[Key] = set()
         self._stopping = threading.Event()
         self._stream: Stream | None = None
 
     @property
-    def health(self) -> Health:
+    def health(self) -> ReaderHealth:
         """Return how it reads; a stream that has stood a while is trusted: where nothing happens nothing comes for a minute."""
         health, opened_at = self._health, self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
@@ -383,10 +383,10 @@ class Reader(threading.Thread, Generic[V]):
         self._apply(changes)
         if changes or not self._health.synced:
             self._deliver(changes, True)
-        self._health = Health(synced=True, served=False)
+        self._health = ReaderHealth(synced=True, served=False)
 
 
-def _well(health: Health) -> Health:
+def _well(health: ReaderHealth) -> ReaderHealth:
     return replace(health, failing_since=None, trouble=None, message="")
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from shardwright.reconcile.decision import kind_of
-from shardwright.rendering.scheduling import ADAPTERS
+from shardwright.reconcile.writes import kind_of
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)
 
 POD_GROUPS: Final = tuple(
     Resource(prefix=f"/apis/{api}", plural=adapter.plural, kind="PodGroup")
-    for adapter in ADAPTERS.values()
+    for adapter in SCHEDULER_INTEGRATIONS.values()
     if adapter.creates
     for api in adapter.apis
 )

@@ -19,7 +19,7 @@ User = Mapping[str, Any]
 """Who asks, as a SubjectAccessReview has it: user, uid, groups, extra."""
 
 
-class Verdict(Enum):
+class TokenVerdict(Enum):
     """What the API server says of a token."""
 
     UNKNOWN = auto()
@@ -27,7 +27,7 @@ class Verdict(Enum):
     ADMITTED = auto()
 
 
-def may_read(client: Client, token: str, path: str, seconds: float) -> Verdict:
+def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerdict:
     """Return whether who has a token may GET a path that belongs to no resource; blocking, no longer than this.
 
     Raises:
@@ -36,9 +36,9 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> Verdict:
     until = monotonic() + seconds
     who = who_brings(client, token, AUDIENCE, seconds)
     if who is None:
-        return Verdict.UNKNOWN
+        return TokenVerdict.UNKNOWN
     allowed = _asked(client, SUBJECT_REVIEWS, {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}, until)
-    return Verdict.ADMITTED if allowed.get("allowed") is True else Verdict.FORBIDDEN
+    return TokenVerdict.ADMITTED if allowed.get("allowed") is True else TokenVerdict.FORBIDDEN
 
 
 def who_brings(client: Client, token: str, audience: str, seconds: float) -> User | None:

@@ -14,7 +14,7 @@ from shardwright.cluster.permissions import Needed, may
 from shardwright.cluster.resources import BY_API, DISCOVERY, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.refusals import scheduler_unavailable
-from shardwright.rendering.scheduling import ADAPTERS, Adapter
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS, SchedulerIntegration
 
 PROBE_SECONDS: Final = 20.0
 """How long an answer holds; assumed: soon enough after an installation, and a handful of requests."""
@@ -24,7 +24,7 @@ VERBS: Final = ("get", "list", "create", "patch", "delete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class SchedulerApi:
     """What was found of one scheduler: the version of its API to use, or why none can be used."""
 
     api: str = ""
@@ -41,10 +41,10 @@ class Schedulers:
         self._clock = clock
         self._asking = asyncio.Lock()  # looks go on side by side, and one answer is for all of them
         self._served: Mapping[str, str] = {}
-        self._found: dict[str | None, Mapping[str, Finding]] = {}
+        self._found: dict[str | None, Mapping[str, SchedulerApi]] = {}
         self._asked_at = float("-inf")
 
-    async def find(self, namespace: str) -> Mapping[str, Finding]:
+    async def find(self, namespace: str) -> Mapping[str, SchedulerApi]:
         """Return what there is for the models of a namespace.
 
         Raises:
@@ -54,7 +54,7 @@ class Schedulers:
         async with self._asking:
             if self._clock() - self._asked_at >= PROBE_SECONDS:
                 apis = await self._apis()
-                self._served = {name: await self._best(adapter, apis) for name, adapter in ADAPTERS.items()}
+                self._served = {name: await self._best(integration, apis) for name, integration in SCHEDULER_INTEGRATIONS.items()}
                 self._found = {}
                 self._asked_at = self._clock()
             if place not in self._found:
@@ -65,23 +65,23 @@ class Schedulers:
         groups = (await self._get("/apis") or {}).get("groups", ())
         return frozenset(version["groupVersion"] for group in groups for version in group["versions"])
 
-    async def _best(self, adapter: Adapter, apis: frozenset[str]) -> str:
+    async def _best(self, integration: SchedulerIntegration, apis: frozenset[str]) -> str:
         """Return the best version of its API that is served, empty where none is."""
-        for api in adapter.apis:
-            if api in apis and await self._has(api, adapter.plural):
+        for api in integration.apis:
+            if api in apis and await self._has(api, integration.plural):
                 return api
         return ""
 
-    async def _find(self, name: str, api: str, place: str | None) -> Finding:
-        adapter = ADAPTERS[name]
+    async def _find(self, name: str, api: str, place: str | None) -> SchedulerApi:
+        integration = SCHEDULER_INTEGRATIONS[name]
         if not api:
-            what = f"needs {adapter.plural} of {' or '.join(adapter.apis)}, which this API server does not serve"
-            return Finding(problem=scheduler_unavailable(name, what, adapter.install))
-        if adapter.creates and not await self._may_write(BY_API[api], place):
+            what = f"needs {integration.plural} of {' or '.join(integration.apis)}, which this API server does not serve"
+            return SchedulerApi(problem=scheduler_unavailable(name, what, integration.install))
+        if integration.creates and not await self._may_write(BY_API[api], place):
             where, group = f" in {place}" if place else "", api.partition("/")[0]
-            what = f"needs a right that the operator has not{where}: {', '.join(VERBS)} {adapter.plural} of {group}"
-            return Finding(problem=scheduler_unavailable(name, what, f"install the chart with schedulers: [{name}]"))
-        return Finding(api=api)
+            what = f"needs a right that the operator has not{where}: {', '.join(VERBS)} {integration.plural} of {group}"
+            return SchedulerApi(problem=scheduler_unavailable(name, what, f"install the chart with schedulers: [{name}]"))
+        return SchedulerApi(api=api)
 
     async def _has(self, api: str, plural: str) -> bool:
         listed = await self._get(f"/apis/{api}") or {}

@@ -31,11 +31,11 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import implausible
-from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
 from shardwright.reconcile.quotas import read_quota, read_ranges
+from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 
 MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))

@@ -15,15 +15,15 @@ from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
-from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.reconcile.priorities import Priorities, PriorityClass
 from shardwright.reconcile.quotas import Allowance, Quota, Range
+from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.names import base_name
 
-Node = NodeFacts | NodeExclusion
+NodeEntry = NodeFacts | NodeExclusion
 
 ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""
@@ -87,7 +87,7 @@ class Store:
         self.priorities = Priorities()
         self._ledger = ledger
         self._versions: dict[Key, int] = {}  # of the models that there are
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, NodeEntry] = {}
         self._unready: dict[str, datetime | None] = {}
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
@@ -102,7 +102,7 @@ class Store:
         self._ranges: dict[str, dict[str, tuple[Range, ...]]] = {}
 
     @property
-    def nodes(self) -> Mapping[str, Node]:
+    def nodes(self) -> Mapping[str, NodeEntry]:
         """Return the nodes with GPUs by name: facts, or why they cannot be planned."""
         return MappingProxyType(self._nodes)
 
@@ -157,7 +157,7 @@ class Store:
         """Return the ConfigMaps that the ShardedModel with this uid controls."""
         return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner_uid)}
 
-    def take_nodes(self, changes: Mapping[Key, Change[Node]]) -> Concern:
+    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry]]) -> Concern:
         """Take over what has changed of nodes."""
         changed, usable = set(), set()
         for (_, name), change in changes.items():

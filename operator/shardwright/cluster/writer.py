@@ -20,7 +20,12 @@ from shardwright.cluster.client import (
 from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, JOBS, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import (
+from shardwright.reconcile.drift import dropped_fields
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
+from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
+from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.writes import (
     HIDDEN_NAME,
     Apply,
     Create,
@@ -38,11 +43,6 @@ from shardwright.reconcile.decision import (
     written_kind,
     written_name,
 )
-from shardwright.reconcile.drift import dropped_fields
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
-from shardwright.reconcile.seen import Outcome, Refusal
-from shardwright.reconcile.templates import template_hash
 
 CONFLICT: Final = 409
 ALREADY_EXISTS: Final = "AlreadyExists"  # reason of a 409; another one is a conflict that passes, as with a contended quota

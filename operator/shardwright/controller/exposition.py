@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-from shardwright.controller.http_server import Reply, Request
+from shardwright.controller.http_server import HttpReply, HttpRequest
 
 SCRAPE_REST: Final = 10  # times as long as the metrics took to write, they are not written again
 
@@ -47,14 +47,14 @@ class Exposition:
         self._write = write
         self._texts = {open_metrics: _Text() for open_metrics in _FORMATS}
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: HttpRequest) -> HttpReply:
         """Answer a scrape."""
         open_metrics = OPEN_METRICS in request.headers.get("accept", "")
         encode, content_type = _FORMATS[open_metrics]
         text = self._current(self._texts[open_metrics], encode)
         if gzip_accepted(request.headers.get("accept-encoding", "")):
-            return Reply(HTTPStatus.OK, text.packed, content_type, "gzip")
-        return Reply(HTTPStatus.OK, text.plain, content_type)
+            return HttpReply(HTTPStatus.OK, text.packed, content_type, "gzip")
+        return HttpReply(HTTPStatus.OK, text.plain, content_type)
 
     def _current(self, text: _Text, encode: Encode) -> _Text:
         """Return the text as it is, or written anew where that may be."""

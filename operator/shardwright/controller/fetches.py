@@ -9,8 +9,8 @@ from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text
+from shardwright.reconcile.fetched import config_taken, job_unread
 from shardwright.reconcile.fetched_config import is_believed
-from shardwright.reconcile.fetching import config_taken, job_unread
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
 from shardwright.reconcile.signing import SigningKeys

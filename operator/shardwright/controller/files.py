@@ -11,13 +11,13 @@ from shardwright.modelspec.catalogue import read_catalogue_extension
 
 log = logging.getLogger(__name__)
 
-Content = TypeVar("Content")
+Parsed = TypeVar("Parsed")
 
 
-class Watched(Generic[Content]):
+class Watched(Generic[Parsed]):
     """One file and what was made of it last; before it is read, ``begin`` or, where that is None, what an empty text makes."""
 
-    def __init__(self, file: Path | None, what: str, read: Callable[[str], Content], begin: Content | None = None) -> None:
+    def __init__(self, file: Path | None, what: str, read: Callable[[str], Parsed], begin: Parsed | None = None) -> None:
         self._file = file
         self._what = what
         self._read = read

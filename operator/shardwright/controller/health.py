@@ -5,10 +5,10 @@ from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
-from shardwright.controller.http_server import Answer, Reply, Request
+from shardwright.controller.http_server import HttpReply, HttpRequest, Respond
 
 LONGEST_LAG_SECONDS: Final = 5.0
-OK: Final = Reply(HTTPStatus.OK, b"ok")
+OK: Final = HttpReply(HTTPStatus.OK, b"ok")
 
 
 class Health:
@@ -33,12 +33,12 @@ class Health:
         """Return whether the event loop runs; a restart mends nothing else, neither a backlog nor an API server that is away."""
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 
-    def answers(self) -> Mapping[str, Answer]:
+    def answers(self) -> Mapping[str, Respond]:
         """Return what answers the probes, by path."""
         return {"/healthz": self._healthz, "/readyz": self._readyz}
 
-    def _healthz(self, _request: Request) -> Reply:
-        return OK if self.alive else Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
+    def _healthz(self, _request: HttpRequest) -> HttpReply:
+        return OK if self.alive else HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
 
-    def _readyz(self, _request: Request) -> Reply:
-        return OK if self.ready else Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")
+    def _readyz(self, _request: HttpRequest) -> HttpReply:
+        return OK if self.ready else HttpReply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")

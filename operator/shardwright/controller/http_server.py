@@ -21,7 +21,7 @@ SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest i
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What a client asks for; of its query nothing is read. The names of headers are in small letters."""
 
     method: str
@@ -30,7 +30,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """What is answered. ``encoding`` is that of the body (``gzip``), empty where it is sent as it is."""
 
     status: HTTPStatus
@@ -51,8 +51,8 @@ class Reply:
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-Answer = Callable[[Request], Reply]
-Room = Callable[[Request, str], Awaitable[Reply]]
+Respond = Callable[[HttpRequest], HttpReply]
+RespondBelow = Callable[[HttpRequest, str], Awaitable[HttpReply]]
 """Answers all paths below one, to whom it admits itself: the request, and the address it comes from."""
 
 Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
@@ -68,11 +68,11 @@ class HttpServer:
 
     def __init__(
         self,
-        answers: Mapping[str, Answer],
+        answers: Mapping[str, Respond],
         port: int,
         name: str,
         admits: Admits | None = None,
-        rooms: Mapping[str, Room] = MappingProxyType({}),
+        rooms: Mapping[str, RespondBelow] = MappingProxyType({}),
     ) -> None:
         self._answers = answers
         self._rooms = rooms
@@ -135,26 +135,26 @@ class HttpServer:
             writer.write(text[start : start + SLICE_BYTES])
         await writer.drain()  # a transport that is closed while it holds something cannot be aborted after its end
 
-    async def _replied(self, request: Request, address: str) -> Reply:
+    async def _replied(self, request: HttpRequest, address: str) -> HttpReply:
         if request.method not in {"GET", "HEAD"}:
-            return Reply(HTTPStatus.METHOD_NOT_ALLOWED)
+            return HttpReply(HTTPStatus.METHOD_NOT_ALLOWED)
         room = next((room for path, room in self._rooms.items() if f"{request.path}/".startswith(f"{path}/")), None)
         if room:
             return await room(request, address)
         refusal = await self._admits(request.headers.get("authorization", ""), address) if self._admits else None
-        return Reply(refusal) if refusal else self._answer(request)
+        return HttpReply(refusal) if refusal else self._answer(request)
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: HttpRequest) -> HttpReply:
         answer = self._answers.get(request.path)
-        return answer(request) if answer else Reply(HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
+        return answer(request) if answer else HttpReply(HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
 
 
-def _parsed(head: bytes) -> Request:
+def _parsed(head: bytes) -> HttpRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     fields = (line.partition(":") for line in reversed(lines))  # of a header that comes twice the first one counts
     headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    return Request(method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers)
+    return HttpRequest(method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers)
 
 
 def listening_socket(port: int) -> socket.socket:

@@ -17,7 +17,7 @@ from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import LEASES, SHARDED_MODELS
 
 T = TypeVar("T")
-_Checks = dict[str, Callable[[], Awaitable["Finding"]]]
+_Checks = dict[str, Callable[[], Awaitable["InstalledCheck"]]]
 
 LOOK_SECONDS: Final = 1.0
 MODEL_ID: Final = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -25,7 +25,7 @@ MODEL_ID: Final = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class InstalledCheck:
     """What was looked at, and the result."""
 
     what: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CheckedInstallation:
     """What is tested: ``namespace`` has the Lease, ``models_namespace`` takes the model. Each check has ``seconds``."""
 
     ready_url: str
@@ -60,27 +60,27 @@ def answer(model: Mapping[str, Any]) -> str:
     return next((f"{item['reason']}: {item['message']}" for item in said), "")
 
 
-async def check_rights(client: Client, duties: Duties) -> Finding:
+async def check_rights(client: Client, duties: Duties) -> InstalledCheck:
     """Ask whether the account that this runs as, the operator's own, may do all that the operator must."""
     wanted = tuple(needed(duties))
     missing = await missing_permissions(client, wanted)
     said = (
         f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {len(wanted)} that it needs"
     )
-    return Finding(what="rights", fine=not missing, said=said)
+    return InstalledCheck(what="rights", fine=not missing, said=said)
 
 
-async def check_ready(target: Target) -> Finding:
+async def check_ready(target: CheckedInstallation) -> InstalledCheck:
     """Ask the operator's pods through their Service whether one is ready."""
 
     async def ask() -> str:
         return await asyncio.to_thread(_get, target.ready_url)
 
     said = await _until(ask, lambda text: text == "200", target.seconds)
-    return Finding(what="ready", fine=said == "200", said=f"{target.ready_url} answers {said}")
+    return InstalledCheck(what="ready", fine=said == "200", said=f"{target.ready_url} answers {said}")
 
 
-async def check_leader(client: Client, target: Target) -> Finding:
+async def check_leader(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """See the Lease renewed: by its changes, not by the clock of whoever holds it."""
 
     async def read() -> tuple[str, str]:
@@ -91,19 +91,19 @@ async def check_leader(client: Client, target: Target) -> Finding:
     holder, renewed = await _until(read, lambda now: bool(now[0]) and now != before, target.seconds)
     fine = bool(holder) and (holder, renewed) != before
     idle = f"the Lease {target.lease_name} is not renewed; the log of the operator's pods says why"
-    return Finding(what="leader", fine=fine, said=f"{holder} leads" if fine else idle)
+    return InstalledCheck(what="leader", fine=fine, said=f"{holder} leads" if fine else idle)
 
 
-async def check_served(client: Client) -> Finding:
+async def check_served(client: Client) -> InstalledCheck:
     """Ask the API server whether it serves ShardedModels, with their status."""
     call = Call(verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET")
     names = {item["name"] for item in (await client.send(call)).get("resources", ())}
     fine = {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= names
     missing = "is not served; install the CustomResourceDefinition (crds.enabled, or shardwright crd)"
-    return Finding(what="crd", fine=fine, said=f"{SHARDED_MODELS.api_version} {'is served' if fine else missing}")
+    return InstalledCheck(what="crd", fine=fine, said=f"{SHARDED_MODELS.api_version} {'is served' if fine else missing}")
 
 
-async def check_planned(client: Client, target: Target) -> Finding:
+async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """Create a model that is only planned, wait for what the operator says about it, and delete it."""
     metadata = {"generateName": f"{target.lease_name}-test-", "namespace": target.models_namespace}
     spec = {"model": {"id": MODEL_ID}, "workload": {"concurrency": 1}, "mode": "PlanOnly"}
@@ -118,7 +118,7 @@ async def check_planned(client: Client, target: Target) -> Finding:
     finally:
         await client.delete(SHARDED_MODELS, target.models_namespace, made["name"], uid=made["uid"])
     silent = f"no word about a model within {target.seconds:g} s; the log of the operator's pods says why"
-    return Finding(what="plan", fine=bool(said), said=said or silent)
+    return InstalledCheck(what="plan", fine=bool(said), said=said or silent)
 
 
 async def _until(ask: Callable[[], Awaitable[T]], enough: Callable[[T], bool], seconds: float) -> T:
@@ -142,7 +142,7 @@ def _get(url: str) -> str:
         return f"nothing ({error})"
 
 
-async def _findings(client: Client, target: Target, duties: Duties, *, own: bool) -> list[Finding]:
+async def _findings(client: Client, target: CheckedInstallation, duties: Duties, *, own: bool) -> list[InstalledCheck]:
     rights: _Checks = {"rights": lambda: check_rights(client, duties)}
     others: _Checks = {
         "ready": lambda: check_ready(target),
@@ -155,7 +155,7 @@ async def _findings(client: Client, target: Target, duties: Duties, *, own: bool
         try:
             found.append(await check())
         except ApiError as error:
-            found.append(Finding(what=what, fine=False, said=str(error)))
+            found.append(InstalledCheck(what=what, fine=False, said=str(error)))
     return found
 
 
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="reach the cluster by this file instead")
     given = parser.parse_args(arguments)
     duties = Duties(namespaces=_words(given.watch_namespaces), claims=_words(given.claims), fetches=given.config_fetch)
-    target = Target(
+    target = CheckedInstallation(
         ready_url=given.ready_url,
         namespace=given.namespace,
         models_namespace=given.models_namespace,

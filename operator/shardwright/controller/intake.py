@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardwright.cluster.store import Concern
 from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.view import View, asked
+from shardwright.controller.view import View, user_written
 
 SETTLING_SECONDS: Final = 0.5
 """How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made, bound and started one after
@@ -55,7 +55,7 @@ class Intake:
         self._view.take_resource(content)
         if before is None:
             self._add(key, Priority.NEW, fresh=True)
-        elif asked(before) != asked(content):
+        elif user_written(before) != user_written(content):
             self._add_changed(key)
 
     def on_gone(self, key: Key) -> None:

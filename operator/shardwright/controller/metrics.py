@@ -26,7 +26,7 @@ from shardwright.api.sharing import shared
 from shardwright.cluster.calls import Urgency
 from shardwright.controller.exposition import Encode
 from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
-from shardwright.controller.queue import Key, Load
+from shardwright.controller.queue import Key, QueueLoad
 from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.conditions import conditions
 from shardwright.reconcile.findings import Findings
@@ -38,7 +38,7 @@ BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 MODEL: Final = ("namespace", "name")
 
-Shown = tuple[ModelGauge, float, *tuple[str, ...]]
+GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]
 """A gauge of a model, its value, and the values of its labels beside those of the model."""
 
 
@@ -158,7 +158,7 @@ class Metrics:
         )
         self._delayed = Gauge("shardwright_queue_delayed", "Resources with an appointment or in a pause.", registry=registry)
 
-    def show_load(self, load: Load, moving: int) -> None:
+    def show_load(self, load: QueueLoad, moving: int) -> None:
         """Replace the series of the queue and of the groups that move."""
         for priority, depth in load.depth.items():
             self._depth.labels(priority.name.lower()).set(depth)
@@ -243,7 +243,7 @@ class Metrics:
         model = tuple(map(in_metric, key))
         yield from (((gauge, (*model, *map(in_metric, labels))), value) for gauge, value, *labels in shown)
 
-    def _of_report(self, report: Report) -> Iterator[Shown]:
+    def _of_report(self, report: Report) -> Iterator[GaugeValue]:
         plan = report.outcome
         if isinstance(plan, Plan):
             yield from self._of_layout(plan)
@@ -251,13 +251,13 @@ class Metrics:
             yield from self._of_performance(plan)
         yield from self._of_excluded(report.excluded)
 
-    def _of_layout(self, plan: Plan) -> Iterator[Shown]:
+    def _of_layout(self, plan: Plan) -> Iterator[GaugeValue]:
         layout = plan.layout
         cut = str(layout.tensor), str(layout.pipeline), str(layout.expert), str(layout.attention_data), str(layout.context)
         yield self._layout, 1, *cut, str(layout.replicas), plan.pool
         yield self._gpus, layout.gpus
 
-    def _of_memory(self, plan: Plan) -> Iterator[Shown]:
+    def _of_memory(self, plan: Plan) -> Iterator[GaugeValue]:
         for stage in plan.stages:
             components = {
                 "weights": stage.weights_bytes,
@@ -270,7 +270,7 @@ class Metrics:
                 yield self._memory, count, str(stage.stage), component
         yield self._headroom, plan.kv_tokens - plan.max_model_len
 
-    def _of_performance(self, plan: Plan) -> Iterator[Shown]:
+    def _of_performance(self, plan: Plan) -> Iterator[GaugeValue]:
         predicted = plan.performance
         yield self._ttft, predicted.ttft_seconds
         yield self._tpot, predicted.tpot_seconds
@@ -279,18 +279,18 @@ class Metrics:
         yield self._band, predicted.high, "high"
         yield self._running, predicted.running_requests * plan.layout.replicas
 
-    def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[Shown]:
+    def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[GaugeValue]:
         counts: dict[str, int] = {}
         for exclusion in excluded:
             counts[exclusion.code] = counts.get(exclusion.code, 0) + exclusion.count
         for code, count in counts.items():
             yield self._excluded, count, code
 
-    def _of_conditions(self, found: Findings) -> Iterator[Shown]:
+    def _of_conditions(self, found: Findings) -> Iterator[GaugeValue]:
         for condition in conditions(found):
             yield self._condition, 1, condition.type, condition.status_word, shared(condition.reason)
 
-    def _of_groups(self, found: Findings) -> Iterator[Shown]:
+    def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:
             yield self._wanted, found.wanted
         yield self._ready, sum(group.ready for group in found.groups)
@@ -299,7 +299,7 @@ class Metrics:
         for group in found.groups:
             yield from self._of_group(group)
 
-    def _of_group(self, group: GroupState) -> Iterator[Shown]:
+    def _of_group(self, group: GroupState) -> Iterator[GaugeValue]:
         yield self._group_ready, group.ready, group.name
         yield self._restarts, group.restarts, group.name
         yield self._spent, group.budget_spent, group.name

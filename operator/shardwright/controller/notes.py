@@ -9,10 +9,10 @@ from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.reconcile import pacing
 from shardwright.reconcile.contest import Repair, contested, remembered
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.pacing import Gist, Said
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.sightings import Sighting
+from shardwright.reconcile.writes import ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

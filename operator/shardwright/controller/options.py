@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from shardwright.cluster.client import RequestLimits
 from shardwright.cluster.elector import LeaseTimings, unique_holder
-from shardwright.reconcile.budget import MEBIBYTE, Budget
+from shardwright.reconcile.budget import MEBIBYTE, QuestionBudget
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +78,9 @@ class Options:
         return RequestLimits(qps=self.kube_api_qps, burst=self.kube_api_burst)
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> QuestionBudget:
         """Return what one question may cost the worker."""
-        return Budget(cpu_seconds=self.question_cpu_seconds, memory_bytes=self.worker_memory_mib * MEBIBYTE)
+        return QuestionBudget(cpu_seconds=self.question_cpu_seconds, memory_bytes=self.worker_memory_mib * MEBIBYTE)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:

@@ -15,12 +15,12 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.subjects import Outcome as Resolved
+from shardwright.controller.subjects import Resolution as Resolved
 from shardwright.controller.subjects import Subjects, key_beside
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import ReadWhole, as_it_is
-from shardwright.controller.worker import Asked, Memo
+from shardwright.controller.worker import Answerer, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
@@ -30,7 +30,7 @@ from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import answering
 from shardwright.reconcile.budget import Failed, config_too_costly, plan_too_costly
 from shardwright.reconcile.plan_cache import PlanCache
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.to_come import seeking
@@ -49,7 +49,7 @@ REFUSED_SECONDS: Final = 3600.0
 
 Answer = TypeVar("Answer")
 
-Form = tuple[str, Choice, bool]
+Form = tuple[str, PlanChoice, bool]
 """What tells a question of a model from its others: the hash of its spec, what is to be chosen, whether nodes are to come."""
 
 
@@ -65,7 +65,7 @@ class Planner:
     def __init__(
         self,
         view: View,
-        worker: Asked,
+        worker: Answerer,
         catalogue_file: Path | None = None,
         settings_file: Path | None = None,
         metrics: Metrics | None = None,
@@ -172,7 +172,7 @@ class Planner:
         not get what it asks for stands in line. What only compares, or is only to be shown, keeps no GPUs, and is answered beside
         the others.
         """
-        if ask.choice is Choice.COMPARE:
+        if ask.choice is PlanChoice.COMPARE:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
         async with nullcontext() if subject.intent.plan_only else self._turns.turn(key, _urgency(ask.choice)):
             answer = await self._answer(key, subject, ask)
@@ -252,7 +252,7 @@ class Planner:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if isinstance(made, Replanned) and made.short and ask.choice in {Choice.REPLAN, Choice.RESTORE}:
+        if isinstance(made, Replanned) and made.short and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}:
             vacated = self._stock(key, subject, ask, vacated=True)
             if vacated.inventory() != stock.inventory():  # its former generations are in the way
                 made = await self._make(key, subject, ask, vacated)
@@ -353,7 +353,7 @@ class Planner:
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
         rank = view.rank(key, subject.deployment.priority_class)
-        claimed = view.claimed_before(first_of(rank) if ask.choice is Choice.REHOUSE else rank)
+        claimed = view.claimed_before(first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
         turnouts = view.turnouts()
         taken.update(view.healthy(name for turnout in turnouts for name in turnout.awaited()))
@@ -379,9 +379,9 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
     return subject.input_hash, ask.choice, more
 
 
-def _urgency(choice: Choice) -> Priority:
+def _urgency(choice: PlanChoice) -> Priority:
     """Return how urgent a question is: what users cause as often as they like, going back too, waits for its namespace's turn."""
-    return {Choice.REHOUSE: Priority.BROKEN, Choice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
+    return {PlanChoice.REHOUSE: Priority.BROKEN, PlanChoice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
 
 
 def _was_too_costly(live: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from shardwright.cluster.calls import ApiError
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
-from shardwright.controller.http_server import Reply, Request
+from shardwright.controller.http_server import HttpReply, HttpRequest
 from shardwright.controller.queue import Key
 from shardwright.controller.whole import ChangedError
 from shardwright.documents import explanation_document
@@ -66,7 +66,7 @@ class Sources:
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error
     def __init__(self, status: HTTPStatus, why: str = "") -> None:
         super().__init__(why)
-        self.reply = Reply(status, f"{why or status.phrase}\n".encode())
+        self.reply = HttpReply(status, f"{why or status.phrase}\n".encode())
 
 
 class Plans:
@@ -80,13 +80,13 @@ class Plans:
         self._waiting: list[str] = []
         self._known: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
 
-    async def __call__(self, request: Request, address: str) -> Reply:
+    async def __call__(self, request: HttpRequest, address: str) -> HttpReply:
         """Answer a request, on the loop of the server."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return Reply(HTTPStatus.UNAUTHORIZED)
+            return HttpReply(HTTPStatus.UNAUTHORIZED)
         if len(self._waiting) >= WAITING_MAX or self._waiting.count(address) >= WAITING_MAX_OF_ADDRESS:
-            return Reply(HTTPStatus.TOO_MANY_REQUESTS)
+            return HttpReply(HTTPStatus.TOO_MANY_REQUESTS)
         self._waiting.append(address)
         work = partial(self._made, token.strip(), request.path, monotonic() + ANSWER_SECONDS)
         making = asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -97,16 +97,16 @@ class Plans:
         """Take no more requests, and wait for what is made now: its answer goes to a loop that must still be there."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _made(self, token: str, path: str, until: float) -> Reply:
+    def _made(self, token: str, path: str, until: float) -> HttpReply:
         try:
             return self._answer(token, path, until)
         except _Refusal as refusal:
             return refusal.reply
         except (ApiError, ChangedError, TimeoutError) as error:
             log.warning("a page of plans could not be made: %s", str(error) or "it took too long")
-            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+            return HttpReply(HTTPStatus.SERVICE_UNAVAILABLE)
 
-    def _answer(self, token: str, path: str, until: float) -> Reply:
+    def _answer(self, token: str, path: str, until: float) -> HttpReply:
         who = self._remembered(
             sha256(token.encode()).digest(), lambda: who_brings(self._client, token, PLANS_AUDIENCE, _left(until))
         )
@@ -121,7 +121,7 @@ class Plans:
                 return self._plan(who, (namespace, name), until)
         raise _Refusal(HTTPStatus.NOT_FOUND)
 
-    def _list(self, who: User, only: str, until: float) -> Reply:
+    def _list(self, who: User, only: str, until: float) -> HttpReply:
         listed = [item for item in self._asked(self._sources.models(), until) if only in ("", item.namespace)]
         namespaces = sorted({item.namespace for item in listed}) or [only]
         everywhere = self._may("list", who, "", until)
@@ -132,7 +132,7 @@ class Plans:
         shown = sorted((item for item in listed if item.namespace in seen), key=lambda item: (item.namespace, item.name))
         return _page(plans_page(shown, unasked=len(namespaces) - len(asked), root=PLANS_PATH))
 
-    def _plan(self, who: User, key: Key, until: float) -> Reply:
+    def _plan(self, who: User, key: Key, until: float) -> HttpReply:
         if not self._may("get", who, key[0], until):
             raise _forbidden("get", key[0])
         found = self._asked(self._sources.plan(key), until)
@@ -180,11 +180,11 @@ def listed(content: Mapping[str, Any]) -> Listed:
     return Listed(namespace=metadata["namespace"], name=metadata["name"], model=str(model), ready=ready, plan=said)
 
 
-def _page(text: str) -> Reply:
+def _page(text: str) -> HttpReply:
     body = text.encode("ascii", "xmlcharrefreplace")
     if len(body) > PAGE_MAX_BYTES:
         raise _Refusal(HTTPStatus.INSUFFICIENT_STORAGE, f"the page has {len(body):,} bytes, {PAGE_MAX_BYTES:,} at most are sent")
-    return Reply(HTTPStatus.OK, body, _HTML)
+    return HttpReply(HTTPStatus.OK, body, _HTML)
 
 
 def _forbidden(verb: str, namespace: str) -> _Refusal:

@@ -70,7 +70,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class QueueLoad:
     """What the queue has to do and has done: the gauges, then the counters since the start.
 
     ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has. ``delayed`` is how
@@ -110,7 +110,7 @@ class _Appointment:
     priority: Priority
 
 
-class Line:
+class WaitingLine:
     """Keys in the order in which they are to be taken; what is taken and put in again goes to the end."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Queue:
     def __init__(self, workers: int, clock: Callable[[], float] = monotonic) -> None:
         self.workers = workers
         self._clock = clock
-        self._line = Line()
+        self._line = WaitingLine()
         self._asked: dict[Key, _Asked] = {}
         self._working: dict[Key, _Work] = {}
         self._busy: Counter[str] = Counter()  # workers by namespace
@@ -277,14 +277,14 @@ class Queue:
         """Hand out no more keys: workers that ask for one wait for ever."""
         self._closed = True
 
-    def load(self) -> Load:
+    def load(self) -> QueueLoad:
         """Return what there is to do."""
         self._keep_appointments()
         now = self._clock()
         waiting = [asked for key, asked in self._asked.items() if key not in self._working]
         depth = Counter(asked.priority for asked in waiting)
         ages = [now - work.since for work in self._working.values()]
-        return Load(
+        return QueueLoad(
             depth={priority: depth[priority] for priority in Priority},
             oldest_seconds=now - min((asked.since for asked in waiting), default=now),
             delayed=len(self._appointments),

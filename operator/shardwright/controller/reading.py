@@ -11,7 +11,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
-from shardwright.cluster.schedulers import Finding, Schedulers
+from shardwright.cluster.schedulers import SchedulerApi, Schedulers
 from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.contents import contents
@@ -20,21 +20,21 @@ from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
-from shardwright.controller.whole import Whole
+from shardwright.controller.whole import WholeModels
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.record_object import StoredRecord, record_key
-from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
+from shardwright.reconcile.record_trust import SERIAL, Believed, RecordEvidence, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.rollout import turns_left
-from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
@@ -66,7 +66,7 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client, view.namespaces)
         self.config_maps = ConfigMaps(client, view.store)
-        self.whole = Whole(client)
+        self.whole = WholeModels(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
@@ -93,7 +93,7 @@ class Reading:
             ChangedError: the resource has changed meanwhile.
         """
         owner, (where, _) = owner_of(live), config_place(live)
-        resource = Resource(
+        resource = ModelResource(
             owner=owner,
             generation=live["metadata"]["generation"],
             annotations=live["metadata"].get("annotations") or {},
@@ -175,7 +175,7 @@ class Reading:
         note: Note,
     ) -> Believed:
         """Return which plan of record counts."""
-        known = Known(
+        known = RecordEvidence(
             owner=owner_of(live),
             signs=bool(self.keys()),
             serial=self._newest(live, note),
@@ -274,7 +274,7 @@ class Reading:
     async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
-        scheduler = Finding() if named == "None" else (await self._schedulers.find(key[0]))[named]
+        scheduler = SchedulerApi() if named == "None" else (await self._schedulers.find(key[0]))[named]
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),

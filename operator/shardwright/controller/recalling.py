@@ -15,7 +15,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.revisions import Former, Revision, Saying, Told, as_kept, as_now, read_revision
+from shardwright.reconcile.revisions import AskedSpec, Former, Revision, Saying, as_kept, as_now, read_revision
 from shardwright.reconcile.seen import Seen
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
@@ -34,14 +34,14 @@ class Recalling:
         self._subjects = Subjects()
         self._plans: dict[Key, Plan] = {}
 
-    async def told(self, key: Key, live: Mapping[str, Any]) -> Told:
+    async def told(self, key: Key, live: Mapping[str, Any]) -> AskedSpec:
         """Return what a resource asks, word for word.
 
         Raises:
             ApiError: it could not be read.
             ChangedError: there is another form of it now, or none.
         """
-        return Told(text=await self._reading.whole.of(live), config=await self._reading.config_text(key, live))
+        return AskedSpec(text=await self._reading.whole.of(live), config=await self._reading.config_text(key, live))
 
     async def recalled(self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision) -> Seen:
         """Return the same with a revision as it would run now, and with what is around a model that runs it.

@@ -19,16 +19,16 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
 from shardwright.controller.recalling import Recalling
-from shardwright.controller.view import Interests, View, asked, base_key
+from shardwright.controller.view import Interests, View, base_key, user_written
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
+from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Reconciler:
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
-        if ask.choice is Choice.REHOUSE and isinstance(ask.on, PlanRecord):
+        if ask.choice is PlanChoice.REHOUSE and isinstance(ask.on, PlanRecord):
             nodes = {node for index in ask.leaving for node in ask.on.plan.groups[index]}
             if await self._parts.reading.certain_nodes(nodes):
                 raise ChangedError
@@ -255,7 +255,7 @@ class Reconciler:
             else:
                 stored = await write_status(self._parts.client, live, published.status)
                 self._notes.wrote_status(key, gist, now)
-                if stored and asked(stored) == asked(live) and self._view.resources.get(key) is live:
+                if stored and user_written(stored) == user_written(live) and self._view.resources.get(key) is live:
                     self._view.take_resource(stored)  # else its user has changed it: that is, or was, for its event to tell
         for event in published.events:
             await self._parts.recorder.record(live, event)

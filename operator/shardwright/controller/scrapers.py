@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final
 
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.reviews import Verdict
+from shardwright.cluster.reviews import TokenVerdict
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ scrape, and as many questions take less than :data:`REVIEW_SECONDS` where the AP
 WAITING_MAX_OF_ADDRESS: Final = 2
 """How many of them may come from one address. Basis: assumed; one that its client has given up, and the next."""
 
-_STATUS: Final[Mapping[Verdict, HTTPStatus | None]] = {
-    Verdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
-    Verdict.FORBIDDEN: HTTPStatus.FORBIDDEN,
-    Verdict.ADMITTED: None,
+_STATUS: Final[Mapping[TokenVerdict, HTTPStatus | None]] = {
+    TokenVerdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
+    TokenVerdict.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    TokenVerdict.ADMITTED: None,
 }
 
 
@@ -46,7 +46,7 @@ class _Desk:
     """A thread that asks, and what it has found: hash of a token to its verdict, and until when that holds."""
 
     name: str
-    found: OrderedDict[bytes, tuple[Verdict, float]] = field(default_factory=OrderedDict)
+    found: OrderedDict[bytes, tuple[TokenVerdict, float]] = field(default_factory=OrderedDict)
     waiting: Counter[str] = field(default_factory=Counter)  # questions by address; none of 0
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Scrapers:
     of many addresses stands a NetworkPolicy.
     """
 
-    def __init__(self, review: Callable[[str], Verdict], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, review: Callable[[str], TokenVerdict], clock: Callable[[], float] = monotonic) -> None:
         self._review = review
         self._clock = clock
         self._tell_at = 0.0
@@ -82,7 +82,7 @@ class Scrapers:
             return HTTPStatus.UNAUTHORIZED
         mark = sha256(token.encode()).digest()
         desk = self._known if mark in self._known.found else self._strangers
-        verdict, until = desk.found.get(mark, (Verdict.UNKNOWN, 0.0))
+        verdict, until = desk.found.get(mark, (TokenVerdict.UNKNOWN, 0.0))
         if self._clock() < until:
             return _STATUS[verdict]
         if desk.is_full(address):
@@ -93,16 +93,16 @@ class Scrapers:
             self._tell(error)
             return HTTPStatus.SERVICE_UNAVAILABLE
 
-    async def _asked(self, desk: _Desk, token: str, address: str) -> Verdict:
+    async def _asked(self, desk: _Desk, token: str, address: str) -> TokenVerdict:
         desk.waiting[address] += 1
         question = asyncio.get_running_loop().run_in_executor(desk.thread, self._review, token)
         question.add_done_callback(lambda _: desk.left(address))
         return await asyncio.shield(question)  # whoever hangs up does not free the thread
 
-    def _remembered(self, mark: bytes, verdict: Verdict) -> Verdict:
+    def _remembered(self, mark: bytes, verdict: TokenVerdict) -> TokenVerdict:
         for desk in (self._known, self._strangers):
             desk.found.pop(mark, None)
-        found = (self._known if verdict is Verdict.ADMITTED else self._strangers).found
+        found = (self._known if verdict is TokenVerdict.ADMITTED else self._strangers).found
         found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
         while len(found) > REMEMBERED_MAX:
             found.popitem(last=False)

@@ -14,7 +14,7 @@ WEIGHTS_MAX: Final = 100_000
 _BESIDE: Final = "@revision"
 """What is added to the name of a resource for what it has gone back to; no name ends so."""
 
-Outcome = Subject | tuple[Problem, ...]
+Resolution = Subject | tuple[Problem, ...]
 
 
 class Subjects:
@@ -22,14 +22,14 @@ class Subjects:
 
     def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
         self._weights_max = weights_max
-        self._known: dict[Key, tuple[tuple[Any, ...], Outcome]] = {}
+        self._known: dict[Key, tuple[tuple[Any, ...], Resolution]] = {}
         self._users: Counter[int] = Counter()  # of models, by identity
         self._weights = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, key: Key, form: tuple[Any, ...]) -> Outcome | None:
+    def of(self, key: Key, form: tuple[Any, ...]) -> Resolution | None:
         """Return what a form of a resource resolves to, None where that is not known."""
         known = self._known.get(key)
         return known[1] if known and known[0] == form else None
@@ -39,7 +39,7 @@ class Subjects:
         known = self._known.get(key)
         return known[1] if known and isinstance(known[1], Subject) else None
 
-    def keep(self, key: Key, form: tuple[Any, ...], outcome: Outcome) -> None:
+    def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
         """Keep what a form of a resource resolves to instead of what another one does."""
         self.forget(key)
         self._known[key] = form, outcome
@@ -53,7 +53,7 @@ class Subjects:
         if known:
             self._count(known[1], -1)
 
-    def _count(self, outcome: Outcome, users: int) -> None:
+    def _count(self, outcome: Resolution, users: int) -> None:
         if not isinstance(outcome, Subject):
             return
         for model in filter(None, (outcome.model, outcome.draft)):
@@ -65,7 +65,7 @@ class Subjects:
                 self._weights += users * len(model.weights)
 
 
-def _size(outcome: Outcome) -> int:
+def _size(outcome: Resolution) -> int:
     return len(outcome.model.weights) if isinstance(outcome, Subject) else 0
 
 

@@ -14,9 +14,9 @@ from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.pools import Reservation
-from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.to_come import AutoscaledPool, Turnout
-from shardwright.reconcile.ledger import Ledger, Owner
+from shardwright.reconcile.ledger import Ledger, OwnerKey
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
@@ -62,7 +62,7 @@ class View:
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(init=False)
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
-    models: dict[Owner, Key] = field(default_factory=dict)
+    models: dict[OwnerKey, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
     turns_came: int = 0
     synced: bool = False
@@ -272,7 +272,7 @@ class View:
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
-                admission = Admission(terms)
+                admission = NodeFilter(terms)
                 admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
         return sorted((key for key in self._waiting if admitted.get(repr(self._terms(key)), True)), key=self.place_in_line)
 
@@ -305,7 +305,7 @@ def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozens
         index.setdefault(item, set()).add(key)
 
 
-def base_key(key: Key) -> Owner:
+def base_key(key: Key) -> OwnerKey:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
 
@@ -318,7 +318,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
         names.pop(key, None)
 
 
-def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
+def user_written(content: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
     return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")

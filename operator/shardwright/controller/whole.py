@@ -46,7 +46,7 @@ def _text(live: Mapping[str, Any]) -> str:
     return json.dumps({**asked, "metadata": {field: live["metadata"][field] for field in NAMED}})
 
 
-class Whole:
+class WholeModels:
     """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are decoded once at a time.
 
     What waits for the worker then is text: half a megabyte at most of configs, which are 18 MiB as Python values.

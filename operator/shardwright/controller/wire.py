@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 from shardwright.hardware.inventory import Inventory, Node
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec, interned
-from shardwright.reconcile.budget import Fault
+from shardwright.reconcile.budget import QuestionFault
 from shardwright.resolving.stored import Administration
 
 LENGTH: Final = struct.Struct(">Q")
@@ -37,7 +37,7 @@ class Reply:
     """What came of a question: its answer, or why there is none, or a fault of ours; and the CPU seconds that it took."""
 
     answer: Any = None
-    fault: Fault | None = None
+    fault: QuestionFault | None = None
     error: str = ""
     cpu_seconds: float
 
@@ -59,7 +59,7 @@ def write_message(target: IO[bytes], body: bytes) -> None:
     target.flush()
 
 
-class Shared:
+class SharedValues:
     """One end. Only the one with ``decides`` forgets what was used longest ago, beyond ``room_bytes``, and tells the other."""
 
     def __init__(self, *, decides: bool, room_bytes: int = ROOM_BYTES) -> None:

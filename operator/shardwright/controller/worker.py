@@ -19,14 +19,14 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.turns import Turns
-from shardwright.controller.wire import Reply, Shared, read_message, write_message
-from shardwright.reconcile.budget import Budget, Failed, Fault
+from shardwright.controller.wire import Reply, SharedValues, read_message, write_message
+from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.reconcile.work import Work
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-Outcome = TypeVar("Outcome")
+Memoized = TypeVar("Memoized")
 
 TRIES: Final = 2
 """Of how many processes a question is asked that end with it: the first may have ended for another reason."""
@@ -45,14 +45,14 @@ class WorkError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memo(Generic[Outcome]):
+class Memo(Generic[Memoized]):
     """Where the outcome of a question is kept, also if nobody waits for it any more, and found by who asks it again."""
 
-    recall: Callable[[], Outcome | None] = lambda: None
-    keep: Callable[[Outcome], None] = lambda _outcome: None
+    recall: Callable[[], Memoized | None] = lambda: None
+    keep: Callable[[Memoized], None] = lambda _outcome: None
 
 
-class Asked(Protocol):
+class Answerer(Protocol):
     """Who answers questions."""
 
     async def ask(
@@ -70,7 +70,7 @@ class Asked(Protocol):
 class Worker:
     """The worker, and the turns at it."""
 
-    def __init__(self, budget: Budget, metrics: Metrics) -> None:
+    def __init__(self, budget: QuestionBudget, metrics: Metrics) -> None:
         self.budget = budget
         self._metrics = metrics
         self._turns = Turns(metrics.turn_waits("worker"))
@@ -97,7 +97,7 @@ class Worker:
     async def ask(
         self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
     ) -> Answer | Failed:
-        """Return the answer to a question about a model, or why it has none; see :class:`Asked`."""
+        """Return the answer to a question about a model, or why it has none; see :class:`Answerer`."""
         await self._turns.take(key, priority, first=first)
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
@@ -121,18 +121,18 @@ class Worker:
         return outcome
 
     async def _outcome(self, work: Work[Answer]) -> Answer | Failed:
-        fault = Fault.CRASH
+        fault = QuestionFault.CRASH
         for _ in range(TRIES):
             process = await self._ready()
             outcome = await self._asked_of(process, work)
-            if not isinstance(outcome, Fault):
+            if not isinstance(outcome, QuestionFault):
                 return outcome
             fault = outcome
-            if fault is Fault.CPU or self._process is process:
+            if fault is QuestionFault.CPU or self._process is process:
                 break
         return Failed(fault=fault, budget=self.budget)
 
-    async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | Fault:
+    async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | QuestionFault:
         """Return the answer of a process, which is replaced where it has ended or may have forgotten what it is told."""
         alarm = asyncio.get_running_loop().call_later(STARVED * self.budget.cpu_seconds, process.kill)
         try:
@@ -141,19 +141,19 @@ class Worker:
             await self._replace(process, error.fault)
             return error.fault
         except Exception:
-            await self._replace(process, Fault.CRASH)
+            await self._replace(process, QuestionFault.CRASH)
             raise
         finally:
             alarm.cancel()
         self._metrics.count_work(type(work).__name__, reply.cpu_seconds)
         if reply.error:
             raise WorkError(reply.error)
-        if reply.fault is Fault.MEMORY:
+        if reply.fault is QuestionFault.MEMORY:
             await self._replace(process, reply.fault)
         answer: Answer = reply.answer
         return reply.fault or answer
 
-    async def _replace(self, process: "_Process", fault: Fault) -> None:
+    async def _replace(self, process: "_Process", fault: QuestionFault) -> None:
         """End a process and start another one, without waiting for that."""
         self._process = None
         await asyncio.to_thread(process.end)
@@ -187,7 +187,7 @@ class Worker:
 class EndedError(Exception):
     """The process has ended instead of answering."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: QuestionFault) -> None:
         super().__init__(fault.value)
         self.fault = fault
 
@@ -195,7 +195,7 @@ class EndedError(Exception):
 class _Process:
     """One worker process; its methods wait, and are called on threads, one at a time."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: QuestionBudget) -> None:
         command = [
             sys.executable,
             "-m",
@@ -206,7 +206,7 @@ class _Process:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path})
-        self._shared = Shared(decides=True)
+        self._shared = SharedValues(decides=True)
         self._ready = False
         self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
         self._logging.start()
@@ -236,7 +236,7 @@ class _Process:
             data = None
         if data is None:
             spent = self._process.wait() == -signal.SIGPROF
-            raise EndedError(Fault.CPU if spent else Fault.CRASH)
+            raise EndedError(QuestionFault.CPU if spent else QuestionFault.CRASH)
         reply: Reply = self._shared.loads(data)
         return reply
 

@@ -14,8 +14,8 @@ from time import process_time
 from typing import Any, Final
 
 from shardwright.controller.interpreter import keep_answering
-from shardwright.controller.wire import Reply, Shared, read_message, write_message
-from shardwright.reconcile.budget import Fault
+from shardwright.controller.wire import Reply, SharedValues, read_message, write_message
+from shardwright.reconcile.budget import QuestionFault
 from shardwright.reconcile.work import Work
 
 ANSWER_MAX_BYTES: Final = 16 << 20
@@ -34,7 +34,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the operator ends us
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    shared = Shared(decides=False)
+    shared = SharedValues(decides=False)
     write_message(target, b"")  # ready
     while (question := read_message(source)) is not None:
         # Its signal ends this process wherever it is, in a regular expression too; the kernel counts no time that others had.
@@ -44,15 +44,15 @@ def main() -> None:
         write_message(target, reply)
 
 
-def _reply(shared: Shared, question: bytes) -> bytes:
+def _reply(shared: SharedValues, question: bytes) -> bytes:
     began = process_time()
     work: Work[Any] = shared.loads(question)
     try:
         answer = work.answer()
     except MemoryError:
-        return shared.dumps(Reply(fault=Fault.MEMORY, cpu_seconds=process_time() - began))
+        return shared.dumps(Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began))
     except RecursionError:
-        return shared.dumps(Reply(fault=Fault.CRASH, cpu_seconds=process_time() - began))
+        return shared.dumps(Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began))
     except Exception:  # noqa: BLE001  a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))

@@ -11,9 +11,9 @@ from shardwright.costs.activations import ELEMENT_BYTES
 from shardwright.costs.weights import WeightBytes, stage_sums
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec, Part, Weight
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight
 
-_ENDS: Final = frozenset({Part.EMBEDDING, Part.HEAD})
+_ENDS: Final = frozenset({PipelineRole.EMBEDDING, PipelineRole.HEAD})
 
 
 def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
@@ -40,6 +40,6 @@ def _factor_elements(_: ModelSpec, weight: Weight, copies: int, outputs: int, in
 
     So the factor on the axis that is cut is cut with it and the other is whole; those of the vocabulary are never cut.
     """
-    if weight.part is Part.LAYER:
+    if weight.part is PipelineRole.LAYER:
         return copies * (outputs + inputs) if weight.inputs > 1 else 0
     return weight.outputs + weight.inputs if weight.part in _ENDS else 0

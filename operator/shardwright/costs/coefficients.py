@@ -1,7 +1,7 @@
-"""The few numbers of the cost model that no data sheet states, one set for each engine and software generation.
+"""The few numbers of the cost model that no data sheet states, one set for each engine and era of its releases.
 
 They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements. None is keyed by a
-model, a GPU or a version: a generation is all that was released up to a date. docs/planner.md has the errors.
+model, a GPU or a version: an era is all that was released up to a date. docs/planner.md has the errors.
 """
 
 import json
@@ -89,8 +89,8 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
     >>> coefficients_of("vLLM", "") == coefficients_of("vLLM", "2026-11")
     True
     """
-    generations = _generations(engine)
-    return next((found for until, found in generations if not until or (released and released <= until)), generations[-1][1])
+    eras = _eras(engine)
+    return next((found for until, found in eras if not until or (released and released <= until)), eras[-1][1])
 
 
 def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
@@ -110,8 +110,8 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
 
 
 @cache
-def _generations(engine: str) -> tuple[tuple[str, Coefficients], ...]:
-    """Return the generations of an engine, oldest first, each with the last month that it holds for (empty: still)."""
+def _eras(engine: str) -> tuple[tuple[str, Coefficients], ...]:
+    """Return the eras of an engine, oldest first, each with the last month that it holds for (empty: still)."""
     return tuple((row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine])
 
 

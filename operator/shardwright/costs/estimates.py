@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shardwright.costs.loading import LoadTime
+from shardwright.costs.loading import LoadingTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Estimate:
     max_batched_tokens: int
     load_bytes_per_node: int
     performance: Performance
-    load: LoadTime | None = None
+    load: LoadingTime | None = None
     capacity: float | None = None  # requests a second that are served at most, where a rate is offered
 
     @property

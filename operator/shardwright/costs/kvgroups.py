@@ -79,7 +79,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class KvCacheGroup:
     """Entries that share a block table."""
 
     kind: Kind
@@ -113,7 +113,7 @@ def _block_tokens(layer: Layer, form: CacheFormat) -> int:
 
 
 @lru_cache(maxsize=256)
-def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Group, ...]:
+def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[KvCacheGroup, ...]:
     """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every pipeline stage."""
     latent = any(isinstance(layer.attention, LatentAttention) for layer in model.layers)
     entries = _aligned(cache_entries(model, tensor, form), _LATENT_HYBRID_STEP if latent else form.block_tokens)
@@ -217,7 +217,7 @@ def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
     return list(buckets.values())
 
 
-def _paged(entries: Sequence[Entry]) -> tuple[Group, ...]:
+def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
     """Return groups of equally many layers, all pages as large as the largest."""
     page = max(entry.page_bytes for entry in entries)
     buckets = _buckets([_with_page(entry, page) for entry in entries])
@@ -232,22 +232,22 @@ def _with_page(entry: Entry, page: int) -> Entry:
     return replace(entry, block_tokens=entry.block_tokens * longer, page_bytes=page)
 
 
-def _dealt(bucket: Sequence[Entry], groups: int) -> tuple[Group, ...]:
+def _dealt(bucket: Sequence[Entry], groups: int) -> tuple[KvCacheGroup, ...]:
     return tuple(_group(bucket[index::groups]) for index in range(groups))
 
 
-def _group(entries: Sequence[Entry]) -> Group:
-    return Group(kind=entries[0].kind, block_tokens=entries[0].block_tokens, entries=tuple(entries))
+def _group(entries: Sequence[Entry]) -> KvCacheGroup:
+    return KvCacheGroup(kind=entries[0].kind, block_tokens=entries[0].block_tokens, entries=tuple(entries))
 
 
-def _packed(buckets: Sequence[Sequence[Entry]]) -> tuple[Group, ...]:
+def _packed(buckets: Sequence[Sequence[Entry]]) -> tuple[KvCacheGroup, ...]:
     """Return groups of unequal pages, packed into one block. Source: ``_get_packed_kv_cache_groups``."""
     patterns = [_by_page(bucket) for bucket in buckets]
     balanced = [len({len(layers) for layers in pattern.values()}) == 1 for pattern in patterns]
     repeats = [len(next(iter(pattern.values()))) for pattern, even in zip(patterns, balanced, strict=True) if even]
     mixed = [len(next(iter(p.values()))) for p, even in zip(patterns, balanced, strict=True) if even and len(p) > 1]
     size = _least_padding(repeats, max(mixed)) if mixed else 0
-    groups: list[Group] = []
+    groups: list[KvCacheGroup] = []
     for bucket, pattern, even in zip(buckets, patterns, balanced, strict=True):
         count = math.ceil(len(next(iter(pattern.values()))) / size) if even and size else 1
         columns = list(zip(*pattern.values(), strict=True)) if count > 1 else []

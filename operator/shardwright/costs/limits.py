@@ -8,7 +8,7 @@ from typing import Final
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Gpu
 from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits, Told
+from shardwright.layouts.traits import EngineOverrides, EngineTraits
 
 FEWEST_TOKENS: Final = 1024
 """Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are computed."""
@@ -55,7 +55,7 @@ def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
         tokens, sequences = max(fewest, tokens // 2), max(floor, sequences // 2)
 
 
-def _as_told(limits: Limits, told: Told, each: int) -> Limits:
+def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
     most = limits.sequences if told.batched_tokens is None else min(limits.sequences, max(1, told.batched_tokens // each))
     sequences = most if told.sequences is None else told.sequences
     tokens = max(limits.batched_tokens, sequences * each) if told.batched_tokens is None else told.batched_tokens

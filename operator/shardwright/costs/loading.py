@@ -33,7 +33,7 @@ class ReadSpeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadTime:
+class LoadingTime:
     """How long a node reads weights, with its band and what it rests on."""
 
     seconds: float
@@ -88,7 +88,7 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
     return math.ceil(layout.pipeline / max(1, gpus_per_node // layout.tensor))
 
 
-def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadTime:
+def loading_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadingTime:
     """Return how long the busiest node of a replica reads.
 
     Args:
@@ -103,6 +103,6 @@ def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadT
     speed = UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
     size = bytes_per_node * (nodes if storage in _WHOLE else 1)
     seconds = size / speed.bytes_per_second
-    return LoadTime(
+    return LoadingTime(
         seconds=seconds, low=seconds / speed.spread, high=seconds * speed.spread, basis=speed.basis, source=speed.source
     )

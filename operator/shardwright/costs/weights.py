@@ -13,7 +13,7 @@ from typing import Final
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, ModelSpec, Part, Split, Storage, Weight
+from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, ModelSpec, PipelineRole, Split, Weight, WeightFormat
 
 MXFP4_SLICE: Final = 128
 """Elements that a rank's slice of an MXFP4 expert is padded to. Source: vLLM 0.32
@@ -143,7 +143,7 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
 @lru_cache(maxsize=512)
 def _rank_bytes(model: ModelSpec, cut: _Cut, measure: Measure) -> _Bytes:
     attention, feed_forward, experts = ([0] * len(model.layers) for _ in range(3))
-    ends = dict.fromkeys(Part, 0)
+    ends = dict.fromkeys(PipelineRole, 0)
     for weight, held_by in _alike(model):
         count = measure(model, weight, *_on_rank(model, weight, cut))
         if weight.layer is None:
@@ -156,9 +156,9 @@ def _rank_bytes(model: ModelSpec, cut: _Cut, measure: Measure) -> _Bytes:
         attention=_first(attention),
         feed_forward=_first(feed_forward),
         experts=_first(experts),
-        tower=ends[Part.TOWER],
-        embedding=ends[Part.EMBEDDING],
-        head=ends[Part.FINAL] + ends[Part.HEAD],
+        tower=ends[PipelineRole.TOWER],
+        embedding=ends[PipelineRole.EMBEDDING],
+        head=ends[PipelineRole.FINAL] + ends[PipelineRole.HEAD],
     )
 
 
@@ -255,7 +255,7 @@ def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
     return _round_up(outputs, MXFP4_HIDDEN), _round_up(inputs, MXFP4_SLICE) if inputs > 1 else 1
 
 
-def _refined(weight: Weight, outputs: int, inputs: int) -> Storage:
+def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
     """Return the storage with a finer grid of scales where a slice of an expert is no whole number of blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
@@ -268,11 +268,11 @@ def _refined(weight: Weight, outputs: int, inputs: int) -> Storage:
     return storage if finer == storage.block else _with_block(storage, finer)
 
 
-def _with_block(storage: Storage, block: tuple[int, int]) -> Storage:
+def _with_block(storage: WeightFormat, block: tuple[int, int]) -> WeightFormat:
     return replace(storage, block=block)
 
 
-def _stored_bytes(storage: Storage, outputs: int, inputs: int) -> int:
+def _stored_bytes(storage: WeightFormat, outputs: int, inputs: int) -> int:
     bits = outputs * inputs * storage.bits + storage.matrix_bits
     if storage.block is not None:
         rows = math.ceil(outputs / (storage.block[0] or outputs))

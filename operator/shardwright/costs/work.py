@@ -14,7 +14,7 @@ from shardwright.modelspec.spec import (
     GroupedAttention,
     LatentAttention,
     ModelSpec,
-    Part,
+    PipelineRole,
     RecurrentAttention,
     Split,
     Weight,
@@ -88,8 +88,8 @@ class ModelWork:
         blocks = [layer.feed_forward for layer in model.layers if isinstance(layer.feed_forward, ExpertFeedForward)]
         matrices = [weight for weight in model.weights if weight.inputs > 1]
         plain = [weight for weight in matrices if not weight.experts]
-        ends = [weight for weight in matrices if weight.part is Part.EMBEDDING]
-        head = [weight for weight in matrices if weight.part is Part.HEAD] or ends
+        ends = [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
+        head = [weight for weight in matrices if weight.part is PipelineRole.HEAD] or ends
         kinds = [layer.attention for layer in model.layers]
         split = _by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED))
         whole = _by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED))

@@ -14,7 +14,7 @@ from shardwright.planning.report import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineDefinition:
     """One engine.
 
     ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments`` is argv after the
@@ -38,7 +38,7 @@ class Engine:
     over_ssh: bool
 
 
-VLLM: Final = Engine(
+VLLM: Final = EngineDefinition(
     name="vLLM",
     label="vllm",
     releases=versions.VLLM,
@@ -52,7 +52,7 @@ VLLM: Final = Engine(
     address_variable="VLLM_HOST_IP",
     over_ssh=False,
 )
-TENSORRT_LLM: Final = Engine(
+TENSORRT_LLM: Final = EngineDefinition(
     name="TensorRTLLM",
     label="trtllm",
     releases=versions.TENSORRT_LLM,
@@ -67,5 +67,5 @@ TENSORRT_LLM: Final = Engine(
     over_ssh=True,
 )
 
-ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in (VLLM, TENSORRT_LLM)})
+ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType({engine.name: engine for engine in (VLLM, TENSORRT_LLM)})
 """By the name that a resource gives."""

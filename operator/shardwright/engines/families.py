@@ -22,7 +22,7 @@ _TEMPLATE_FORMAT: Final = "chat-template-content-format"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class ParserFamily:
     """Models whose name, behind the slash and in lower case, begins with a pattern, and the parsers of what they answer."""
 
     name: str
@@ -34,41 +34,41 @@ class Family:
 
 
 FAMILIES: Final = (
-    Family(name="DeepSeek V4", pattern=r"deepseek-v4-", tools="deepseek_v4", reasoning="deepseek_v4"),
-    Family(name="DeepSeek V3.2", pattern=r"deepseek-v3\.2$", tools="deepseek_v32", reasoning="deepseek_v3", source="docs"),
-    Family(name="DeepSeek V3 and V3.1", pattern=r"deepseek-v3(\.1)?(-|$)", reasoning="deepseek_v3"),
-    Family(name="DeepSeek R1", pattern=r"deepseek-r1", reasoning="deepseek_r1", source="docs"),
-    Family(name="Gemma 4", pattern=r"gemma-4-.*-it", reasoning="gemma4"),
-    Family(name="GLM 4.5 and 4.6", pattern=r"glm-4\.[56](-|$)", tools="glm45", reasoning="glm45"),
-    Family(name="GLM 4.7", pattern=r"glm-4\.7(-|$)", tools="glm47", reasoning="glm45"),
-    Family(name="GLM 5", pattern=r"glm-5(\.1)?(-|$)", tools="glm47", reasoning="glm45", content_format="string"),
-    Family(name="gpt-oss", pattern=r"gpt-oss-\d", tools="openai", source="docs"),
-    Family(name="Hy3", pattern=r"hy3-", tools="hy_v3", reasoning="hy_v3"),
-    Family(name="Intern-S2", pattern=r"intern-s2-", tools="qwen3_coder", reasoning="qwen3"),
-    Family(name="Kimi K2, those that think", pattern=r"kimi-k2(-thinking|\.5)", tools="kimi_k2", reasoning="kimi_k2"),
-    Family(name="Kimi K2", pattern=r"kimi-k2-instruct", tools="kimi_k2", source="docs"),
-    Family(name="Laguna", pattern=r"laguna-", tools="poolside_v1", reasoning="poolside_v1"),
-    Family(name="LFM2.5", pattern=r"lfm2\.5-", tools="lfm2"),
-    Family(name="Ling 3", pattern=r"ling-3\.", tools="ling3", reasoning="ling3"),
-    Family(name="Macaron V1", pattern=r"macaron-v1-", tools="glm47", reasoning="glm45"),
-    Family(name="Mellum 2, those that think", pattern=r"mellum2-.*-thinking", tools="hermes", reasoning="qwen3"),
-    Family(name="Mellum 2", pattern=r"mellum2-.*-instruct", tools="hermes"),
-    Family(name="MiMo V2.5", pattern=r"mimo-v2\.5", tools="mimo", reasoning="mimo"),
-    Family(name="MiMo V2 Flash", pattern=r"mimo-v2-flash", tools="qwen3_xml", reasoning="qwen3"),
-    Family(name="MiniMax M2", pattern=r"minimax-m2", tools="minimax_m2", reasoning="minimax_m2"),
-    Family(name="MiniMax M3", pattern=r"minimax-m3", tools="minimax_m3", reasoning="minimax_m3"),
-    Family(
+    ParserFamily(name="DeepSeek V4", pattern=r"deepseek-v4-", tools="deepseek_v4", reasoning="deepseek_v4"),
+    ParserFamily(name="DeepSeek V3.2", pattern=r"deepseek-v3\.2$", tools="deepseek_v32", reasoning="deepseek_v3", source="docs"),
+    ParserFamily(name="DeepSeek V3 and V3.1", pattern=r"deepseek-v3(\.1)?(-|$)", reasoning="deepseek_v3"),
+    ParserFamily(name="DeepSeek R1", pattern=r"deepseek-r1", reasoning="deepseek_r1", source="docs"),
+    ParserFamily(name="Gemma 4", pattern=r"gemma-4-.*-it", reasoning="gemma4"),
+    ParserFamily(name="GLM 4.5 and 4.6", pattern=r"glm-4\.[56](-|$)", tools="glm45", reasoning="glm45"),
+    ParserFamily(name="GLM 4.7", pattern=r"glm-4\.7(-|$)", tools="glm47", reasoning="glm45"),
+    ParserFamily(name="GLM 5", pattern=r"glm-5(\.1)?(-|$)", tools="glm47", reasoning="glm45", content_format="string"),
+    ParserFamily(name="gpt-oss", pattern=r"gpt-oss-\d", tools="openai", source="docs"),
+    ParserFamily(name="Hy3", pattern=r"hy3-", tools="hy_v3", reasoning="hy_v3"),
+    ParserFamily(name="Intern-S2", pattern=r"intern-s2-", tools="qwen3_coder", reasoning="qwen3"),
+    ParserFamily(name="Kimi K2, those that think", pattern=r"kimi-k2(-thinking|\.5)", tools="kimi_k2", reasoning="kimi_k2"),
+    ParserFamily(name="Kimi K2", pattern=r"kimi-k2-instruct", tools="kimi_k2", source="docs"),
+    ParserFamily(name="Laguna", pattern=r"laguna-", tools="poolside_v1", reasoning="poolside_v1"),
+    ParserFamily(name="LFM2.5", pattern=r"lfm2\.5-", tools="lfm2"),
+    ParserFamily(name="Ling 3", pattern=r"ling-3\.", tools="ling3", reasoning="ling3"),
+    ParserFamily(name="Macaron V1", pattern=r"macaron-v1-", tools="glm47", reasoning="glm45"),
+    ParserFamily(name="Mellum 2, those that think", pattern=r"mellum2-.*-thinking", tools="hermes", reasoning="qwen3"),
+    ParserFamily(name="Mellum 2", pattern=r"mellum2-.*-instruct", tools="hermes"),
+    ParserFamily(name="MiMo V2.5", pattern=r"mimo-v2\.5", tools="mimo", reasoning="mimo"),
+    ParserFamily(name="MiMo V2 Flash", pattern=r"mimo-v2-flash", tools="qwen3_xml", reasoning="qwen3"),
+    ParserFamily(name="MiniMax M2", pattern=r"minimax-m2", tools="minimax_m2", reasoning="minimax_m2"),
+    ParserFamily(name="MiniMax M3", pattern=r"minimax-m3", tools="minimax_m3", reasoning="minimax_m3"),
+    ParserFamily(
         name="Nemotron 3 Super and 3.5",
         pattern=r"nvidia-nemotron-3(-super|\.5)-",
         tools="qwen3_xml",
         reasoning="nemotron_v3",
     ),
-    Family(name="Nemotron 3 Nano Omni", pattern=r"nemotron-3-nano-omni-", tools="qwen3_coder", reasoning="nemotron_v3"),
-    Family(name="Qwen2.5", pattern=r"qwen2\.5-\d[^-]*-instruct", tools="hermes", source="docs"),
-    Family(name="Qwen3.5", pattern=r"qwen3\.5-\d", tools="qwen3_coder", reasoning="qwen3"),
-    Family(name="Qwen3 Coder", pattern=r"qwen3-coder-", tools="qwen3_coder", source="docs"),
-    Family(name="Qwen3, those that do not think", pattern=r"qwen3-\d.*-instruct", tools="hermes", source="docs"),
-    Family(name="Qwen3", pattern=r"qwen3-\d", tools="hermes", reasoning="qwen3"),
+    ParserFamily(name="Nemotron 3 Nano Omni", pattern=r"nemotron-3-nano-omni-", tools="qwen3_coder", reasoning="nemotron_v3"),
+    ParserFamily(name="Qwen2.5", pattern=r"qwen2\.5-\d[^-]*-instruct", tools="hermes", source="docs"),
+    ParserFamily(name="Qwen3.5", pattern=r"qwen3\.5-\d", tools="qwen3_coder", reasoning="qwen3"),
+    ParserFamily(name="Qwen3 Coder", pattern=r"qwen3-coder-", tools="qwen3_coder", source="docs"),
+    ParserFamily(name="Qwen3, those that do not think", pattern=r"qwen3-\d.*-instruct", tools="hermes", source="docs"),
+    ParserFamily(name="Qwen3", pattern=r"qwen3-\d", tools="hermes", reasoning="qwen3"),
 )
 """The first that a name begins with counts."""
 
@@ -76,7 +76,7 @@ _BASE: Final = re.compile(r"(^|[-_])base([-_]|$)")
 """Names of models that are trained to go on with a text, not to answer."""
 
 
-def family_of(model_id: str) -> Family | None:
+def family_of(model_id: str) -> ParserFamily | None:
     """Return the family of a model's id, None where none is known, or where the model is not made to answer.
 
     >>> [found and found.name for found in map(family_of, ("acme/GLM-4.7-FP8", "zai-org/GLM-4.5-Air-Base", "acme/own"))]
@@ -104,7 +104,7 @@ def family_arguments(model_id: str, version: str, arguments: Mapping[str, object
     }
 
 
-def _groups(family: Family) -> Iterator[Mapping[str, object]]:
+def _groups(family: ParserFamily) -> Iterator[Mapping[str, object]]:
     """Yield options that are said together or not at all."""
     if family.tools:
         yield {_AUTO: True, _TOOLS: family.tools}

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.engines import vllm
-from shardwright.engines.generations import release_of
-from shardwright.engines.releases import release_month
+from shardwright.engines.eras import release_of
+from shardwright.engines.release_months import release_month
 from shardwright.layouts.traits import EngineTraits, Remainder
 from shardwright.units import GIB
 

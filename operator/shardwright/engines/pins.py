@@ -9,7 +9,7 @@ from typing import Any, Final
 from shardwright.engines.option_tables import canonical
 from shardwright.engines.policy import Policy
 from shardwright.errors import Problem
-from shardwright.layouts.traits import Told
+from shardwright.layouts.traits import EngineOverrides
 
 _COMPUTED_IN: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
 """vLLM's names of the types to compute in; ``auto`` is the config's."""
@@ -45,7 +45,7 @@ class Pins:
     memory_utilization: float | None = None
     language_only: bool = False
     whole_towers: bool = False
-    told: Told = field(default_factory=Told)
+    told: EngineOverrides = field(default_factory=EngineOverrides)
 
 
 def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
@@ -71,12 +71,12 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     )
 
 
-def _told(named: Mapping[str, object], policy: Policy) -> Told:
+def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
     compilation = _keys(named.get(_COMPILATION))
     sizes, largest = compilation.get("cudagraph_capture_sizes"), compilation.get("max_cudagraph_capture_size")
     nothing = named.get("enforce-eager") is True or compilation.get("cudagraph_mode") == "NONE"
     captured = _sizes(named.get("cudagraph-capture-sizes", sizes))
-    return Told(
+    return EngineOverrides(
         batched_tokens=_whole(named.get("max-num-batched-tokens")),
         sequences=_whole(named.get("max-num-seqs")),
         captured=() if nothing else captured,

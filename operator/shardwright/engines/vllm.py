@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from shardwright.engines.generations import generation_of, release_of
+from shardwright.engines.eras import era_of, release_of
 from shardwright.layouts.traits import EngineTraits, Remainder
 from shardwright.units import KIB, MIB
 
@@ -132,7 +132,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
     "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
-    "released": "engines/releases.py",
+    "released": "engines/release_months.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
     "reserves_output": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a request grows",
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
@@ -164,7 +164,7 @@ def traits(version: str) -> EngineTraits:
     The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures newer than the list are
     known to a newer engine only, so a version without a list of its own refuses none.
     """
-    release, generation = release_of(version), generation_of(version)
+    release, era = release_of(version), era_of(version)
     registry, adapters = _data("architectures", release), _data("adapters", release)
     listed = release is not None and release <= _LISTED[-1]
     return EngineTraits(
@@ -172,7 +172,7 @@ def traits(version: str) -> EngineTraits:
         version=version,
         remainder=Remainder.BEFORE_LAST,
         vocabulary_padding=64,
-        memory_utilization=generation.memory_utilization,
+        memory_utilization=era.memory_utilization,
         kv_block_tokens=16,
         max_batched_tokens=2048,
         max_sequences=256,
@@ -195,10 +195,10 @@ def traits(version: str) -> EngineTraits:
         experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
         quantizations=_QUANTIZATIONS,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
-        batch_defaults=generation.batch_defaults,
-        logit_copies=generation.logit_copies,
-        counts_graphs=generation.counts_graphs,
-        chunks_prompts=generation.chunks_prompts,
+        batch_defaults=era.batch_defaults,
+        logit_copies=era.logit_copies,
+        counts_graphs=era.counts_graphs,
+        chunks_prompts=era.chunks_prompts,
         least_capability=_OLDEST if release is None or release >= _DROPPED_VOLTA_IN else None,
         widens_fp8_from=_OLDEST,
         oldest_for=_OLDEST_FOR,

@@ -16,7 +16,7 @@ from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
 from shardwright.hardware.products import AMD_DEVICE_IDS, names_form, plain_name
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.hardware.suitability import RESOURCES, implausible, shown
+from shardwright.hardware.suitability import RESOURCES, implausible, printable
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
 
@@ -54,7 +54,7 @@ def identify(raw: RawNode, resource: str, stated: Stated = NONE) -> tuple[Gpu, s
     if gpu is None:
         return _unknown(key, product)
     if gpu.vendor != VENDORS[resource]:
-        return implausible(f"{shown(product)} on a node with {resource}", f"must be a GPU of {VENDORS[resource]}")
+        return implausible(f"{printable(product)} on a node with {resource}", f"must be a GPU of {VENDORS[resource]}")
     memory = _memory_bytes(raw, resource)
     if memory is None:
         return gpu, product
@@ -90,7 +90,7 @@ def _counted(labels: Mapping[str, str], key: str) -> str:
 def _unknown(key: str, product: str) -> Problem:
     return Problem(
         code="GpuUnknown",
-        what=f"{key} {shown(product)}" if key else "GPU name (no label holds one)",
+        what=f"{key} {printable(product)}" if key else "GPU name (no label holds one)",
         limit="must name a GPU of the catalogue",
         remedy="set the node label shardwright.io/gpu-model to an id of shardwright gpus, or have it added to gpus of the chart",
     )

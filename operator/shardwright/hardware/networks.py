@@ -48,8 +48,8 @@ def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) 
 
 
 def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
-    generation = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
-    gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if generation.startswith(name)), None)
+    link = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
+    gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if link.startswith(name)), None)
     if gbps and _offers_rdma(node):
         return _link(gbps, True, "assumed", "GPU_GBPS_WITH_RDMA")
     return _link(NODE_GBPS_WITHOUT_EVIDENCE / gpus, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")

@@ -20,7 +20,7 @@ from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
-from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
+from shardwright.hardware.suitability import gpu_resource, has_accelerator, printable, unsuitable
 from shardwright.hardware.untrusted import (
     RawNode,
     is_node_name,
@@ -29,7 +29,7 @@ from shardwright.hardware.untrusted import (
     positive_number,
     quantity,
     raw_node,
-    text,
+    text_or_empty,
     time,
 )
 
@@ -54,7 +54,7 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
     resource = gpu_resource(raw)
     found = unsuitable(raw, resource) or _of_others(raw, stated.node_set) or identify(raw, resource, stated)
     if isinstance(found, Problem):
-        name = raw.name if is_node_name(raw.name) else shown(raw.name)
+        name = raw.name if is_node_name(raw.name) else printable(raw.name)
         return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))
     gpu, product = found
     facts = _facts(raw, resource, gpu, product)
@@ -68,8 +68,8 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
         return None
     return Problem(
         code="OtherNodeSet",
-        what=f"label {NODE_SET} ({shown(said) if said else 'not set'})",
-        limit=f"must be {shown(node_set)}" if node_set else "must not be set",
+        what=f"label {NODE_SET} ({printable(said) if said else 'not set'})",
+        limit=f"must be {printable(node_set)}" if node_set else "must not be set",
         remedy="leave the node to the installation that it is for, or move it here while no GPU of it is used",
     )
 
@@ -98,7 +98,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         ready=_is_ready(raw),
         unready_since=_unready_since(raw),
         created=raw.created,
-        deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
+        deleting=raw.deleting or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         rdma=offered_rdma(raw),
         host_bytes=quantity(raw.allocatable.get("memory")),
@@ -116,7 +116,7 @@ def _no_numbers(raw: RawNode) -> Iterator[str]:
     for key in ("network-gbps-per-gpu", PRICE):
         said = raw.stated(key)
         if said and positive_number(said) is None:
-            yield f"shardwright.io/{key} {shown(said)} is not a number above 0 and counts as not set"
+            yield f"shardwright.io/{key} {printable(said)} is not a number above 0 and counts as not set"
 
 
 def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
@@ -126,7 +126,7 @@ def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
 
 
 def _architecture(raw: RawNode) -> str:
-    reported = text(mapping(raw.status.get("nodeInfo")).get("architecture"))
+    reported = text_or_empty(mapping(raw.status.get("nodeInfo")).get("architecture"))
     architecture = raw.labels.get("kubernetes.io/arch") or raw.labels.get("beta.kubernetes.io/arch") or reported
     return "arm64" if architecture == "arm64" else "amd64"
 
@@ -145,14 +145,16 @@ def _unready_stamps(raw: RawNode) -> Iterator[str]:
     """Yield for everything that says that the node is not ready since when, empty where it does not say."""
     for condition in mappings(raw.status.get("conditions")):
         if condition.get("type") == "Ready" and condition.get("status") != "True":
-            yield text(condition.get("lastTransitionTime"))
+            yield text_or_empty(condition.get("lastTransitionTime"))
     for taint in mappings(raw.spec.get("taints")):
-        if text(taint.get("key")) in _NOT_READY_TAINTS:
-            yield text(taint.get("timeAdded"))
+        if text_or_empty(taint.get("key")) in _NOT_READY_TAINTS:
+            yield text_or_empty(taint.get("timeAdded"))
 
 
 def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:
-    return _kept_taints(tuple((text(t.get("key")), text(t.get("effect")), text(t.get("value"))) for t in taints))
+    return _kept_taints(
+        tuple((text_or_empty(t.get("key")), text_or_empty(t.get("effect")), text_or_empty(t.get("value"))) for t in taints)
+    )
 
 
 @lru_cache(maxsize=256)

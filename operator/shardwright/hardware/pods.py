@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.hardware.suitability import RESOURCES
-from shardwright.hardware.untrusted import mapping, mappings, quantity, text, texts
+from shardwright.hardware.untrusted import mapping, mappings, quantity, text_or_empty, texts
 
 MODEL_LABEL: Final = "shardwright.io/model"
 GROUP_LABEL: Final = "shardwright.io/group"
@@ -30,15 +30,15 @@ def read_pod(pod: object) -> GpuUsage | None:
     """
     whole = mapping(pod)
     metadata, spec, status = (mapping(whole.get(part)) for part in ("metadata", "spec", "status"))
-    node = text(spec.get("nodeName")) or text(status.get("nominatedNodeName"))
-    if not node or text(status.get("phase")) in _FINISHED:
+    node = text_or_empty(spec.get("nodeName")) or text_or_empty(status.get("nominatedNodeName"))
+    if not node or text_or_empty(status.get("phase")) in _FINISHED:
         return None
     resource, gpus = next(((name, n) for name in RESOURCES if (n := _requested(spec, name))), ("", 0))
     if not gpus:
         return None
     labels = texts(metadata.get("labels"))
     model = labels.get(MODEL_LABEL)
-    owner = (text(metadata.get("namespace")), model) if model else None
+    owner = (text_or_empty(metadata.get("namespace")), model) if model else None
     return GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=labels.get(GROUP_LABEL, ""))
 
 
@@ -47,7 +47,7 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
     sidecars = peak = 0
     for container in mappings(spec.get("initContainers")):
         request = _request(container, resource)
-        if text(container.get("restartPolicy")) == "Always":
+        if text_or_empty(container.get("restartPolicy")) == "Always":
             sidecars += request
             peak = max(peak, sidecars)
         else:

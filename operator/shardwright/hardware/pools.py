@@ -14,7 +14,7 @@ from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.rdma import RdmaRequest, Reach, reach
-from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02
@@ -88,7 +88,7 @@ def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: 
 def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tuple[list[NodeFacts], list[NodeExclusion]]:
     usable: list[NodeFacts] = []
     excluded: list[NodeExclusion] = []
-    admission = Admission(terms)
+    admission = NodeFilter(terms)
     for node in facts:
         if isinstance(node, NodeExclusion):
             excluded.append(node)

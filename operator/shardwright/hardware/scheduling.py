@@ -40,7 +40,7 @@ _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
-class Admission:
+class NodeFilter:
     """What keeps new pods of one model off a node; nodes with the same taints are looked at once."""
 
     def __init__(self, terms: PodTerms) -> None:

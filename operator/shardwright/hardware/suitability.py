@@ -78,13 +78,13 @@ def implausible(what: str, limit: str, gap: str = "") -> Problem:
     return Problem(code="LabelsImplausible", what=what, limit=limit, gap=gap, remedy=remedy)
 
 
-def shown(value: object) -> str:
+def printable(value: object) -> str:
     """Return a foreign value so that it can be printed: quoted, one line, at most 60 characters."""
     return ascii(str(value)[:60])
 
 
 def _named(node: RawNode, _resource: str) -> Problem | None:
-    return None if is_node_name(node.name) else implausible(f"node name {shown(node.name)}", "must be a DNS name")
+    return None if is_node_name(node.name) else implausible(f"node name {printable(node.name)}", "must be a DNS name")
 
 
 def _other_vendor(node: RawNode, resource: str) -> Problem | None:
@@ -145,7 +145,7 @@ def _partitioned(node: RawNode, _resource: str) -> Problem | None:
         return None
     return Problem(
         code="MigEnabled",
-        what=f"GPUs cut into compute partitions ({shown(mode)})",
+        what=f"GPUs cut into compute partitions ({printable(mode)})",
         limit="cannot be planned, only whole ones",
         remedy="set the partition mode to SPX_NPS1",
     )
@@ -194,7 +194,7 @@ def _upgrading(node: RawNode, _resource: str) -> Problem | None:
         return None
     return Problem(
         code="DriverUpgrading",
-        what=f"GPU driver upgrade state {shown(state)}",
+        what=f"GPU driver upgrade state {printable(state)}",
         limit="must be upgrade-done",
         remedy="wait, or look at the NVIDIA driver pod of the node",
     )
@@ -204,7 +204,7 @@ def _counted(node: RawNode, resource: str) -> Problem | None:
     value = node.allocatable.get(resource)
     gpus = 0 if value is None else quantity(value)
     if gpus is None:
-        return implausible(f"allocatable {resource} {shown(value)}", "must be a whole number of GPUs")
+        return implausible(f"allocatable {resource} {printable(value)}", "must be a whole number of GPUs")
     count = quantity(node.labels.get("nvidia.com/gpu.count")) or 0
     if max(gpus, count) > MAX_GPUS_PER_NODE:
         gap = f"{max(gpus, count) - MAX_GPUS_PER_NODE} too many"

@@ -41,7 +41,7 @@ class RawNode:
     def stated(self, key: str) -> str | None:
         """Return what the user says about this node under ``shardwright.io/<key>``: annotation, else label."""
         full = f"shardwright.io/{key}"
-        return text(self.annotations.get(full)) or self.labels.get(full) or None
+        return text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
 
     def vouched(self, key: str) -> str | None:
         """Return what is said about this node where no kubelet can write, if there is such a place, else what is stated."""
@@ -54,7 +54,7 @@ def raw_node(node: object, label_prefix: str = "") -> RawNode:
     metadata = mapping(whole.get("metadata"))
     status = mapping(whole.get("status"))
     return RawNode(
-        name=text(metadata.get("name")),
+        name=text_or_empty(metadata.get("name")),
         labels=_labels(metadata.get("labels")),
         annotations=mapping(metadata.get("annotations")),
         allocatable=_keyed(status.get("allocatable")),
@@ -81,7 +81,7 @@ def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(item for item in value if isinstance(item, Mapping))
 
 
-def text(value: object) -> str:
+def text_or_empty(value: object) -> str:
     """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
@@ -163,7 +163,7 @@ def time(value: object) -> datetime | None:
     (datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.timezone.utc), None, None, None)
     """
     try:
-        moment = datetime.fromisoformat(text(value))
+        moment = datetime.fromisoformat(text_or_empty(value))
     except ValueError:
         return None
     return moment if moment.tzinfo else None

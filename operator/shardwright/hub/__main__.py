@@ -16,7 +16,7 @@ from shardwright.errors import InputError
 from shardwright.hub.checkpoint import fetch
 from shardwright.hub.places import hub_of
 from shardwright.hub.refusals import HubUnavailableError
-from shardwright.modelspec.handover import MESSAGE_BYTES, Handover, handed_over, problem_handed_over
+from shardwright.modelspec.checkpoint_files import MESSAGE_BYTES, CheckpointFiles, handed_over, problem_handed_over
 
 REST: Final = "--rest"
 
@@ -38,7 +38,7 @@ def _read(model: str, revision: str | None) -> tuple[str, int]:
     """Return what to leave, and the exit status."""
     try:
         found = fetch(hub_of(os.environ), model, revision)
-        return handed_over(Handover(files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes)), 0
+        return handed_over(CheckpointFiles(files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes)), 0
     except InputError as error:
         problem = error.problems[0]
     except HubUnavailableError as error:

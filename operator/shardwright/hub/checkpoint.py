@@ -10,9 +10,9 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.hub.places import Hub
-from shardwright.hub.refusals import Asked, Refusal, busy, failing, not_cached, odd_answer, refusal_of, refused
-from shardwright.hub.transport import Answer, get, within
-from shardwright.modelspec.handover import INDEX_FILE
+from shardwright.hub.refusals import Asked, HubRefusal, busy, failing, not_cached, odd_answer, refusal_of, refused
+from shardwright.hub.transport import HubResponse, get, within
+from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE, folder_text, parse_config
 
 MAX_INDEX_BYTES: Final = 32 * 1024**2
@@ -83,7 +83,7 @@ def read_folder(folder: Path) -> Checkpoint | None:
 def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     asked = Asked(endpoint=hub.endpoint, model=model, revision=revision or NEWEST, with_token=hub.token is not None)
     config = _given(hub, asked, CONFIG_FILE)
-    if isinstance(config, Refusal):
+    if isinstance(config, HubRefusal):
         raise refused(config, asked, CONFIG_FILE)
     commit = config.commit or revision
     if commit is None:
@@ -98,14 +98,14 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
     """Return the text of a file that not every checkpoint has."""
     answer = _given(hub, asked, file)
-    if answer is Refusal.NO_FILE:
+    if answer is HubRefusal.NO_FILE:
         return None
-    if isinstance(answer, Refusal):
+    if isinstance(answer, HubRefusal):
         raise refused(answer, asked, file)
     return _decoded(answer.body, file, asked.model)
 
 
-def _given(hub: Hub, asked: Asked, file: str) -> Answer | Refusal:
+def _given(hub: Hub, asked: Asked, file: str) -> HubResponse | HubRefusal:
     """Return the answer that has the file, or why the hub does not give it."""
     answer = get(hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file])
     if answer.status == HTTPStatus.OK:

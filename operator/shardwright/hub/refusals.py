@@ -14,7 +14,7 @@ class HubUnavailableError(Exception):
         super().__init__(problem.sentence())
 
 
-class Refusal(Enum):
+class HubRefusal(Enum):
     """Why the hub does not give a file."""
 
     NO_REPOSITORY = "no repository of this name that we may see"
@@ -35,7 +35,7 @@ class Asked:
     with_token: bool
 
 
-def refusal_of(status: int, error_code: str, *, with_token: bool) -> Refusal | None:
+def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal | None:
     """Return why a hub answers so, None where it is no refusal of ours.
 
     The hub says 401, not 404, of a repository that is not there to whom it does not know. Source: huggingface_hub 2.4
@@ -47,43 +47,43 @@ def refusal_of(status: int, error_code: str, *, with_token: bool) -> Refusal | N
         with_token: Whether a token was sent.
     """
     named = {
-        "GatedRepo": Refusal.GATED,
-        "RepoNotFound": Refusal.NO_REPOSITORY,
-        "RevisionNotFound": Refusal.NO_REVISION,
-        "EntryNotFound": Refusal.NO_FILE,
+        "GatedRepo": HubRefusal.GATED,
+        "RepoNotFound": HubRefusal.NO_REPOSITORY,
+        "RevisionNotFound": HubRefusal.NO_REVISION,
+        "EntryNotFound": HubRefusal.NO_FILE,
     }
     match status:
         case 401 | 403 | 404 if error_code in named:
             return named[error_code]
         case 401:
-            return Refusal.TOKEN_UNKNOWN if with_token else Refusal.NO_REPOSITORY
+            return HubRefusal.TOKEN_UNKNOWN if with_token else HubRefusal.NO_REPOSITORY
         case 403:
-            return Refusal.NO_RIGHT
+            return HubRefusal.NO_RIGHT
         case 404:
-            return Refusal.NO_FILE
+            return HubRefusal.NO_FILE
     return None
 
 
-def refused(refusal: Refusal, asked: Asked, file: str) -> InputError:
+def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
     """Return the error of a refusal."""
     model, endpoint = repr(asked.model), asked.endpoint
     own = "the account of the token" if asked.with_token else "an account"
     terms = f"accept its terms at {endpoint}/{asked.model} with {own}"
     match refusal:
-        case Refusal.GATED:
+        case HubRefusal.GATED:
             remedy = terms if asked.with_token else f"{terms} and set HF_TOKEN to a token of it"
             return _denied(model, f"is gated on {endpoint}", remedy)
-        case Refusal.TOKEN_UNKNOWN:
+        case HubRefusal.TOKEN_UNKNOWN:
             remedy = f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset HF_TOKEN"
             return _denied("the token", f"is not one of {endpoint}", remedy)
-        case Refusal.NO_RIGHT:
+        case HubRefusal.NO_RIGHT:
             return _denied("the token", f"may not read {model} on {endpoint}", "use one with the right to read this repository")
-        case Refusal.NO_REPOSITORY:
+        case HubRefusal.NO_REPOSITORY:
             other = "use a token that may read it" if asked.with_token else "set HF_TOKEN to a token that may read it"
             return _missing(model, f"is not on {endpoint}, or is private", f"correct the id, or {other}")
-        case Refusal.NO_REVISION:
+        case HubRefusal.NO_REVISION:
             return _missing(model, f"has no commit {asked.revision} on {endpoint}", "name a commit of this repository")
-        case Refusal.NO_FILE:
+        case HubRefusal.NO_FILE:
             what = f"{model} at {asked.revision}"
             return _missing(what, f"has no {file} on {endpoint}", "name a repository in the format of transformers")
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HubResponse:
     """What came at the end of the redirects.
 
     ``commit`` is what the hub itself says that the file is of, empty where it does not. ``of_hub`` is whether the hub has
@@ -51,7 +51,7 @@ class Answer:
     body: bytes = b""
 
 
-def get(hub: Hub, path: str, *, max_bytes: int) -> Answer:
+def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
     """Return what the hub has under a path.
 
     Raises:
@@ -111,9 +111,9 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
     return response
 
 
-def _answer(response: HTTPResponse, here: SplitResult, max_bytes: int, *, of_hub: bool, commit: str) -> Answer:
+def _answer(response: HTTPResponse, here: SplitResult, max_bytes: int, *, of_hub: bool, commit: str) -> HubResponse:
     waiting = response.headers.get("Retry-After", "").strip()
-    return Answer(
+    return HubResponse(
         status=response.status,
         host=_host(here),
         of_hub=of_hub,

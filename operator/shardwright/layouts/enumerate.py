@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Candidate, Layout, SearchSpace
-from shardwright.layouts.placement import Over, Shelf
+from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec

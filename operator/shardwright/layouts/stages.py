@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from shardwright.layouts.traits import Remainder
-from shardwright.modelspec.spec import ModelSpec, Part
+from shardwright.modelspec.spec import ModelSpec, PipelineRole
 
 WORTHWHILE: Final = 0.02
 """Share by which a partition must lighten the heaviest stage before it is tried. Basis: assumed; below it the engine's
@@ -71,7 +71,7 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
         bits = weight.elements * weight.storage.bits
         if weight.layer is not None and weight.layer < len(layers):
             layers[weight.layer] += bits
-        elif weight.part is Part.EMBEDDING:
+        elif weight.part is PipelineRole.EMBEDDING:
             before += bits
         else:
             after += bits

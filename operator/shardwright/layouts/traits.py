@@ -26,7 +26,7 @@ class BatchDefault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class EngineOverrides:
     """What a user has told an engine that it would settle by itself; None: it does.
 
     ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that graphs are captured for (empty:
@@ -164,7 +164,7 @@ class EngineTraits:
     least_capability: tuple[int, int] | None = None
     widens_fp8_from: tuple[int, int] | None = None
     oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    told: Told = field(default_factory=Told)
+    told: EngineOverrides = field(default_factory=EngineOverrides)
     warnings: tuple[str, ...] = ()
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.spec import ModelSpec, Part, RecurrentAttention, Split
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 from shardwright.modelspec.tensors import BF16, FP16, FP32
 
 _TYPES: Final = {storage.name: storage for storage in (BF16, FP16, FP32)}
@@ -42,14 +42,16 @@ def without_towers(model: ModelSpec) -> ModelSpec:
     """Return the language model alone: nothing for images or sound is loaded."""
     return replace(
         model,
-        weights=tuple(weight for weight in model.weights if weight.part is not Part.TOWER),
+        weights=tuple(weight for weight in model.weights if weight.part is not PipelineRole.TOWER),
         warnings=tuple(warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS),
     )
 
 
 def with_whole_towers(model: ModelSpec) -> ModelSpec:
     """Return the model with its whole tower on every rank, each of which works at images of its own."""
-    weights = (replace(weight, split=Split.REPLICATED) if weight.part is Part.TOWER else weight for weight in model.weights)
+    weights = (
+        replace(weight, split=Split.REPLICATED) if weight.part is PipelineRole.TOWER else weight for weight in model.weights
+    )
     return replace(model, weights=tuple(weights))
 
 

@@ -5,32 +5,32 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.spec import Storage
+from shardwright.modelspec.spec import WeightFormat
 
-FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
+FP8_PER_TENSOR: Final = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 """What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
 
-FP8_BLOCKS: Final = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
+FP8_BLOCKS: Final = WeightFormat(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 """FP8 with an FP32 scale per square of 128 outputs and inputs, as DeepSeek publishes it."""
 
-MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
+MXFP4: Final = WeightFormat(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
-NVFP4: Final = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
+NVFP4: Final = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
 """NVIDIA's FP4: 16 elements share an FP8 scale, and each matrix has an FP32 scale for itself and one for its inputs."""
 
-NF4: Final = Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)
+NF4: Final = WeightFormat(name="nf4", bits=4, block=(1, 64), scale_bits=32)
 """bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized too)."""
 
-INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)
+INT8_PER_CHANNEL: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32)
 """bitsandbytes' 8 bits: one FP32 scale per output."""
 
-_INT8_ALONE: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True)
-_INT4_GROUPS: Final = Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16)
+_INT8_ALONE: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True)
+_INT4_GROUPS: Final = WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16)
 
-_INT4_ZERO_POINTS: Final = Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4)
+_INT4_ZERO_POINTS: Final = WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4)
 
-QUARK: Final[Mapping[tuple[str, str, bool], Storage]] = MappingProxyType(
+QUARK: Final[Mapping[tuple[str, str, bool], WeightFormat]] = MappingProxyType(
     {
         ("fp8_e4m3", "per_tensor", True): FP8_PER_TENSOR,
         ("fp8_e4m3", "per_channel", True): replace(FP8_PER_TENSOR, block=(1, 0)),
@@ -55,10 +55,10 @@ TORCHAO: Final = {
 }
 """TorchAO's configurations by name. Source: torchao ``quantization/quant_api.py``."""
 
-MXFP8: Final = Storage(name="fp8", bits=8, block=(1, 32), scale_bits=8)
+MXFP8: Final = WeightFormat(name="fp8", bits=8, block=(1, 32), scale_bits=8)
 """OCP MXFP8: 32 elements share an E8M0 exponent."""
 
-MODELOPT: Final[Mapping[str, Storage]] = MappingProxyType(
+MODELOPT: Final[Mapping[str, WeightFormat]] = MappingProxyType(
     {
         "W4A16_NVFP4": NVFP4,
         "NVFP4": NVFP4,

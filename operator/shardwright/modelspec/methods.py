@@ -7,11 +7,11 @@ from typing import Final
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR
 from shardwright.modelspec.modules import MAX_PATTERNS, canonical, globs_of, is_pattern, modules_of
-from shardwright.modelspec.spec import Storage, Weight
+from shardwright.modelspec.spec import Weight, WeightFormat
 
 BITS: Final = (1, 16)
 
-Stores = Callable[[Weight], Storage | None]
+Stores = Callable[[Weight], WeightFormat | None]
 """How a weight is stored; None: left alone."""
 
 
@@ -29,7 +29,7 @@ class Quantization:
     cache_dtype: str | None = None
 
 
-def unless_listed(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
+def unless_listed(method: str, storage: WeightFormat, fields: Fields, *lists: str) -> Quantization:
     """Return a method that stores all in one way but the modules that are listed, by name or pattern."""
     modules = modules_of(fields, *lists)
     return Quantization(
@@ -40,7 +40,7 @@ def unless_listed(method: str, storage: Storage, fields: Fields, *lists: str) ->
 
 
 def by_rules(
-    base: Quantization, stored: Mapping[str, Storage | None], names_of: Callable[[Weight], tuple[str, ...]]
+    base: Quantization, stored: Mapping[str, WeightFormat | None], names_of: Callable[[Weight], tuple[str, ...]]
 ) -> Quantization:
     """Return the method with storages of its own for some modules: those that are named, then by the first pattern that matches.
 
@@ -54,7 +54,7 @@ def by_rules(
     beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
 
-    def by_rule(weight: Weight) -> Storage | None:
+    def by_rule(weight: Weight) -> WeightFormat | None:
         usual, names = base.storage(weight), names_of(weight)
         if usual is None:
             return None
@@ -68,30 +68,30 @@ def by_rules(
     return replace(base, storage=by_rule, warnings=(*base.warnings, *missed))
 
 
-def integers(fields: Fields) -> Storage:
+def integers(fields: Fields) -> WeightFormat:
     """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ stores them."""
     bits = fields.integer("bits", BITS)
-    return Storage(
+    return WeightFormat(
         name=f"int{bits}",
         bits=bits,
-        block=(1, group(fields, "group_size")),
+        block=(1, scale_group(fields, "group_size")),
         scale_bits=16,
         zero_point_bits=bits,
         alone=bits == FP8_PER_TENSOR.bits,
     )
 
 
-def changed(storage: Storage, rule: Fields | None) -> Storage:
+def changed(storage: WeightFormat, rule: Fields | None) -> WeightFormat:
     """Return integers with the bits and the group that a rule has of its own."""
     if rule is None:
         return storage
     bits = rule.integer("bits", BITS, default=storage.bits)
-    size = group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    size = scale_group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
     alone = bits == FP8_PER_TENSOR.bits
     return replace(storage, name=f"int{bits}", bits=bits, block=(1, size), zero_point_bits=bits, alone=alone)
 
 
-def group(fields: Fields, *names: str) -> int:
+def scale_group(fields: Fields, *names: str) -> int:
     """Return elements per scale along the inputs; 0 for all of them (-1 in the configs)."""
     name = next((name for name in names if name in fields.values), names[0])
     return max(0, fields.integer(name, (-1, WIDTH[1]), default=128))

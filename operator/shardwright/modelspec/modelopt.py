@@ -12,7 +12,7 @@ from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR, MODELOPT
 from shardwright.modelspec.methods import BITS, Quantization, unless_listed
 from shardwright.modelspec.modules import canonical, is_pattern, names_of
-from shardwright.modelspec.spec import Storage, Weight
+from shardwright.modelspec.spec import Weight, WeightFormat
 
 SECTION: Final = "quantization"
 """Where the file beside the config has what the config's own section says flat."""
@@ -22,7 +22,7 @@ _BY_MODULE: Final = "quantized_layers"
 _LISTS: Final = ("ignore", "exclude_modules")
 _EXPERTS: Final = ".experts"
 _GROUPS: Final = {(8, None): MODELOPT["FP8"], (4, 16): MODELOPT["NVFP4"]}
-"""Storage by the bits of a group and by how many elements share a scale."""
+"""Weight formats by the bits of a group and by how many elements share a scale."""
 
 
 def with_quantization_file(config: Mapping[str, object], quantization: Mapping[str, object]) -> Mapping[str, object]:
@@ -56,7 +56,7 @@ def modelopt(fields: Fields) -> Quantization:
     return replace(base, head=True, cache_dtype=asked, warnings=(*base.warnings, *unlisted, *warnings))
 
 
-def _storage(fields: Fields, algorithm: str) -> Storage:
+def _storage(fields: Fields, algorithm: str) -> WeightFormat:
     storage = next((storage for name, storage in MODELOPT.items() if algorithm.startswith(name)), None)
     if storage is None:
         fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join((*MODELOPT, _MIXED))}")
@@ -75,7 +75,7 @@ def _mixed(fields: Fields) -> Quantization:
         )
     base = unless_listed("modelopt", FP8_PER_TENSOR, fields, *_LISTS)
 
-    def storage(weight: Weight) -> Storage | None:
+    def storage(weight: Weight) -> WeightFormat | None:
         if base.storage(weight) is None:
             return None
         return next((stored[name] for name in _keys(weight) if name in stored), None)
@@ -92,10 +92,10 @@ def _keys(weight: Weight) -> tuple[str, ...]:
     return (above, *names, names[0].replace(_EXPERTS, "", 1))
 
 
-def _by_module(fields: Fields) -> dict[str, Storage]:
+def _by_module(fields: Fields) -> dict[str, WeightFormat]:
     section = fields.section(_BY_MODULE)
-    stored: dict[str, Storage] = {}
-    known: dict[str, Storage] = {}
+    stored: dict[str, WeightFormat] = {}
+    known: dict[str, WeightFormat] = {}
     for name in section.values if section else ():
         module = section.section(name) if section else None
         algorithm = (module.string("quant_algo") or "").upper() if module else ""
@@ -105,14 +105,14 @@ def _by_module(fields: Fields) -> dict[str, Storage]:
     return stored
 
 
-def _by_group(fields: Fields) -> dict[str, Storage]:
+def _by_group(fields: Fields) -> dict[str, WeightFormat]:
     """Return the same where groups say it of the modules that they name."""
     section = fields.section("config_groups")
     groups = [group for name in section.values if (group := section.section(name))] if section else []
     return {canonical(name): storage for group in groups if (storage := _of_group(group)) for name in group.strings("targets")}
 
 
-def _of_group(group: Fields) -> Storage | None:
+def _of_group(group: Fields) -> WeightFormat | None:
     """Return how a group stores its modules: FP8 with one scale or NVFP4; all else is a problem, and so is a kind of modules."""
     weights = group.section("weights") or Fields({}, f"{group.path}weights.", group.problems)
     bits, size = weights.integer("num_bits", BITS), weights.optional_integer("group_size", WIDTH)

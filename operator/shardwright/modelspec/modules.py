@@ -6,7 +6,7 @@ from fnmatch import translate
 from typing import Final
 
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.spec import Part, Weight
+from shardwright.modelspec.spec import PipelineRole, Weight
 
 MAX_PATTERNS: Final = 64
 """Most rules by pattern that say how single modules are stored, and most ways through the alternatives of one pattern."""
@@ -49,7 +49,7 @@ def canonical(entry: str) -> str:
 
 def full_name(weight: Weight) -> str:
     """Return a weight's module as checkpoints and quantization configs name it."""
-    return f"model.layers.{weight.layer}.{weight.name}" if weight.part is Part.LAYER else weight.name
+    return f"model.layers.{weight.layer}.{weight.name}" if weight.part is PipelineRole.LAYER else weight.name
 
 
 def engine_name(weight: Weight) -> str:

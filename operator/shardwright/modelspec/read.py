@@ -17,11 +17,11 @@ from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
-from shardwright.modelspec.quantization import quantized, read_quantization
-from shardwright.modelspec.spec import Layer, ModelSpec, Part, Split, Storage, Weight
+from shardwright.modelspec.quantized import quantized, read_quantization
+from shardwright.modelspec.spec import Layer, ModelSpec, PipelineRole, Split, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
 
-_DTYPES: Final[Mapping[str, Storage]] = {
+_DTYPES: Final[Mapping[str, WeightFormat]] = {
     "bfloat16": BF16,
     "float16": FP16,
     # vLLM 0.32 ``config/model.py:_resolve_auto_dtype`` runs float32 checkpoints in the platform's dtype.
@@ -214,7 +214,7 @@ def _tied(top: Fields, fields: Fields, family: Family) -> bool:
     return outer if fields.path == "" else fields.boolean("tie_word_embeddings", default=outer)
 
 
-def _dtype(top: Fields, fields: Fields) -> Storage:
+def _dtype(top: Fields, fields: Fields) -> WeightFormat:
     for owner in (fields, top):
         for name in ("torch_dtype", "dtype"):
             value = owner.string(name)
@@ -226,13 +226,13 @@ def _dtype(top: Fields, fields: Fields) -> Storage:
     return BF16
 
 
-def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
+def _layers(blocks: Blocks, shape: Shape, dtype: WeightFormat) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
     stack = [blocks(index) for index in range(shape.layers)]
     weights = tuple(tensor.placed(index, dtype) for index, block in enumerate(stack) for tensor in block.tensors)
     return tuple(block.layer for block in stack), weights
 
 
-def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
+def _tower(top: Fields, family: Family, shape: Shape, dtype: WeightFormat) -> tuple[Weight, ...]:
     section = _outer(top).section("vision_config") if family.tower else None
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
@@ -245,17 +245,17 @@ def _warnings(top: Fields, architecture: str, family: Family, tower: tuple[Weigh
     return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *unseen, *unheard)
 
 
-def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
+def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: WeightFormat) -> tuple[Weight, ...]:
     return tuple(replace(tensor.placed(0, dtype), layer=None, part=part) for part, tensor in family.ends(fields, shape))
 
 
-def _ends(shape: Shape, vocabulary: int, dtype: Storage, *, tied: bool) -> tuple[Weight, ...]:
+def _ends(shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool) -> tuple[Weight, ...]:
     """Return what stands before the first layer and after the last one."""
 
-    def end(name: str, part: Part, outputs: int, inputs: int, split: Split) -> Weight:
+    def end(name: str, part: PipelineRole, outputs: int, inputs: int, split: Split) -> Weight:
         return Weight(name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=dtype)
 
-    embedding = end("model.embed_tokens", Part.EMBEDDING, vocabulary, shape.hidden, Split.VOCABULARY)
-    norm = end("model.norm", Part.FINAL, shape.hidden, 1, Split.REPLICATED)
-    head = end("lm_head", Part.HEAD, vocabulary, shape.hidden, Split.VOCABULARY)
+    embedding = end("model.embed_tokens", PipelineRole.EMBEDDING, vocabulary, shape.hidden, Split.VOCABULARY)
+    norm = end("model.norm", PipelineRole.FINAL, shape.hidden, 1, Split.REPLICATED)
+    head = end("lm_head", PipelineRole.HEAD, vocabulary, shape.hidden, Split.VOCABULARY)
     return (embedding, norm) if tied else (embedding, norm, head)

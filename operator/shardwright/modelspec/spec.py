@@ -20,7 +20,7 @@ class Split(StrEnum):
     VOCABULARY = "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
 
 
-class Part(StrEnum):
+class PipelineRole(StrEnum):
     """Which stage of a pipeline a weight belongs to."""
 
     EMBEDDING = "Embedding"  #: first stage (and the last one when it is tied to the head)
@@ -31,7 +31,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class WeightFormat:
     """How the elements of a weight are stored.
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
@@ -64,11 +64,11 @@ class Weight:
     """
 
     name: str
-    part: Part
+    part: PipelineRole
     outputs: int
     inputs: int
     split: Split
-    storage: Storage
+    storage: WeightFormat
     layer: int | None = None
     copies: int = 1
     experts: bool = False

@@ -6,17 +6,17 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.modelspec.formats import FP8_PER_TENSOR, MXFP4
-from shardwright.modelspec.spec import ModelSpec, Storage, Weight
+from shardwright.modelspec.spec import ModelSpec, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16
 
-_PLAIN: Final[Mapping[str, Storage]] = MappingProxyType({"bf16": BF16, "fp16": FP16})
+_PLAIN: Final[Mapping[str, WeightFormat]] = MappingProxyType({"bf16": BF16, "fp16": FP16})
 
-_QUANTIZED: Final[Mapping[str, Storage]] = MappingProxyType(
+_QUANTIZED: Final[Mapping[str, WeightFormat]] = MappingProxyType(
     {
         "fp8": FP8_PER_TENSOR,
-        "int8": Storage(name="int8", bits=8, block=(1, 0), scale_bits=32),
-        "int4": Storage(name="int4", bits=4, block=(1, 128), scale_bits=16),
-        "nvfp4": Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8),
+        "int8": WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32),
+        "int4": WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16),
+        "nvfp4": WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8),
         "mxfp4": MXFP4,
     }
 )
@@ -52,7 +52,7 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
     return replace(model, weights=weights, dtype=plain.name, quantization=_METHODS.get(name))
 
 
-def _storage(model: ModelSpec, weight: Weight, name: str, plain: Storage) -> Storage:
+def _storage(model: ModelSpec, weight: Weight, name: str, plain: WeightFormat) -> WeightFormat:
     if not weight.quantizable:
         return plain if weight.storage.name in _PLAIN else weight.storage
     if name in _PLAIN:

@@ -6,11 +6,11 @@ Names are those of the checkpoints (``self_attn.q_proj``): quantization configs 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwright.modelspec.spec import Layer, Part, Split, Storage, Weight
+from shardwright.modelspec.spec import Layer, PipelineRole, Split, Weight, WeightFormat
 
-BF16 = Storage(name="bf16", bits=16)
-FP16 = Storage(name="fp16", bits=16)
-FP32 = Storage(name="fp32", bits=32)
+BF16 = WeightFormat(name="bf16", bits=16)
+FP16 = WeightFormat(name="fp16", bits=16)
+FP32 = WeightFormat(name="fp32", bits=32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,13 @@ class Tensor:
     copies: int = 1
     experts: bool = False
     quantizable: bool = False
-    storage: Storage | None = None
+    storage: WeightFormat | None = None
 
-    def placed(self, layer: int, dtype: Storage) -> Weight:
+    def placed(self, layer: int, dtype: WeightFormat) -> Weight:
         """Return the weight as it stands in one layer."""
         return Weight(
             name=self.name,
-            part=Part.LAYER,
+            part=PipelineRole.LAYER,
             outputs=self.outputs,
             inputs=self.inputs,
             split=self.split,
@@ -81,7 +81,7 @@ def gated(name: str, hidden: int, intermediate: int, *, bias: bool = False) -> t
     )
 
 
-def router(name: str, experts: int, hidden: int, *, quantizable: bool = False, storage: Storage | None = None) -> Tensor:
+def router(name: str, experts: int, hidden: int, *, quantizable: bool = False, storage: WeightFormat | None = None) -> Tensor:
     """Return the router of a mixture of experts; most engine classes never quantize it."""
     return Tensor(name=name, outputs=experts, inputs=hidden, quantizable=quantizable, storage=storage)
 

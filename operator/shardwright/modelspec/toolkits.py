@@ -8,9 +8,9 @@ from typing import Final
 
 from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.formats import FP8_BLOCKS, FP8_PER_TENSOR, MXFP4, NVFP4, QUARK, TORCHAO
-from shardwright.modelspec.methods import BITS, Quantization, by_rules, changed, group, integers, unless_listed
+from shardwright.modelspec.methods import BITS, Quantization, by_rules, changed, integers, scale_group, unless_listed
 from shardwright.modelspec.modules import canonical, engine_name, full_name
-from shardwright.modelspec.spec import Storage, Weight
+from shardwright.modelspec.spec import Weight, WeightFormat
 
 _SPECIAL: Final = frozenset(r"*+?^$()[]{}|\\")  # of a regular expression (``inc/config_parser.py``)
 _FOUR: Final = 4  # bits
@@ -42,7 +42,7 @@ def _experts_as_one(weight: Weight) -> tuple[str, ...]:
     return (engine_name(weight) if weight.experts else full_name(weight),)
 
 
-def _of_quark(rules: Fields) -> Storage:
+def _of_quark(rules: Fields) -> WeightFormat:
     """Return how weights are stored; source: ``quark.py:_get_scheme_cls_from_config``."""
     weights, inputs = _entries(rules, "weight"), _entries(rules, "input_tensors")
     kinds = tuple(_kind(entry) for entry in weights)
@@ -51,7 +51,7 @@ def _of_quark(rules: Fields) -> Storage:
     dtype, scheme, size = kinds[0] if len(kinds) == 1 else ("", "", None)
     storage = QUARK.get((dtype, scheme, bool(inputs)))
     if storage is not None and (storage is not MXFP4 or size == _MXFP4_GROUP):
-        return replace(storage, block=(1, group(weights[0], "group_size"))) if storage.name == "int4" else storage
+        return replace(storage, block=(1, scale_group(weights[0], "group_size"))) if storage.name == "int4" else storage
     shown = " and ".join(f"{kind[0] or 'nothing'} {kind[1]}".strip() for kind in kinds) or "nothing"
     rules.refuse("weight", f"{shown:.60} beside {'quantized' if inputs else 'plain'} activations", f"must be {_QUARK_TAKES}")
     return FP8_PER_TENSOR
@@ -79,7 +79,7 @@ def torchao(fields: Fields) -> Quantization:
         fields.refuse("quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}")
         storage = FP8_PER_TENSOR
     if storage.bits == _FOUR and data is not None:
-        storage = replace(storage, block=(1, group(data, "group_size")))
+        storage = replace(storage, block=(1, scale_group(data, "group_size")))
     base = unless_listed("torchao", storage, fields, "modules_to_not_convert")
     return replace(base, storage=lambda weight: None if weight.experts else base.storage(weight))
 
@@ -90,7 +90,7 @@ def inc(fields: Fields) -> Quantization:
     base = Quantization(method="inc", storage=lambda _: storage)
     rules = fields.section("extra_config")
     sections = {name: section for name in rules.values if (section := rules.section(name))} if rules else {}
-    stored: dict[str, Storage | None] = {}
+    stored: dict[str, WeightFormat | None] = {}
     for name, section in sections.items():
         module, own = _sought(name), _own(storage, section)
         stored[module] = _wider(stored[module], own) if module in stored else own
@@ -107,7 +107,7 @@ def _sought(rule: str) -> str:
     return canonical(rule)
 
 
-def _wider(one: Storage | None, other: Storage | None) -> Storage | None:
+def _wider(one: WeightFormat | None, other: WeightFormat | None) -> WeightFormat | None:
     """Return the storage with more bits (None: 16): the engine has one for all experts of a layer."""
     return None if one is None or other is None else max(one, other, key=lambda storage: storage.bits)
 
@@ -119,7 +119,7 @@ def _ends(weight: Weight) -> tuple[str, ...]:
     return tuple(".".join(names[index:]) for names in parts for index in range(len(names)))
 
 
-def _own(storage: Storage, rule: Fields) -> Storage | None:
+def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
     """Return what a rule makes of a module: 16 bits leave it alone, integers may have other bits and groups."""
     bits = rule.integer("bits", BITS, default=storage.bits)
     if bits == BITS[1]:
@@ -131,7 +131,7 @@ def _own(storage: Storage, rule: Fields) -> Storage | None:
     return storage
 
 
-def _of_inc(fields: Fields) -> Storage:
+def _of_inc(fields: Fields) -> WeightFormat:
     """Return how weights are stored; source: ``inc.py:INCConfig``, ``schemes/inc_wna16_linear.py``."""
     kind, packing = fields.string("data_type") or "int", fields.string("packing_format") or ""
     if kind == "int":

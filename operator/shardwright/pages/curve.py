@@ -72,7 +72,7 @@ def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
 _ORDER: Final = {"out": 0, "queues": 1, "runs": 2, "chosen": 3}
 
 
-def kind(candidate: Mapping[str, Any]) -> str:
+def dot_kind(candidate: Mapping[str, Any]) -> str:
     """Return what becomes of a candidate."""
     if candidate["chosen"]:
         return "chosen"
@@ -86,7 +86,9 @@ def _point(one: Mapping[str, Any], x: Axis, y: Axis) -> Point:
     gives, gets = speed["outputTokensPerSecondPerGpu"], speed["outputTokensPerSecondPerUser"]
     words = f"{one['layout']} on {one['pool']}: {COUNT(gives)} tok/s per GPU, {SECONDS(speed['tpotSeconds'])} per token"
     said = {"chosen": ", the plan", "runs": "", "queues": ", requests queue", "out": f", ruled out: {', '.join(one['rules'])}"}
-    return Point(x=round(x.place(gets), 2), y=round(100 - y.place(gives), 2), kind=kind(one), title=words + said[kind(one)])
+    return Point(
+        x=round(x.place(gets), 2), y=round(100 - y.place(gives), 2), kind=dot_kind(one), title=words + said[dot_kind(one)]
+    )
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float, float]]:

@@ -83,7 +83,7 @@ def rate(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e9:,.4g} GB/s"
 
 
-def span(first: object, last: object) -> str:
+def range_text(first: object, last: object) -> str:
     """Return a range; of one alone nothing but that.
 
     >>> span(3, 3), len(span(0, 15))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shardwright.pages.figures import NONE, Document, Figure, at, figure, milliseconds, percent, rate, span
+from shardwright.pages.figures import NONE, Document, Figure, at, figure, milliseconds, percent, range_text, rate
 
 MOST_NODES: Final = 32  #: drawn; of the others only the names are said
 COLUMNS: Final = 4  #: GPUs beside each other
@@ -18,7 +18,7 @@ KINDS: Final = {"tensor": "Tensor", "context": "Shared K/V", "experts": "Experts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class GpuTile:
     """One GPU: where it is drawn, in pixels, its words, and the colour of its stage (empty: not of this model)."""
 
     x: int
@@ -45,7 +45,7 @@ class Card:
 
     name: str
     holds: str
-    tiles: tuple[Tile, ...]
+    tiles: tuple[GpuTile, ...]
     buses: tuple[Bus, ...]
     stems: tuple[int, ...]  # columns that hang on the links, in pixels
     width: int
@@ -53,7 +53,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class NodeFrame:
     """Nodes that belong together; ``label`` is empty where the nodes of all replicas stand in one row."""
 
     label: str
@@ -86,7 +86,7 @@ class RankRow:
     experts: str
 
 
-def replicas(document: Document) -> tuple[tuple[Replica, ...], tuple[str, ...]]:
+def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]]:
     """Return the replicas that are drawn, and the names of the nodes that are not."""
     ranks: list[dict[str, Any]] = at(document, "explanation.ranks")
     per_node: dict[tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]] = {}
@@ -105,7 +105,7 @@ def replicas(document: Document) -> tuple[tuple[Replica, ...], tuple[str, ...]]:
         card = _card(name, gpus, held[name], many=len(position) > 1)
         sections.setdefault(group, []).append(_with_buses(card, document) if card.holds else card)
     several = spans and len(position) > 1
-    drawn = tuple(Replica(label=f"Replica {group}" if several else "", cards=tuple(cards)) for group, cards in sections.items())
+    drawn = tuple(NodeFrame(label=f"Replica {group}" if several else "", cards=tuple(cards)) for group, cards in sections.items())
     return drawn, tuple(name for _, name in list(per_node)[MOST_NODES:])
 
 
@@ -152,16 +152,16 @@ def _with_buses(card: Card, document: Document) -> Card:
     return replace(card, buses=buses, stems=tuple(columns), height=card.height + BUS_HEIGHT * len(buses) + 2 * bool(buses))
 
 
-def _tile(index: int, gpu: _Gpu, *, others: bool, many: bool) -> Tile:
+def _tile(index: int, gpu: _Gpu, *, others: bool, many: bool) -> GpuTile:
     group, stage, rank = gpu
     row, column = divmod(index, COLUMNS)
     x, y = column * (TILE_WIDTH + TILE_GAP), row * (TILE_HEIGHT + TILE_GAP)
     if stage is None or rank is None:
         word = "in use" if others else "free"
-        return Tile(x=x, y=y, title=f"GPU {word}", lines=(word,), colour="")
+        return GpuTile(x=x, y=y, title=f"GPU {word}", lines=(word,), colour="")
     replica = f"replica {group}, " if many else ""
     said = [f"layers {_span(rank['layers'])}", *_held(rank)]
-    return Tile(
+    return GpuTile(
         x=x,
         y=y,
         title=f"{replica}rank {rank['rank']}: {'; '.join(said)}",
@@ -189,10 +189,10 @@ def _short(rank: dict[str, Any]) -> Iterator[str]:
 
 
 def _span(ends: Sequence[int]) -> str:
-    return span(*ends)
+    return range_text(*ends)
 
 
-def links(document: Document) -> tuple[LinkRow, ...]:
+def link_rows(document: Document) -> tuple[LinkRow, ...]:
     """Return the traffic of a token, each with the link that it crosses."""
     found = at(document, "explanation.links")
     return tuple(_link(document, f"explanation.links.{index}", link) for index, link in enumerate(found))

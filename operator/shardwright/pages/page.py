@@ -13,9 +13,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.pages.bars import memory_legend, memory_rows, time_bars, time_legend
-from shardwright.pages.curve import Curve, curve, kind
-from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, span, whole
-from shardwright.pages.mesh import links, rank_rows, replicas
+from shardwright.pages.curve import Curve, curve, dot_kind
+from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, range_text, whole
+from shardwright.pages.mesh import link_rows, rank_rows, replicas
 from shardwright.sinks import in_page, in_script
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, req
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class FigureTile:
     """One of the figures at the top; ``note`` says what goes with it."""
 
     label: str
@@ -95,7 +95,7 @@ def _mesh(document: Document) -> dict[str, Any]:
     if not at(document, "explanation.nodes"):
         return {"replicas": (), "hidden": (), "links": (), "ranks": ()}
     drawn, hidden = replicas(document)
-    return {"replicas": drawn, "hidden": hidden, "links": links(document), "ranks": rank_rows(document)}
+    return {"replicas": drawn, "hidden": hidden, "links": link_rows(document), "ranks": rank_rows(document)}
 
 
 def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -116,23 +116,25 @@ def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
     return {**point, "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)]}
 
 
-def _tiles(document: Document) -> Iterator[Tile]:
+def _tiles(document: Document) -> Iterator[FigureTile]:
     """Yield the figures that are read first."""
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
-    band = f"80% band {span(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
+    band = f"80% band {range_text(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
     milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
-    yield Tile(label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band)
-    yield Tile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
-    yield Tile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
-    yield Tile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
+    yield FigureTile(
+        label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band
+    )
+    yield FigureTile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
+    yield FigureTile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
+    yield FigureTile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
     carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
-    yield Tile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
+    yield FigureTile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class ExclusionBar:
     """A reason that ruled layouts out; ``reach`` is the length of its bar, of 1000."""
 
     code: str
@@ -141,11 +143,11 @@ class Reason:
     reach: int
 
 
-def _exclusions(document: Document) -> Iterator[Reason]:
+def _exclusions(document: Document) -> Iterator[ExclusionBar]:
     found = document["explanation"]["exclusions"]
     most = max((item["count"] for item in found), default=1)
     for index, item in enumerate(found):
-        yield Reason(
+        yield ExclusionBar(
             code=item["code"],
             count=figure(document, f"explanation.exclusions.{index}.count", whole),
             miss=item["nearestMiss"] or item["example"],
@@ -162,8 +164,8 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
         yield CandidateRow(
             layout=one["layout"],
             pool=one["pool"],
-            kind=kind(one),
-            verdict=KINDS.get(kind(one), ", ".join(one["rules"])),
+            kind=dot_kind(one),
+            verdict=KINDS.get(dot_kind(one), ", ".join(one["rules"])),
             rules=" ".join(one["rules"]),
             gpus=figure(document, f"{path}.gpus", whole),
             per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT) if priced else None,
@@ -174,7 +176,7 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
 
 def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
     speed = one["speed"]
-    return LISTED.index(kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
+    return LISTED.index(dot_kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 from typing import Final, Protocol
 
-from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.estimator import Estimator
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate

@@ -10,7 +10,7 @@ from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
-from shardwright.layouts.placement import Over
+from shardwright.layouts.placing import Over
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
@@ -19,7 +19,7 @@ from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
 from shardwright.planning.phrases import degrees, relative_price_words, uncounted_sentence
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, Scale, Standing, answer_seconds
+from shardwright.planning.select import UTILISATION, FeasibleCandidate, Scale, answer_seconds
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
@@ -28,7 +28,7 @@ _PRICES_SHOWN: Final = 6
 
 
 def warnings(
-    inventory: Inventory, shown: Sequence[Standing], request: Request, model: ModelSpec, traits: EngineTraits
+    inventory: Inventory, shown: Sequence[FeasibleCandidate], request: Request, model: ModelSpec, traits: EngineTraits
 ) -> tuple[str, ...]:
     """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of.
 
@@ -72,7 +72,7 @@ def _unknown_pods(inventory: Inventory) -> Iterator[str]:
         yield "pods of namespaces that are not watched are not known: their GPUs count as free, the planned ones may be taken"
 
 
-def more_replicas(ranked: Sequence[Standing], copies: Standing | None, scale: Scale) -> Iterator[str]:
+def more_replicas(ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate | None, scale: Scale) -> Iterator[str]:
     """Yield how many replicas would serve what this plan does not, and what replicas would bring on its own GPUs.
 
     Args:
@@ -97,7 +97,7 @@ def more_replicas(ranked: Sequence[Standing], copies: Standing | None, scale: Sc
         )
 
 
-def _keeps_up(best: Standing, wanted: Candidate) -> Iterator[str]:
+def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
     """Yield how many replicas would serve the offered rate, where these do not, or on fewer GPUs."""
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
     room = "which are free" if gpus <= free else f"of which {free:,} are free"
@@ -110,7 +110,7 @@ def _keeps_up(best: Standing, wanted: Candidate) -> Iterator[str]:
     yield f"requests arrive {how}: {served} (replicas: {wanted.layout.replicas:,})"
 
 
-def _tight(best: Standing) -> Iterator[str]:
+def _tight(best: FeasibleCandidate) -> Iterator[str]:
     tight = [stage for stage in best.estimate.stages if stage.tight]
     if tight:
         worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
@@ -121,7 +121,7 @@ def _tight(best: Standing) -> Iterator[str]:
         )
 
 
-def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:
+def _lowered(best: FeasibleCandidate, request: Request, traits: EngineTraits) -> Iterator[str]:
     estimate, asked = best.estimate, request.workload.max_model_len
     if estimate.max_model_len < asked:
         yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
@@ -134,7 +134,7 @@ def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator
         )
 
 
-def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
+def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield what the slots of adapters take, and that nothing is known of what applying them costs."""
     if traits.adapters is not None:
         slots, most = traits.adapters, format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages))
@@ -168,7 +168,7 @@ def _downloads(request: Request) -> Iterator[str]:
         yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
 
 
-def _commits(best: Standing, request: Request) -> Iterator[str]:
+def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
     """Yield that every pod of a group resolves the newest commit by itself, where no claim is shared that holds one of them.
 
     Also that the administrator wants a commit to be named.
@@ -183,7 +183,7 @@ def _commits(best: Standing, request: Request) -> Iterator[str]:
         )
 
 
-def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
+def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
@@ -207,7 +207,7 @@ def _uncounted(traits: EngineTraits) -> Iterator[str]:
         yield uncounted_sentence(names)
 
 
-def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
+def _draft(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield what the draft model takes, on what its price rests, and what its config warned of."""
     if traits.drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
@@ -218,7 +218,7 @@ def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
         yield from traits.drafter.model.warnings
 
 
-def _beside_the_gpus(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+def _beside_the_gpus(best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no room for any."""
     wanted = request.workload.kv_offload
     if wanted is None:
@@ -236,7 +236,7 @@ def _beside_the_gpus(best: Standing, request: Request, model: ModelSpec, traits:
     )
 
 
-def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+def _slowed_by_drafts(best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Yield that the same layout would be faster if nothing was drafted: too few drafts are accepted for what they cost."""
     if request.workload.draft_tokens == 0:
         return
@@ -250,7 +250,7 @@ def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits
         )
 
 
-def _lighter(best: Standing, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none.
 
     An offered rate that is not carried wants more of everything.
@@ -300,7 +300,7 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     yield f"pods do not reach the nodes' {missed.name}: {why}; TCP is planned with, {pool.network.name} per GPU assumed"
 
 
-def _unknown_network(shown: Sequence[Standing]) -> Iterator[str]:
+def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
     """Yield what the network was taken for, where nothing tells and a layout that is shown depends on it."""
     pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
     crossing = [pool.network for pool in pools if pool.reach.missed is None]

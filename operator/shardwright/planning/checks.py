@@ -9,7 +9,7 @@ from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
-from shardwright.layouts.placement import Shelf
+from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of

@@ -11,9 +11,9 @@ from typing import Final
 from shardwright.costs.coefficients import BAND_MODELLED
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.reach import not_yet
+from shardwright.planning.deployability import not_yet
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import Scale, Standing, answer_seconds, assess, breaks_rack
+from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack
 
 NEAR_TIE: Final = 0.03
 """Share by which a layout must be better to be better. Basis: assumed, a third of the median error of throughput."""
@@ -29,7 +29,7 @@ _SMALLER_TRIED: Final = 12
 """Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
 
 
-def settled(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> tuple[Standing, ...]:
+def settled(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> tuple[FeasibleCandidate, ...]:
     """Return the same with what is taken first.
 
     Args:
@@ -44,7 +44,7 @@ def settled(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> tuple[S
     return (best, *(other for other in ranked if other is not best))
 
 
-def _sparing_racks(ranked: Sequence[Standing], scale: Scale) -> Sequence[Standing]:
+def _sparing_racks(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[FeasibleCandidate]:
     """Return the rank without what breaks a rack, where the best of it does not pay for that.
 
     It pays if, with all GPUs counted of the trays that it opens, it is better than the best on other GPUs by more than
@@ -62,17 +62,19 @@ def _sparing_racks(ranked: Sequence[Standing], scale: Scale) -> Sequence[Standin
     return [other for other in ranked if not breaks_rack(other.candidate)]
 
 
-def _with_whole_trays(standing: Standing, scale: Scale) -> Standing:
-    return assess(standing.candidate, standing.estimate, scale, besides=scale.opened(standing.candidate))
+def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCandidate:
+    return assess(feasible.candidate, feasible.estimate, scale, besides=scale.opened(feasible.candidate))
 
 
-def in_replicas(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Standing | None:
+def in_replicas(
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+) -> FeasibleCandidate | None:
     """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same pool; the best of them."""
     found = [copies for copies in _in_copies(best, ranked, scale, prices) if _dominates(copies, best, scale, NOTEWORTHY)]
     return max(found, key=lambda copies: copies.score, default=None)
 
 
-def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequence[Standing]:
+def _paying(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> Sequence[FeasibleCandidate]:
     """Return the rank from the first layout that its nodes pay for; all of it where none that does as much for the load does.
 
     Who wants the least time, or cannot be served at all, gets no layout over several nodes that replicas inside nodes beat:
@@ -81,30 +83,32 @@ def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequenc
     first, goal = ranked[0], scale.request.objective.optimize_for
     if scale.request.space.fill or not (goal is OptimizeFor.LATENCY or first.falls_behind):
         return ranked
-    for index, standing in enumerate(ranked):
-        if _class(standing, scale) != _class(first, scale):
+    for index, feasible in enumerate(ranked):
+        if _class(feasible, scale) != _class(first, scale):
             break  # nobody waits for a place, or for a start that may fail, so that nodes are saved
-        if not _spans(standing) or not _copied(standing, ranked, scale, prices):
+        if not _spans(feasible) or not _copied(feasible, ranked, scale, prices):
             return ranked[index:]
     return ranked
 
 
-def _class(standing: Standing, scale: Scale) -> tuple[bool, ...]:
+def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
     """Return what goes before every objective: whether it starts, can be run, carries the load, is on GPUs to take first."""
-    return standing.tight, _shown_only(standing, scale), standing.carries_load, standing.second_choice
+    return feasible.tight, _shown_only(feasible, scale), feasible.carries_load, feasible.second_choice
 
 
-def _copied(standing: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> bool:
+def _copied(feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> bool:
     """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
     inside = [other for other in ranked if not _spans(other)]
     return any(
-        (standing.falls_behind or _seconds(copies, scale) <= _seconds(standing, scale) * (1 + NEAR_TIE))
-        and _served(copies) >= _served(standing) * (1 - NEAR_TIE)
-        for copies in _in_copies(standing, inside, scale, prices)
+        (feasible.falls_behind or _seconds(copies, scale) <= _seconds(feasible, scale) * (1 + NEAR_TIE))
+        and _served(copies) >= _served(feasible) * (1 - NEAR_TIE)
+        for copies in _in_copies(feasible, inside, scale, prices)
     )
 
 
-def _in_copies(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Iterator[Standing]:
+def _in_copies(
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+) -> Iterator[FeasibleCandidate]:
     """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one hold."""
     gpus, pool = best.candidate.layout.gpus, best.candidate.pool
     smaller = (other for other in ranked if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus)
@@ -118,7 +122,7 @@ def _in_copies(best: Standing, ranked: Sequence[Standing], scale: Scale, prices:
         yield assess(copies, prices.estimate(copies), scale)
 
 
-def _simplest(ranked: Sequence[Standing], scale: Scale) -> Standing:
+def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
     """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that cross the network.
 
     First the best that keeps inside its nodes takes the place of one over the network that is not much better.
@@ -130,34 +134,34 @@ def _simplest(ranked: Sequence[Standing], scale: Scale) -> Standing:
     return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
 
 
-def _stays_inside(other: Standing, first: Standing) -> bool:
+def _stays_inside(other: FeasibleCandidate, first: FeasibleCandidate) -> bool:
     return first.candidate.uses_network and not other.candidate.uses_network
 
 
-def _worth(first: Standing, other: Standing) -> float:
+def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
     """Return by what share the first is better, by an objective that may be negative."""
     better, worse = first.score, other.score
     return better / worse - 1 if better > 0 else worse / better - 1
 
 
-def _effort(standing: Standing, scale: Scale) -> tuple[float, ...]:
-    candidate = standing.candidate
+def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
+    candidate = feasible.candidate
     nodes = candidate.placement.nodes_per_replica
     return (scale.cost(candidate), nodes, candidate.uses_network, candidate.pool.gpu.memory_bytes)
 
 
-def near_tie(first: Standing, other: Standing) -> bool:
+def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
     """Return whether one is better by the objective, but by less than predictions tell apart, and known no better."""
     same = (first.tight, first.carries_load, first.second_choice) == (other.tight, other.carries_load, other.second_choice)
     as_sure = _measured(other) or not _measured(first)
     return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
 
 
-def _measured(standing: Standing) -> bool:
-    return standing.estimate.performance.basis != "modelled"
+def _measured(feasible: FeasibleCandidate) -> bool:
+    return feasible.estimate.performance.basis != "modelled"
 
 
-def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Standing:
+def _unbeaten(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
     """Return the layout, or what brings more and sooner for no more GPUs; of several what the objective prefers."""
     while True:
         better = [other for other in ranked if _comes_before(other, best, scale) and _dominates(other, best, scale)]
@@ -166,12 +170,12 @@ def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Stand
         best = _simplest(better, scale)
 
 
-def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
+def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
     first = other.tight <= best.tight and other.second_choice <= best.second_choice
     return first and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
-def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:
+def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale, margin: float | None = None) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
     Of an offered rate that both serve neither brings more; what falls behind it beats nothing that serves it.
@@ -187,29 +191,29 @@ def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | No
     return more and other.carries_load >= best.carries_load and _seconds(other, scale) * margin < _seconds(best, scale)
 
 
-def _margin(better: Standing, other: Standing) -> float:
+def _margin(better: FeasibleCandidate, other: FeasibleCandidate) -> float:
     crosses = better.candidate.uses_network and not other.candidate.uses_network
     return NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE
 
 
-def _spans(standing: Standing) -> bool:
-    return standing.candidate.placement.nodes_per_replica > 1
+def _spans(feasible: FeasibleCandidate) -> bool:
+    return feasible.candidate.placement.nodes_per_replica > 1
 
 
-def _served(standing: Standing) -> float:
+def _served(feasible: FeasibleCandidate) -> float:
     """Return the output tokens a second, or of an offered rate the requests that are served at most."""
-    return standing.estimate.capacity or standing.estimate.performance.output_tokens_per_second
+    return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
 
 
-def _seconds(standing: Standing, scale: Scale) -> float:
-    return answer_seconds(standing.estimate, scale.request)
+def _seconds(feasible: FeasibleCandidate, scale: Scale) -> float:
+    return answer_seconds(feasible.estimate, scale.request)
 
 
-def _shown_only(standing: Standing, scale: Scale) -> bool:
-    return scale.request.deploy and not_yet(standing.candidate) is not None
+def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
+    return scale.request.deploy and not_yet(feasible.candidate) is not None
 
 
-def keeps_up(ranked: Sequence[Standing], scale: Scale) -> Candidate:
+def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     """Return the layout, with as many replicas as carry the load, that does so on the fewest GPUs."""
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (

@@ -56,7 +56,7 @@ class _Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class PodShape:
     """What a pod takes of a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V; replicas are over ``nodes``."""
 
     layout: Layout
@@ -65,7 +65,7 @@ class Shape:
     beside_bytes: int
 
     @classmethod
-    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> "Shape":
+    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> "PodShape":
         """Return the shape of the pods of a layout over so many nodes a replica."""
         gpus = layout.gpus_per_replica // nodes
         beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))
@@ -86,11 +86,11 @@ def room_bytes(candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, ove
     pool = candidate.pool
     if pool.host_bytes is None:
         return None
-    shape = Shape.of(candidate.layout, candidate.placement.nodes_per_replica, wanted, over_ray=over_ray)
+    shape = PodShape.of(candidate.layout, candidate.placement.nodes_per_replica, wanted, over_ray=over_ray)
     return shape.room_bytes(pool.host_bytes, pool.gpus_per_node, model)
 
 
-def with_room(inventory: Inventory, pod_bytes: int, shape: Shape, model: ModelSpec) -> Inventory:
+def with_room(inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec) -> Inventory:
     """Return the nodes that have room for so much K/V in a pod, or do not say what they have."""
     roomy = {
         node.name

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance, StageMemory
-from shardwright.costs.loading import LoadTime
+from shardwright.costs.loading import LoadingTime
 from shardwright.errors import Problem
 from shardwright.hardware.prices import GpuPrice
 from shardwright.layouts.layout import Layout
@@ -70,7 +70,7 @@ class Plan:
     undeployable: Problem | None = None
     tight: bool = False
     million_tokens_price: float | None = None
-    load: LoadTime | None = None
+    load: LoadingTime | None = None
     rdma: tuple[tuple[str, int], ...] = ()
     compute_domain: bool = False
     numbers: tuple[int, ...] = ()

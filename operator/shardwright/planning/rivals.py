@@ -20,7 +20,7 @@ LONG_ANSWER_STEPS: Final = 16
 start. Basis: assumed, several times the fitted ``answer_steps`` of every engine."""
 
 
-def without_slower_twins(standing: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
+def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
     """Return the verdicts without those of which a twin with a faster network is there.
 
     Where links may count otherwise all are returned: a rate is looked for in steps, prompts that are held back wait for
@@ -28,9 +28,9 @@ def without_slower_twins(standing: Sequence[Verdict], load: Workload) -> Sequenc
     """
     steps = load.output_tokens / load.tokens_per_step
     if load.requests_per_second is not None or load.prefill_share < 1 or steps < LONG_ANSWER_STEPS:
-        return standing
+        return feasible
     twins: dict[object, list[Verdict]] = defaultdict(list)
-    for verdict in standing:
+    for verdict in feasible:
         twins[_but_network(verdict)].append(verdict)
     return [verdict for alike in twins.values() for verdict in _unbeaten(alike)]
 

@@ -104,7 +104,7 @@ def _whole_trays(candidate: Candidate) -> list[Node]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class FeasibleCandidate:
     """A candidate that nothing speaks against."""
 
     candidate: Candidate
@@ -130,26 +130,26 @@ class Standing:
         return any(stage.tight for stage in self.estimate.stages)
 
 
-def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
+def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
     What surely starts goes before what is tight, what carries the load before what queues. Then the objective decides: of what
     queues with the time that requests wait.
     """
-    standing = (verdict for verdict in verdicts if not verdict.violations)
-    return rank(assess(verdict.candidate, estimate, scale) for verdict in standing if (estimate := verdict.estimate))
+    feasible = (verdict for verdict in verdicts if not verdict.violations)
+    return rank(assess(verdict.candidate, estimate, scale) for verdict in feasible if (estimate := verdict.estimate))
 
 
-def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
+def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]:
     """Return the same, best first, in an order that does not depend on the order given."""
-    return tuple(sorted(standing, key=_order))
+    return tuple(sorted(feasible, key=_order))
 
 
-def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0) -> Standing:
+def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0) -> FeasibleCandidate:
     """Return a candidate with its score under the request's objective; ``besides`` counts beside its own GPUs."""
     share, cost = _served_share(candidate, estimate, scale.request), scale.cost(candidate) + besides
     objective = score if share >= 1 else waiting_score
-    return Standing(
+    return FeasibleCandidate(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
@@ -210,44 +210,44 @@ def _worth_its_gpus(seconds: float, cost: float) -> float:
     return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
 
 
-def million_tokens_price(standing: Standing) -> float | None:
+def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
     """Return what a million output tokens cost at the planned load, None where the pool has no price."""
-    candidate, speed = standing.candidate, standing.estimate.performance
+    candidate, speed = feasible.candidate, feasible.estimate.performance
     if candidate.pool.gpu_hour_price is None:
         return None
     per_hour = candidate.pool.gpu_hour_price * candidate.layout.gpus
     return per_hour / (speed.output_tokens_per_second * SECONDS_PER_HOUR) * TOKENS_PER_MILLION
 
 
-def runners_up(ranked: Sequence[Standing], count: int) -> tuple[Standing, ...]:
+def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[FeasibleCandidate, ...]:
     """Return the best other, the best on other GPUs, the best of every other kind of cut, then the next best.
 
     Each has degrees of its own, or runs on other GPUs.
     """
-    others: dict[tuple[Layout, str], Standing] = {}
-    for standing in ranked:
-        others.setdefault(_cut(standing), standing)
+    others: dict[tuple[Layout, str], FeasibleCandidate] = {}
+    for feasible in ranked:
+        others.setdefault(_cut(feasible), feasible)
     if ranked:
         others.pop(_cut(ranked[0]))
-    same = [standing for standing in others.values() if _gpu(standing) == _gpu(ranked[0])]
-    elsewhere = [standing for standing in others.values() if _gpu(standing) != _gpu(ranked[0])]
-    kinds: dict[tuple[bool, ...], Standing] = {}
-    for standing in same:
-        kinds.setdefault(_kind(standing.candidate.layout), standing)
+    same = [feasible for feasible in others.values() if _gpu(feasible) == _gpu(ranked[0])]
+    elsewhere = [feasible for feasible in others.values() if _gpu(feasible) != _gpu(ranked[0])]
+    kinds: dict[tuple[bool, ...], FeasibleCandidate] = {}
+    for feasible in same:
+        kinds.setdefault(_kind(feasible.candidate.layout), feasible)
     if ranked:
         kinds.pop(_kind(ranked[0].candidate.layout), None)
     wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
-    chosen = list({id(standing): standing for standing in wanted}.values())[:count]
+    chosen = list({id(feasible): feasible for feasible in wanted}.values())[:count]
     return tuple(sorted(chosen, key=_order))
 
 
-def _cut(standing: Standing) -> tuple[Layout, str]:
+def _cut(feasible: FeasibleCandidate) -> tuple[Layout, str]:
     """Return the layout and the GPU: stages cut elsewhere or a shared K/V are no other cut."""
-    return replace(standing.candidate.layout, partition=(), context=1), _gpu(standing)
+    return replace(feasible.candidate.layout, partition=(), context=1), _gpu(feasible)
 
 
-def _gpu(standing: Standing) -> str:
-    return standing.candidate.pool.gpu.id
+def _gpu(feasible: FeasibleCandidate) -> str:
+    return feasible.candidate.pool.gpu.id
 
 
 def _kind(layout: Layout) -> tuple[bool, ...]:
@@ -255,15 +255,15 @@ def _kind(layout: Layout) -> tuple[bool, ...]:
     return layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1
 
 
-def _order(standing: Standing) -> tuple[object, ...]:
-    candidate = standing.candidate
-    crossing = sum(share.seconds for share in standing.estimate.performance.decode_shares if "Communication" in share.name)
+def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
+    candidate = feasible.candidate
+    crossing = sum(share.seconds for share in feasible.estimate.performance.decode_shares if "Communication" in share.name)
     return (
-        standing.tight,
-        not standing.carries_load,
-        standing.second_choice,
-        -standing.score,
-        -standing.served_share,
+        feasible.tight,
+        not feasible.carries_load,
+        feasible.second_choice,
+        -feasible.score,
+        -feasible.served_share,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
         crossing,

@@ -14,7 +14,7 @@ MORE: Final = (1.25, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SizedOutcome:
     """What so many GPUs give."""
 
     gpus: int
@@ -26,16 +26,16 @@ class Step:
         return isinstance(self.outcome, Plan) and self.outcome.carries_load
 
 
-def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[Step, ...]:
+def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, ...]:
     """Return every step that was tried, by rising number of GPUs; the first that carries is the fewest.
 
     Numbers are doubled until one carries, then the gap below it is halved, and a few above it are tried. More GPUs are taken
     to carry what fewer do; none of the steps carries where ``most`` GPUs do not. ``ask`` plans for all of a number of GPUs.
     """
-    steps: dict[int, Step] = {}
+    steps: dict[int, SizedOutcome] = {}
 
     def carries(gpus: int) -> bool:
-        steps[gpus] = Step(gpus=gpus, outcome=ask(gpus))
+        steps[gpus] = SizedOutcome(gpus=gpus, outcome=ask(gpus))
         return steps[gpus].carries
 
     low, high = 0, 1
@@ -53,6 +53,6 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[Step, ...]:
     return tuple(steps[gpus] for gpus in sorted(steps))
 
 
-def fewest(steps: tuple[Step, ...]) -> Step | None:
+def fewest(steps: tuple[SizedOutcome, ...]) -> SizedOutcome | None:
     """Return the smallest step that carries the load, None where none does."""
     return next((step for step in steps if step.carries), None)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
-from shardwright.planning.plan import Considered
-from shardwright.planning.reasons import MEMORY
+from shardwright.planning.planner import Considered
+from shardwright.planning.rationale import MEMORY
 from shardwright.planning.select import assess
 
 

@@ -9,12 +9,12 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 
 
-class Fault(StrEnum):
+class NodeFault(StrEnum):
     """Why a planned node cannot be used as planned."""
 
     GONE = "Gone"  #: there is no such Node object
@@ -30,19 +30,19 @@ class Fault(StrEnum):
     UNUSABLE = "Unusable"  #: its GPUs cannot be planned at all
 
 
-BY_CODE: Final[Mapping[str, Fault]] = {
-    "NotReady": Fault.NOT_READY,
-    "NodeLeaving": Fault.LEAVING,
-    "Cordoned": Fault.CORDONED,
-    "TaintNotTolerated": Fault.TAINTED,
-    "GpuUnhealthy": Fault.TAINTED,
-    "SelectorMismatch": Fault.DESELECTED,
-    "MigReconfiguring": Fault.IN_CHANGE,
-    "DriverUpgrading": Fault.IN_CHANGE,
+BY_CODE: Final[Mapping[str, NodeFault]] = {
+    "NotReady": NodeFault.NOT_READY,
+    "NodeLeaving": NodeFault.LEAVING,
+    "Cordoned": NodeFault.CORDONED,
+    "TaintNotTolerated": NodeFault.TAINTED,
+    "GpuUnhealthy": NodeFault.TAINTED,
+    "SelectorMismatch": NodeFault.DESELECTED,
+    "MigReconfiguring": NodeFault.IN_CHANGE,
+    "DriverUpgrading": NodeFault.IN_CHANGE,
 }
 """What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
 
-PASSES: Final = frozenset({Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE, Fault.TO_COME})
+PASSES: Final = frozenset({NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME})
 """Faults that pass by themselves: a plan does not become stale by them."""
 
 
@@ -51,7 +51,7 @@ class Unfit:
     """A planned node that cannot be used as planned, and what is wrong, said after its name."""
 
     node: str
-    fault: Fault
+    fault: NodeFault
     says: str
 
     @property
@@ -71,23 +71,23 @@ def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None
         nodes: What is known of its nodes, None for those that do not exist.
         terms: Which nodes its pods may use.
     """
-    admission = Admission(terms)
+    admission = NodeFilter(terms)
     wanted = Counter(name for group in plan.groups for name in group)
     found = (_unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node) for name, count in wanted.items())
     return tuple(sorted((item for item in found if item), key=lambda item: item.node))
 
 
-def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int) -> Unfit | None:
+def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: NodeFilter, plan: Plan, gpus: int) -> Unfit | None:
     if node is None:
-        return Unfit(node=name, fault=Fault.GONE, says="is gone or has no GPUs any more")
+        return Unfit(node=name, fault=NodeFault.GONE, says="is gone or has no GPUs any more")
     if is_to_come(name):
-        return Unfit(node=name, fault=Fault.TO_COME, says="has not been made by its autoscaler yet")
+        return Unfit(node=name, fault=NodeFault.TO_COME, says="has not been made by its autoscaler yet")
     problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
     if problem is not None:
-        return Unfit(node=name, fault=BY_CODE.get(problem.code, Fault.UNUSABLE), says=f"cannot be used: {problem.sentence()}")
+        return Unfit(node=name, fault=BY_CODE.get(problem.code, NodeFault.UNUSABLE), says=f"cannot be used: {problem.sentence()}")
     assert isinstance(node, NodeFacts)  # noqa: S101 - an exclusion has a problem
     if node.product != plan.product:
-        return Unfit(node=name, fault=Fault.CHANGED, says=f"has {node.product}: the plan was made for {plan.product}")
+        return Unfit(node=name, fault=NodeFault.CHANGED, says=f"has {node.product}: the plan was made for {plan.product}")
     if node.gpus < gpus:
-        return Unfit(node=name, fault=Fault.DEGRADED, says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}")
+        return Unfit(node=name, fault=NodeFault.DEGRADED, says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}")
     return None

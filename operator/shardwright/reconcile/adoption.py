@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.reconcile.decision import Patch, Why
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.writes import Patch, Why
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of, group_names

@@ -21,18 +21,17 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.adoption import adopted, marks
+from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.course import course_of, former_of, given_up
+from shardwright.reconcile.course_choice import course_of, former_of, given_up
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
-from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
-from shardwright.reconcile.fetching import fetched
+from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
-from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
-from shardwright.reconcile.placing import Planned, plan
+from shardwright.reconcile.placing import StandingPlan, plan_that_stands
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
@@ -41,6 +40,7 @@ from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
+from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
 from shardwright.rendering.pod import start_deadline_seconds
@@ -87,16 +87,16 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     """Return the next thing to do for a model of which everything is known."""
     known = look_around(seen, observed, now)
     if isinstance(seen.subject, tuple):
-        return _end(seen, known, Planned(record=known.record), _without_subject(seen, known, seen.subject, now), now)
+        return _end(seen, known, StandingPlan(record=known.record), _without_subject(seen, known, seen.subject, now), now)
     if seen.cluster is None:
-        return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
+        return Step(published=publish(seen, known, StandingPlan(record=known.record), Deployed(), now))
     known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
-    planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject, now)
+    planned = missing or (known.unreadable if known.standing else None) or plan_that_stands(seen, known, seen.subject, now)
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):
-        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
+        return _end(seen, known, StandingPlan(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
     return _put_in_place(seen, known, seen.subject, planned, now)
 
 
@@ -110,11 +110,11 @@ def _without_subject(seen: Seen, known: Known, problems: tuple[Problem, ...], no
     return replace(deployed, decision=decision, again_seconds=found.again_seconds)
 
 
-def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
+def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
         if problem := _held_up(seen, known, subject, planned.record):
-            return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(problem,)), now)
+            return _end(seen, known, StandingPlan(record=None), _kept(seen, known, now, problems=(problem,)), now)
         record = _numbered(seen, known, seen.course.kept_in(_where_it_is(seen, known, subject, planned.record)))
         planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
@@ -125,7 +125,7 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     return _run(seen, known, subject, planned, now)
 
 
-def _run(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
+def _run(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Step:
     """Deploy what the plan of record says, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
     if course := given_up(seen, subject, deployed.decision):
@@ -140,7 +140,7 @@ def _run(seen: Seen, known: Known, subject: Subject, planned: Planned, now: date
     return _good(seen, known, subject, planned, deployed, now)
 
 
-def _good(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed, now: datetime) -> Step:
+def _good(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, deployed: Deployed, now: datetime) -> Step:
     """Keep what runs as a revision where all groups serve with it, and end."""
     if planned.record and not seen.resource.paused and _is_good(planned, deployed):
         history = renewed(history_of(seen.resource.status), subject, planned.record, seen.told, now)
@@ -150,7 +150,7 @@ def _good(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed
     return _end(seen, known, planned, deployed, now)
 
 
-def _taken_back(seen: Seen, known: Known, planned: Planned, deployed: Deployed, course: Course, now: datetime) -> Step:
+def _taken_back(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, course: Course, now: datetime) -> Step:
     """Write down that the spec is given up, before anything follows from it; all groups stay as they are until the next look."""
     record = _numbered(seen, known, course.kept_in(planned.record)) if planned.record else None
     placing = _record(seen, known, record) if record else None
@@ -161,7 +161,7 @@ def _taken_back(seen: Seen, known: Known, planned: Planned, deployed: Deployed, 
     return _end(seen, known, planned, deployed, now)
 
 
-def _is_good(planned: Planned, deployed: Deployed) -> bool:
+def _is_good(planned: StandingPlan, deployed: Deployed) -> bool:
     """Return whether all groups have served for long enough with what is wanted."""
     states = deployed.decision.groups if deployed.decision and deployed.record else ()
     expected = len(deployed.record.plan.groups) if deployed.record else 0
@@ -227,7 +227,7 @@ def _after_marks(seen: Seen, known: Known, writes: Sequence[Write]) -> tuple[Wri
     return (*first, *after) if writes else ()
 
 
-def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed:
+def _deploy(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Deployed:
     """Return what is to be written, or kept alive where it is not known what there should be."""
     record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
@@ -245,7 +245,7 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
     return _decided(seen, replace(known, rules=rules), planned, bundle, now)
 
 
-def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
+def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> bool:
     """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
     if planned.undeployable or planned.unplaced or not (record.plan.deployable or subject.intent.plan_only):
         return False
@@ -253,7 +253,7 @@ def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
     return record.input_hash == subject.input_hash or fewer
 
 
-def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: datetime) -> Deployed:
+def _decided(seen: Seen, known: Known, planned: StandingPlan, bundle: Bundle, now: datetime) -> Deployed:
     """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
     place = record_place(owner)  # what it says has been written by now
@@ -263,7 +263,9 @@ def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: da
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
-def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | Problem | None:
+def _beside(
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, deployed: Deployed
+) -> StandingPlan | Step | Problem | None:
     """Return how the first group that is to stop starts on free GPUs as well; None where there are none.
 
     Where the plan of record that says so is not taken, that is the problem: nobody stops a group for an answer that was lost.
@@ -298,7 +300,7 @@ def _kept(
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 
-def _end(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Step:
+def _end(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime) -> Step:
     """Return what is to be written, with what will have been found when all of it is taken."""
     if seen.outcome is not None:
         return Step(published=publish(seen, known, planned, deployed, now))

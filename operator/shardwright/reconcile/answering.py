@@ -11,10 +11,10 @@ from shardwright.improving import improve
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.ways_out import Holder, ways_out
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Replanned, mend, plan_anew, restore, scale
+from shardwright.replanning import Replanned, mend, plan_anew, rescaled, restore
 from shardwright.resolving.subject import Subject
 
 
@@ -25,13 +25,13 @@ def answer(
 
     An earlier plan whose groups would have no room however long they waited, as its hardware is gone, gives way to a new one.
     """
-    if ask.choice is Choice.RESCALE and ask.on:
-        return scale(subject, ask.on, inventory, ask.worst)
-    if ask.choice is Choice.REHOUSE and ask.on:
+    if ask.choice is PlanChoice.RESCALE and ask.on:
+        return rescaled(subject, ask.on, inventory, ask.worst)
+    if ask.choice is PlanChoice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
-    if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and ask.on:
-        return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
-    if ask.choice is Choice.RESTORE and ask.restored:
+    if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
+        return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is PlanChoice.IMPROVE)
+    if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
         if restored.short is None or (restored.short.heals_by_itself and not restored.short.awaits_nodes):
             return restored
@@ -40,14 +40,14 @@ def answer(
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
     """Return an answer whose record says when its plan took the place of one that served, where it did."""
-    if ask.choice is not Choice.IMPROVE or answer.record is None or answer.record == ask.on:
+    if ask.choice is not PlanChoice.IMPROVE or answer.record is None or answer.record == ask.on:
         return answer
     return replace(answer, record=replace(answer.record, improved_at=now))
 
 
 def plans_anew(ask: Ask) -> bool:
     """Return whether :func:`answer` makes a new plan in any case."""
-    return ask.on is None or ask.choice not in {Choice.RESCALE, Choice.REHOUSE, Choice.RESTORE}
+    return ask.on is None or ask.choice not in {PlanChoice.RESCALE, PlanChoice.REHOUSE, PlanChoice.RESTORE}
 
 
 def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:

@@ -9,7 +9,7 @@ from shardwright.errors import Problem
 MEBIBYTE: Final = 1 << 20
 
 
-class Fault(StrEnum):
+class QuestionFault(StrEnum):
     """Why a question has no answer."""
 
     CPU = "Cpu"  #: its CPU time was spent
@@ -18,7 +18,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class QuestionBudget:
     """What one question may cost: CPU seconds of the worker, and memory of the whole worker in bytes."""
 
     cpu_seconds: float
@@ -29,8 +29,8 @@ class Budget:
 class Failed:
     """A question that has no answer within its budget."""
 
-    fault: Fault
-    budget: Budget
+    fault: QuestionFault
+    budget: QuestionBudget
 
 
 def config_too_costly(failed: Failed) -> Problem:
@@ -63,7 +63,7 @@ def _limit(failed: Failed) -> str:
 
 
 _GAPS: Final = {
-    Fault.CPU: "the CPU time was spent",
-    Fault.MEMORY: "the memory was not enough",
-    Fault.CRASH: "the process that did it ended, twice",
+    QuestionFault.CPU: "the CPU time was spent",
+    QuestionFault.MEMORY: "the memory was not enough",
+    QuestionFault.CRASH: "the process that did it ended, twice",
 }

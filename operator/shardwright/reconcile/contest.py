@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.writes import ObjectKey
 
 REPAIRS_MAX: Final = 5
 """Repairs of one object within :data:`WINDOW_SECONDS` that are still taken for chance. Basis: assumed."""

@@ -10,11 +10,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
-from shardwright.reconcile.groups import Step, next_step
+from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
@@ -22,6 +21,7 @@ from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Obs
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
@@ -98,7 +98,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     )
 
 
-def _to_begin_beside(groups: Sequence[Group], steps: Sequence[Step]) -> tuple[int, ...]:
+def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tuple[int, ...]:
     """Return the groups that stop for other pods; one that is held back has none to begin with beside itself."""
     return tuple(index for index, (group, step) in enumerate(zip(groups, steps, strict=True)) if step.planned and not group.hold)
 
@@ -120,7 +120,7 @@ def keep_alive(
     """
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
-    wanted = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    wanted = [next_step(group, now) if group.size else GroupStep(state=next_step(group, now).state) for group in ours]
     steps = one_after_another(ours, wanted, now, rules.max_unavailable, most_moving)
     return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 
@@ -163,7 +163,7 @@ def _had_secrets(group: Group) -> frozenset[ObjectKey]:
 
     They were made before its template was written: a quota that lets no more be created keeps it from nothing.
     """
-    if group.live is None or not group.memory.ready_once:
+    if group.live is None or not group.remembered.ready_once:
         return frozenset()
     return frozenset((SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"]))
 

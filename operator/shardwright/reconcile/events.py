@@ -8,9 +8,9 @@ from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan
 from shardwright.reconcile.conditions import rolled_back, rollout_stopped
-from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import failure_sentence
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 

@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.modelspec.handover import Handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch, config_map
+from shardwright.rendering.fetch_job import HubFetch, config_map
 
 SIGNATURE: Final = "shardwright.io/config-signature"
 """Annotation that holds the signature of name and content."""
@@ -21,7 +21,7 @@ KIND: Final = "FetchedConfig"
 """What kind of text it is, to the signature."""
 
 
-def fetched_config(owner: Owner, fetch: Fetch, found: Handover, keys: SigningKeys) -> dict[str, Any]:
+def fetched_config(owner: Owner, fetch: HubFetch, found: CheckpointFiles, keys: SigningKeys) -> dict[str, Any]:
     """Return the ConfigMap of what was found, signed where there is a key."""
     content = config_map(owner, fetch, found)
     signature, metadata = keys.sign(KIND, owner.uid, _text(content)), content["metadata"]

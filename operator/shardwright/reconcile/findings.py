@@ -12,10 +12,10 @@ from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.sentences import no_place_sentence, not_ready_sentence, rollback_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
+from shardwright.reconcile.writes import ObjectKey
 
 _PASSING: Final = frozenset(
     {Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING, Reason.CONFIG_FETCHING, Reason.HUB_UNAVAILABLE}

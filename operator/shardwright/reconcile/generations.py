@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.reconcile.decision import Why
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.writes import Why
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60
@@ -91,7 +91,7 @@ def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
-    return ours and read_memory(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
+    return ours and read_annotations(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
 
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:
@@ -131,7 +131,7 @@ def finds_no_place(group: Group, now: datetime) -> bool:
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
     waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
-    first_start = group.memory.stopped_at is None and not group.memory.members
+    first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)
     return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)

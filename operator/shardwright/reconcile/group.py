@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, read_annotations
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import Memory, RestartsBefore, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.templates import asked_by, own_hash, pending_fields, template_hash
@@ -78,9 +78,9 @@ class Group:
         return int(self.rendered["spec"]["replicas"])
 
     @cached_property
-    def memory(self) -> Memory:
+    def remembered(self) -> GroupAnnotations:
         """Return what is remembered of it, also from before it was made anew."""
-        return read_memory(self.live or self.former or {})
+        return read_annotations(self.live or self.former or {})
 
     @property
     def complete(self) -> bool:
@@ -110,7 +110,7 @@ class Group:
     @property
     def restarts_since(self) -> int:
         """Return how often a group of one pod was started again in place, since it is wanted as it is and last served well."""
-        before = self.memory.restarts_before
+        before = self.remembered.restarts_before
         return sum(pod.restarts - (before.count if before and before.uid == pod.uid else 0) for pod in self.members)
 
     def forgets_restarts_at(self) -> datetime | None:
@@ -121,7 +121,7 @@ class Group:
 
     def restarts_before(self, now: datetime) -> RestartsBefore | None:
         """Return the restarts to remember that count no more: those of before something else was wanted, or it served well."""
-        before, revision, pod = self.memory.restarts_before, self.rules.revision, next(iter(self.members), None)
+        before, revision, pod = self.remembered.restarts_before, self.rules.revision, next(iter(self.members), None)
         if self.size > 1 or self.as_it_is or not revision or pod is None or (before is None and not pod.restarts):
             return before
         stable = (at := self.forgets_restarts_at()) is not None and now >= at
@@ -145,7 +145,7 @@ class Group:
     @property
     def asked(self) -> bool:
         """Return whether somebody asks for a restart that it has not had."""
-        return self.rules.restart_asked not in ("", self.memory.restarted_for)
+        return self.rules.restart_asked not in ("", self.remembered.restarted_for)
 
     @property
     def outdated(self) -> bool:
@@ -161,7 +161,7 @@ class Group:
     @property
     def asks_the_same(self) -> bool:
         """Return whether its pods were made for what is asked for now."""
-        return self.memory.asked != "" and self.memory.asked == asked_by(self.rendered)
+        return self.remembered.asked != "" and self.remembered.asked == asked_by(self.rendered)
 
     @property
     def template_waits(self) -> bool:
@@ -197,12 +197,12 @@ class Group:
             return ()
         changed = template_hash(self.live or {}) != template_hash(self.rendered)
         drift = drifted_fields(self.rendered, self.live) if changed else ()
-        return pending_fields(drift, self.memory.pending)
+        return pending_fields(drift, self.remembered.pending)
 
 
 def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does not remember, ``size``."""
-    pods = live["spec"].get("replicas") or read_memory(live).size or size
+    pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}
 
 

@@ -2,7 +2,7 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when every pod
 is gone, so that no rank meets a peer of another revision or of an earlier start, wherever we are killed.
-What is remembered stands in annotations of the StatefulSet (``memory``).
+What is remembered stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
+from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, changed_annotations
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import (
@@ -22,10 +22,10 @@ from shardwright.reconcile.incidents import (
     new_incident,
 )
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
-from shardwright.reconcile.memory import Memory, RestartsBefore, changed_annotations
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
@@ -43,7 +43,7 @@ SHOWN_LATE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class GroupStep:
     """What to write for a group now, and how it stands. ``planned``: it ends a service that could go on for now."""
 
     state: GroupState
@@ -51,31 +51,31 @@ class Step:
     planned: bool = False
 
 
-def next_step(group: Group, now: datetime) -> Step:
+def next_step(group: Group, now: datetime) -> GroupStep:
     """Return the one step that a group needs now; none when all is as it should be."""
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
-        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
-    if group.memory.stopped_for:
+    if group.remembered.stopped_for:
         return _stay_at_zero(group)
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
-        return _go_to_zero(group, change, group.memory.forgiven(), now)
+        return _go_to_zero(group, change, group.remembered.forgiven(), now)
     failure = _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
     return _fail(group, failure, now) if failure else _keep(group, now)
 
 
-def _fail(group: Group, failure: Failure, now: datetime) -> Step:
-    stable = group.memory.stable(now, group.rules.restart.stable_seconds)
-    incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
-    return _go_to_zero(group, Why.FAILURE, group.memory.with_(incident=incident), now)
+def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
+    stable = group.remembered.stable(now, group.rules.restart.stable_seconds)
+    incident = new_incident(failure, group.members, group.remembered.incident, now, stable=stable)
+    return _go_to_zero(group, Why.FAILURE, group.remembered.with_(incident=incident), now)
 
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
-    failure = find_failure(group.members, group.size, group.memory.members)
+    failure = find_failure(group.members, group.size, group.remembered.members)
     if failure:
         return failure
     unplaced = find_unschedulable(group.members, nodes_to_come=group.nodes_to_come is not None)
@@ -91,53 +91,53 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
-def _create(group: Group) -> Step:
+def _create(group: Group) -> GroupStep:
     if group.members:
-        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
-    intent = _intent(group, _started(group, group.memory.begun_anew(beside=group.served_by is not None)))
-    return Step(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
+    intent = _intent(group, _started(group, group.remembered.begun_anew(beside=group.served_by is not None)))
+    return GroupStep(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
-def _leave_zero(group: Group, now: datetime) -> Step:
+def _leave_zero(group: Group, now: datetime) -> GroupStep:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
-    memory, policy = group.memory, group.rules.restart
+    remembered, policy = group.remembered, group.rules.restart
     if group.members:
         return _end(group, now)
-    incident = memory.incident
+    incident = remembered.incident
     if _changed_since(group) or not incident:
-        memory = memory.forgiven()
+        remembered = remembered.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
-        return Step(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
+        return GroupStep(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
     elif group.crowded_out:
-        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
-        return Step(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
     elif group.kept_out:
-        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
-    refused = memory.incident and memory.incident.attempt and memory.incident.failure.reason == PODS_REFUSED
-    (start,) = _write(group, _started(group, memory.with_(stopped_for="")), Why.START, replicas=group.size)
-    return Step(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
+    refused = remembered.incident and remembered.incident.attempt and remembered.incident.failure.reason == PODS_REFUSED
+    (start,) = _write(group, _started(group, remembered.with_(stopped_for="")), Why.START, replicas=group.size)
+    return GroupStep(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
 
 
-def _started(group: Group, memory: Memory) -> Memory:
-    """Return the memory of a group whose pods are made as they are rendered now."""
+def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
+    """Return what is remembered of a group whose pods are made as they are rendered now."""
     rules = group.rules
     before = RestartsBefore(revision=rules.revision) if group.size == 1 and rules.revision and not group.as_it_is else None
     asked = asked_by(group.rendered)
-    return memory.with_(restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before)
+    return remembered.with_(restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before)
 
 
-def _end(group: Group, now: datetime) -> Step:
+def _end(group: Group, now: datetime) -> GroupStep:
     """Wait for the last pods; whose node is found dead meanwhile was the cause."""
-    memory = group.memory
+    remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
-    if memory.stopped_for == Why.FAILURE and memory.incident and not changed:
-        memory = memory.with_(incident=better_known(memory.incident, group.members))
-    known = memory != group.memory
-    writes = _write(group, memory, Why.CAUSE, replicas=0) if known else ()
-    state = _state(group, Situation.STOPPING, Wait(what=Awaited.PODS_GONE), *_late(group, now), memory=memory)
-    return Step(state=state, writes=(*writes, *_hurried(group)))
+    if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
+        remembered = remembered.with_(incident=better_known(remembered.incident, group.members))
+    known = remembered != group.remembered
+    writes = _write(group, remembered, Why.CAUSE, replicas=0) if known else ()
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.PODS_GONE), *_late(group, now), remembered=remembered)
+    return GroupStep(state=state, writes=(*writes, *_hurried(group)))
 
 
 def _late(group: Group, now: datetime) -> Iterator[Wait]:
@@ -146,15 +146,15 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
     yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE])
 
 
-def _stay_at_zero(group: Group) -> Step:
+def _stay_at_zero(group: Group) -> GroupStep:
     """Carry a stop through that somebody has scaled away: what began it is no second failure."""
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
-    return Step(state=state, writes=_write(group, group.memory, Why.STOP_AGAIN, replicas=0))
+    return GroupStep(state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0))
 
 
 def _changed_since(group: Group) -> bool:
     """Return whether a group that failed would not start as it was, or shall all the same."""
-    return group.asked or group.memory.stopped_for != Why.FAILURE or _changed(group)
+    return group.asked or group.remembered.stopped_for != Why.FAILURE or _changed(group)
 
 
 def _changed(group: Group) -> bool:
@@ -164,8 +164,8 @@ def _changed(group: Group) -> bool:
 
 def _hurried(group: Group) -> tuple[Write, ...]:
     """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken, and requests may go on."""
-    memory = group.memory
-    if memory.stopped_for != Why.FAILURE or (memory.incident and memory.incident.failure.reason in TAKEN_GRACEFULLY):
+    remembered = group.remembered
+    if remembered.stopped_for != Why.FAILURE or (remembered.incident and remembered.incident.failure.reason in TAKEN_GRACEFULLY):
         return ()
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
@@ -175,40 +175,42 @@ def _hurried(group: Group) -> tuple[Write, ...]:
     )
 
 
-def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
-    asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
-    stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
+def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datetime) -> GroupStep:
+    asked = group.rules.restart_asked if why is Why.REQUESTED else remembered.restarted_for
+    stopped = remembered.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are what was asked for then.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
-    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
-    return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped)
+    return GroupStep(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
 
 
-def _keep(group: Group, now: datetime) -> Step:
+def _keep(group: Group, now: datetime) -> GroupStep:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
-    memory = group.memory.ready(group.members, now) if group.complete else group.memory
-    state = _standing(group, memory, now)
+    remembered = group.remembered.ready(group.members, now) if group.complete else group.remembered
+    state = _standing(group, remembered, now)
     if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get("replicas"):
         drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
     else:
-        memory = memory.with_(pending=group.pending, asked=_found_asked(group), restarts_before=group.restarts_before(now))
-        drift = drifted_fields(_intent(group, group.memory), group.live)
+        remembered = remembered.with_(
+            pending=group.pending, asked=_found_asked(group), restarts_before=group.restarts_before(now)
+        )
+        drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
-        return Step(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
-    return Step(state=state, writes=_write(group, memory, Why.NOTE) if memory != group.memory else ())
+        return GroupStep(state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift))
+    return GroupStep(state=state, writes=_write(group, remembered, Why.NOTE) if remembered != group.remembered else ())
 
 
 def _found_asked(group: Group) -> str:
     """Return what the pods of a group were made for; those that are as they are rendered now will do for what is asked now."""
-    return group.memory.asked if group.outdated or not group.members else asked_by(group.rendered)
+    return group.remembered.asked if group.outdated or not group.members else asked_by(group.rendered)
 
 
-def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
+def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
     """Return how a group stands that nothing stops."""
     if group.complete:
         stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
-        ready = _state(group, Situation.READY, *stopped, memory=memory, look_at=_comes_of_age(group, now))
+        ready = _state(group, Situation.READY, *stopped, remembered=remembered, look_at=_comes_of_age(group, now))
         return replace(ready, available=group.available(now))
     situation = Situation.STARTING
     if _queued(group):
@@ -218,7 +220,7 @@ def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
     seeks = group.nodes_to_come is not None
     unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
     look_at = unplaced[1] if unplaced else None
-    return _state(group, situation, *_overdue(group, now), *_waits(group), memory=memory, look_at=look_at)
+    return _state(group, situation, *_overdue(group, now), *_waits(group), remembered=remembered, look_at=look_at)
 
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
@@ -262,26 +264,26 @@ def _why_not_ready(member: Member, group: Group) -> Awaited:
     if member in _unready(group):
         return Awaited.PROBE
     met = all(other.started or other.ready for other in group.members if other.rank > 0)
-    if met or member.started or not member.runs or group.memory.ready_since is not None:
+    if met or member.started or not member.runs or group.remembered.ready_since is not None:
         return Awaited.START
     return Awaited.PEERS
 
 
 def _unready(group: Group) -> list[Member]:
     """Return the members of a group that has been ready whose engines run and are not ready any more."""
-    served = group.memory.ready_since is not None
+    served = group.remembered.ready_since is not None
     return [m for m in group.members if served and m.started and not m.ready]
 
 
-def _intent(group: Group, memory: Memory) -> dict[str, Any]:
+def _intent(group: Group, remembered: GroupAnnotations) -> dict[str, Any]:
     """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not repeat."""
     metadata = group.rendered["metadata"]
-    annotations = {**metadata.get("annotations", {}), **memory.annotations()}
+    annotations = {**metadata.get("annotations", {}), **remembered.annotations()}
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _write(
-    group: Group, memory: Memory, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
+    group: Group, remembered: GroupAnnotations, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
 ) -> tuple[Apply | Patch]:
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
@@ -291,10 +293,10 @@ def _write(
     """
     metadata = (group.live or {})["metadata"]
     if group.as_it_is or why in PATCHED or group.is_made_anew:
-        changed = changed_annotations(group.memory, memory)
+        changed = changed_annotations(group.remembered, remembered)
         where = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
         return (Patch(**where, annotations=changed, why=why, replicas=replicas),)
-    intent = _intent(group, memory)
+    intent = _intent(group, remembered)
     content = intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
     return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
@@ -305,10 +307,10 @@ def outdated(group: Group, now: datetime) -> GroupState:
 
 
 def _state(
-    group: Group, situation: Situation, *waits: Wait, memory: Memory | None = None, look_at: datetime | None = None
+    group: Group, situation: Situation, *waits: Wait, remembered: GroupAnnotations | None = None, look_at: datetime | None = None
 ) -> GroupState:
-    memory = memory or group.memory
-    incident: Incident | None = memory.incident
+    remembered = remembered or group.remembered
+    incident: Incident | None = remembered.incident
     alone = group.size == 1  # a single pod restarts in place, and the kubelet counts
     failures = [member.failure for member in group.members if member.failure]
     return GroupState(
@@ -320,19 +322,19 @@ def _state(
         unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=situation is not Situation.READY and (bool(failures) if alone else memory.since_failure),
+        failing=situation is not Situation.READY and (bool(failures) if alone else remembered.since_failure),
         look_at=look_at,
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
-        outage_seconds=memory.outage_seconds,
-        moving=situation is not Situation.READY and not group.former_serves and _on_the_move(memory, situation),
+        outage_seconds=remembered.outage_seconds,
+        moving=situation is not Situation.READY and not group.former_serves and _on_the_move(remembered, situation),
         pending=group.pending,
         hold=group.hold,
     )
 
 
-def _on_the_move(memory: Memory, situation: Situation) -> bool:
+def _on_the_move(remembered: GroupAnnotations, situation: Situation) -> bool:
     """Return whether a group is down because we stopped it on purpose, and is not ready again yet."""
     if situation in AT_ZERO:
-        return memory.stopped_for in ON_PURPOSE
-    return memory.stopped_at is not None and not memory.since_failure
+        return remembered.stopped_for in ON_PURPOSE
+    return remembered.stopped_at is not None and not remembered.since_failure

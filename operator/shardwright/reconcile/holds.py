@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group, as_it_stands
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS, engine_to_blame
 from shardwright.reconcile.members import UNSCHEDULABLE, Failure
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.reconcile.templates import template_hash
+from shardwright.reconcile.writes import Why
 from shardwright.rendering.names import number_of
 
 _GONE: Final = "a group that is gone"
@@ -42,7 +42,7 @@ class Rejection:
 def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     """Return the first group that will not come up with what is wanted, None where none is such."""
     for group in groups:
-        late, incident = group.late(now), group.memory.incident
+        late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
         if _speaks_against(group, now) and (late or spent or _starts_failed(group) >= FAILED_STARTS):
             failure = next(_failures(group), incident.failure if incident else None)
@@ -54,7 +54,7 @@ def _starts_failed(group: Group) -> int:
     """Return how often the engine has failed in a row: of a single pod the kubelet counts, which starts it again in place."""
     if group.size == 1:
         return group.restarts_since
-    return group.memory.incident.counted if group.memory.incident else 0
+    return group.remembered.incident.counted if group.remembered.incident else 0
 
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:
@@ -107,8 +107,8 @@ def _failures(group: Group) -> Iterator[Failure]:
         alive = (member for member in group.members if not member.deleting)  # of one that is taken away, the incident says why
         told = (member for member in alive if not (group.size == 1 and member.restarts and not group.restarts_since))
         yield from (member.failure for member in told if member.failure and member.template_hash == wanted)
-    incident = group.memory.incident
-    if group.size > 1 and incident and group.memory.since_failure and not group.complete:
+    incident = group.remembered.incident
+    if group.size > 1 and incident and group.remembered.since_failure and not group.complete:
         yield incident.failure
 
 
@@ -121,7 +121,7 @@ def _would_change(group: Group) -> bool:
         return False
     if group.live["spec"].get("replicas"):
         return group.must_roll
-    if group.memory.size is None or group.memory.stopped_for in {"", Why.ROLLOUT}:
+    if group.remembered.size is None or group.remembered.stopped_for in {"", Why.ROLLOUT}:
         return False
     return not group.template_waits and template_hash(group.live) != template_hash(group.rendered)
 
@@ -130,8 +130,8 @@ def _can_stay(group: Group, now: datetime) -> bool:
     """Return whether a group can live on where it is: not where it has lost its place and is planned elsewhere by now."""
     if group.complete or not _is_planned_elsewhere(group):
         return True
-    incident = group.memory.incident
-    no_place = incident is not None and group.memory.since_failure and incident.failure.reason in _WITHOUT_A_PLACE
+    incident = group.remembered.incident
+    no_place = incident is not None and group.remembered.since_failure and incident.failure.reason in _WITHOUT_A_PLACE
     late = timedelta(seconds=UNSCHEDULABLE_SECONDS)
     return not (no_place or any(m.unschedulable_since and now - m.unschedulable_since >= late for m in group.members))
 

@@ -9,15 +9,15 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.to_come import is_to_come
-from shardwright.planning.validity import Fault, Unfit, unfit_nodes
+from shardwright.planning.validity import NodeFault, Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
-from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
 from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.life_rules import life_rules
 from shardwright.reconcile.observed import KeptOut, Observed
 from shardwright.reconcile.relocation import (
     Departure,
-    Surroundings,
+    Occupancy,
     crowded_out,
     departures,
     hanging_groups,
@@ -25,7 +25,6 @@ from shardwright.reconcile.relocation import (
     late_nodes,
     recheck_at,
 )
-from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import (
     Sight,
@@ -39,6 +38,7 @@ from shardwright.reconcile.sightings import (
     since_by_set,
 )
 from shardwright.reconcile.states import Awaited, GroupState, Wait
+from shardwright.reconcile.writes import DryRunPod
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
@@ -88,7 +88,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
         own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed))
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
-    around = Surroundings(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
+    around = Occupancy(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
     if record:
         around = _with_groups(around, record, own, standing, seen, now)
     late = late_nodes(record.plan, around, now) if record else frozenset[str]()
@@ -113,7 +113,7 @@ def _unfit(record: PlanRecord, base: str, cluster: Cluster, observed: Observed, 
     """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
     found = unfit_nodes(record.plan, cluster.nodes, subject.terms)
     asked = {node for nodes in _sought(record, base, observed).values() for node in nodes}
-    return tuple(item for item in found if item.fault is not Fault.TO_COME or item.node in asked)
+    return tuple(item for item in found if item.fault is not NodeFault.TO_COME or item.node in asked)
 
 
 def _nodes_to_come(record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()) -> dict[str, Wait]:
@@ -148,8 +148,8 @@ def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datet
 
 
 def _with_groups(
-    around: Surroundings, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
-) -> Surroundings:
+    around: Occupancy, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
+) -> Occupancy:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
     roots = group_names(base, record.plan.group_numbers)
     gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}

@@ -15,7 +15,7 @@ from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.rendering.names import generation_of
 
-Owner = tuple[str, str]
+OwnerKey = tuple[str, str]
 """Namespace and base name of a model: what its pods are labelled with."""
 
 PodKey = tuple[str, str]
@@ -53,12 +53,12 @@ class Ledger:
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, GpuUsage] = {}
-        self._kept: dict[Owner, tuple[Reservation, ...]] = {}
+        self._kept: dict[OwnerKey, tuple[Reservation, ...]] = {}
         self._kept_in: Counter[str] = Counter()  # by namespace: GPUs that are kept
         self._foreign: Counter[str] = Counter()  # by node: GPUs of pods of nobody's model
-        self._places: defaultdict[tuple[Owner, str], dict[str, _Place]] = defaultdict(dict)  # by owner and group, by node
-        self._groups: defaultdict[Owner, set[str]] = defaultdict(set)  # names of groups without their generation
-        self._latest: dict[tuple[Owner, str], int] = {}
+        self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = defaultdict(dict)  # by owner and group, by node
+        self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(set)  # names of groups without their generation
+        self._latest: dict[tuple[OwnerKey, str], int] = {}
         self._taken: Counter[str] = Counter()  # by node, of all models
 
     def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
@@ -75,7 +75,7 @@ class Ledger:
         return self._pods.get(pod)
 
     def keep(
-        self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None, most: int | None = None
+        self, owner: OwnerKey, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None, most: int | None = None
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Keep GPUs for a plan instead of what was kept for it before.
 
@@ -119,27 +119,27 @@ class Ledger:
         freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
         return frozenset(refused), freed
 
-    def _within(self, owner: Owner, gpus: int, most: int | None) -> bool:
+    def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
         """Return whether a model may keep so many GPUs where its namespace may keep ``most``: what it keeps now it always may."""
         own = self._kept_of(owner)
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
-    def kept_beside(self, owner: Owner) -> int:
+    def kept_beside(self, owner: OwnerKey) -> int:
         """Return how many GPUs are kept for the other models of a namespace."""
         return self._kept_in[owner[0]] - self._kept_of(owner)
 
-    def _kept_of(self, owner: Owner) -> int:
+    def _kept_of(self, owner: OwnerKey) -> int:
         return sum(item.gpus for item in self._kept.get(owner, ()))
 
-    def forget(self, owner: Owner) -> frozenset[str]:
+    def forget(self, owner: OwnerKey) -> frozenset[str]:
         """Keep nothing for a model any more and return the nodes on which GPUs came free."""
         return self.keep(owner, ())[1]
 
-    def kept(self, owner: Owner) -> tuple[Reservation, ...]:
+    def kept(self, owner: OwnerKey) -> tuple[Reservation, ...]:
         """Return what is kept for a model."""
         return self._kept.get(owner, ())
 
-    def owners(self) -> frozenset[Owner]:
+    def owners(self) -> frozenset[OwnerKey]:
         """Return the models for which something is kept."""
         return frozenset(self._kept)
 
@@ -148,7 +148,7 @@ class Ledger:
         for items in self._kept.values():
             yield from items
 
-    def taken(self, owner: Owner | None = None, *, beside: str | None = None, vacated: bool = False) -> Counter[str]:
+    def taken(self, owner: OwnerKey | None = None, *, beside: str | None = None, vacated: bool = False) -> Counter[str]:
         """Return the GPUs by node that are not free for a model (None: for a new one).
 
         Its own do not count against it, but for pods of former generations of its groups (``vacated``: those neither). With
@@ -161,20 +161,20 @@ class Ledger:
             taken[node] -= count
         return +taken
 
-    def taken_on(self, nodes: Iterable[str], owner: Owner | None = None) -> dict[str, int]:
+    def taken_on(self, nodes: Iterable[str], owner: OwnerKey | None = None) -> dict[str, int]:
         """Return the same for a few nodes alone."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
 
-    def holders(self, nodes: Collection[str]) -> dict[Owner, Counter[str]]:
+    def holders(self, nodes: Collection[str]) -> dict[OwnerKey, Counter[str]]:
         """Return the GPUs by node of the models that hold or keep some on one of these nodes."""
-        found: dict[Owner, Counter[str]] = {}
+        found: dict[OwnerKey, Counter[str]] = {}
         for (owner, _), places in self._places.items():
             if not places.keys().isdisjoint(nodes) and owner not in found:
                 found[owner] = self._own(owner, beside=None, vacated=True)
         return found
 
-    def _own(self, owner: Owner, *, beside: str | None, vacated: bool) -> Counter[str]:
+    def _own(self, owner: OwnerKey, *, beside: str | None, vacated: bool) -> Counter[str]:
         own: Counter[str] = Counter()
         for root in self._groups.get(owner, ()):
             latest = self._latest.get((owner, root), 0)
@@ -190,7 +190,7 @@ class Ledger:
     def _total(self, node: str) -> int:
         return self._taken[node] + self._foreign[node]
 
-    def _room(self, owner: Owner, nodes: Iterable[str], gpus_of: Mapping[str, int]) -> dict[str, float]:
+    def _room(self, owner: OwnerKey, nodes: Iterable[str], gpus_of: Mapping[str, int]) -> dict[str, float]:
         """Return how many GPUs others leave a model on these nodes; without end where that cannot be judged."""
         own = self._own(owner, beside=None, vacated=True)
         return {node: gpus_of.get(node, inf) - self._total(node) + own[node] for node in nodes}
@@ -215,7 +215,7 @@ class Ledger:
             place.kept_by[number] += gpus
 
     @contextmanager
-    def _place(self, owner: Owner, root: str, node: str) -> Iterator[_Place]:
+    def _place(self, owner: OwnerKey, root: str, node: str) -> Iterator[_Place]:
         """Change what a group has on a node; its places are counted anew afterwards: the latest generation may be another."""
         group, places = (owner, root), self._places[owner, root]
         self._count(group, -1)
@@ -231,12 +231,12 @@ class Ledger:
         else:
             self._forget_group(owner, root)
 
-    def _count(self, group: tuple[Owner, str], sign: int) -> None:
+    def _count(self, group: tuple[OwnerKey, str], sign: int) -> None:
         latest = self._latest.get(group, 0)
         for node, place in self._places[group].items():
             _add(self._taken, node, sign * place.taken(latest))
 
-    def _forget_group(self, owner: Owner, root: str) -> None:
+    def _forget_group(self, owner: OwnerKey, root: str) -> None:
         del self._places[owner, root]
         self._latest.pop((owner, root), None)
         self._groups[owner].discard(root)

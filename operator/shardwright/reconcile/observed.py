@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from shardwright.reconcile.decision import ObjectKey, kind_of
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import Wait
+from shardwright.reconcile.writes import ObjectKey, kind_of
 from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"

@@ -14,7 +14,7 @@ from shardwright.reconcile.events import Event, plan_event
 from shardwright.reconcile.holds import is_against
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.plan_choice import Choice, Wanted, choose
+from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
 from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
@@ -29,7 +29,7 @@ from shardwright.resolving.subject import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class StandingPlan:
     """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
@@ -50,22 +50,22 @@ class Planned:
     events: tuple[Event, ...] = ()
 
 
-def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned | Ask | Problem:
+def plan_that_stands(seen: Seen, known: Known, subject: Subject, now: datetime) -> StandingPlan | Ask | Problem:
     """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
-        return Planned(record=record, report=record.report(), stale=stale)
+        return StandingPlan(record=record, report=record.report(), stale=stale)
     if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
-        return Planned(record=None, barred=why)
+        return StandingPlan(record=None, barred=why)
     has_its_gpus = _has_its_gpus(seen, known, record)
     choice = _choice(seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None)
-    if choice is Choice.KEEP and record:
+    if choice is PlanChoice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
-        return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
+        return StandingPlan(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
-    if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
+    if isinstance(answer, Problem) and record and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}:
         answer = Replanned(record=record, report=record.report())  # it serves, whatever keeps us from looking for a better one
     if not isinstance(answer, Replanned):
         return answer
@@ -73,11 +73,11 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
         answer = replace(answer, record=replace(made, rejected=_rejected(seen, known, subject, made)))
     planned = _of_answer(known, subject, answer, stale)
     if planned.record != record and (why := barred(seen, known, subject, planned.record)):
-        return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
+        return StandingPlan(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
 
 
-def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_its_gpus: bool, stale: bool) -> Choice:
+def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_its_gpus: bool, stale: bool) -> PlanChoice:
     """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said what a new one would be."""
     record, intent, serves = known.record, subject.intent, _serves(known, known.record)
     wanted = Wanted(
@@ -89,9 +89,9 @@ def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_it
     )
     due = record is not None and is_due(record, now)
     choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus, serves=serves, due=due)
-    if choice is Choice.REPLAN and _is_former(seen, subject):
-        return Choice.RESTORE
-    return Choice.COMPARE if choice is Choice.KEEP and stale and serves else choice
+    if choice is PlanChoice.REPLAN and _is_former(seen, subject):
+        return PlanChoice.RESTORE
+    return PlanChoice.COMPARE if choice is PlanChoice.KEEP and stale and serves else choice
 
 
 def _has_begun(seen: Seen, known: Known) -> bool:
@@ -111,14 +111,14 @@ def _is_former(seen: Seen, subject: Subject) -> bool:
     return seen.former is not None and seen.former.subject is subject and seen.former.plan is not None
 
 
-def _ask(seen: Seen, known: Known, subject: Subject, choice: Choice) -> Ask:
-    if choice is Choice.RESTORE and seen.former:
+def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
+    if choice is PlanChoice.RESTORE and seen.former:
         return _restoring(seen, known, seen.former.plan)
-    leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
+    leaving = frozenset(item.group for item in known.leaving) if choice is PlanChoice.REHOUSE else frozenset[int]()
     held = tuple(item for item in _held(seen, known) if not known.record or item.number < subject.intent.partition)
     numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
-    may_drop = choice in {Choice.REPLAN, Choice.COMPARE, Choice.IMPROVE} or (
-        choice is Choice.RESCALE and subject.intent.replicas < len(numbers)
+    may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
+        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
     )
     roots = group_names(base_name(seen.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
@@ -132,7 +132,7 @@ def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
     numbers = tuple(item.number for item in held)
     worst = worst_first(group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ())
     lost = known.lost | known.late
-    return Ask(on=known.record, choice=Choice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
+    return Ask(on=known.record, choice=PlanChoice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
 
 
 def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
@@ -160,17 +160,19 @@ def _held(seen: Seen, known: Known) -> Iterator[Held]:
     yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))
 
 
-def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem | None) -> Planned:
+def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem | None) -> StandingPlan:
     record, made = known.record, answer.record
     if made and not made.plan.deployable and known.standing and subject.request.deploy:
-        return Planned(record=record, report=answer.report, undeployable=made.plan.undeployable)
+        return StandingPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
     if answer.short:
         moved = made is not None and made != record
         left = _fault(known, made) if moved else stale
-        return Planned(record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ())
+        return StandingPlan(
+            record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ()
+        )
     if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
-        return Planned(record=record, report=record.report(), stale=stale, better=answer.better, anew=answer.anew)
-    return Planned(record=made, report=answer.report, events=_news(made))
+        return StandingPlan(record=record, report=record.report(), stale=stale, better=answer.better, anew=answer.anew)
+    return StandingPlan(record=made, report=answer.report, events=_news(made))
 
 
 def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> str:

@@ -30,7 +30,7 @@ SAME: Final = 1.005
 below what tells layouts apart."""
 
 
-Levels = tuple[tuple[int, int], ...]
+FreeCounts = tuple[tuple[int, int], ...]
 """How many nodes have at least so many GPUs free: pairs of GPUs and nodes, most GPUs first."""
 
 
@@ -103,7 +103,7 @@ def _room(pool: Pool, copies: int) -> Iterator[Any]:
         yield _domains(pool, DOMAINS_MAX * copies)
 
 
-def _counted(free: Iterable[int], most: int) -> Levels:
+def _counted(free: Iterable[int], most: int) -> FreeCounts:
     """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that grows, up to ``most``."""
     counts, total, levels = Counter(free), 0, []
     for gpus in sorted((number for number in counts if number > 0), reverse=True):
@@ -114,7 +114,7 @@ def _counted(free: Iterable[int], most: int) -> Levels:
     return tuple(levels)
 
 
-def _domains(pool: Pool, most: int) -> tuple[tuple[Levels, int], ...]:
+def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
     """Return how many domains have which room, without those that ``most`` others surpass."""
     by_name: dict[str, list[int]] = {}
     for node in pool.nodes:
@@ -124,6 +124,6 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[Levels, int], ...]:
     return tuple(sorted((room, min(counts[room], most - surpassed[room])) for room in counts if surpassed[room] < most))
 
 
-def _surpasses(domain: Levels, other: Levels) -> bool:
+def _surpasses(domain: FreeCounts, other: FreeCounts) -> bool:
     """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the number of GPUs."""
     return all(any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other)

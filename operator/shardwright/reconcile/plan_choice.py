@@ -7,7 +7,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.resolving.intent import Replan
 
 
-class Choice(StrEnum):
+class PlanChoice(StrEnum):
     """What to do with the plan of record."""
 
     KEEP = "Keep"
@@ -38,7 +38,7 @@ def choose(
     has_its_gpus: bool = True,
     serves: bool = False,
     due: bool = False,
-) -> Choice:
+) -> PlanChoice:
     """Return what becomes of the plan of record.
 
     Args:
@@ -50,15 +50,15 @@ def choose(
         due: Whether it has stood for long enough to give way to a better one.
     """
     if record is None or record.cut_hash != wanted.cut_hash or (wanted.deploy and not record.plan.deployable):
-        return Choice.REPLAN
+        return PlanChoice.REPLAN
     if wanted.deploy and not has_its_gpus:
-        return Choice.REPLAN
+        return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
-        return Choice.REPLAN  # nothing restarts for it
-    same = Choice.KEEP if record.input_hash == wanted.input_hash else Choice.RESCALE
-    if not leaving and same is Choice.KEEP and serves and wanted.replan is Replan.ALWAYS:
-        return Choice.IMPROVE if due else Choice.COMPARE
+        return PlanChoice.REPLAN  # nothing restarts for it
+    same = PlanChoice.KEEP if record.input_hash == wanted.input_hash else PlanChoice.RESCALE
+    if not leaving and same is PlanChoice.KEEP and serves and wanted.replan is Replan.ALWAYS:
+        return PlanChoice.IMPROVE if due else PlanChoice.COMPARE
     if not leaving or wanted.replan is Replan.NEVER:
         return same
     fewer = wanted.replicas < len(record.plan.groups)  # groups that are not wanted any more go before others move
-    return Choice.RESCALE if fewer else Choice.REHOUSE
+    return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

@@ -5,34 +5,34 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, Rollback
-from shardwright.api.status import plan_status
 from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.generations import given_up_at
 from shardwright.reconcile.known import Known
+from shardwright.reconcile.life_rules import groups_wanted
 from shardwright.reconcile.observed import controller_uid, object_key
-from shardwright.reconcile.placing import Planned
+from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
-from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revisions_of, shown
+from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revision_entries, revisions_of
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.reconcile.writes import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
+from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
-from shardwright.rendering.scheduling import ALPHA_GROUPS
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
@@ -141,7 +141,7 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     )
 
 
-def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Published:
+def publish(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime) -> Published:
     """Return what a look leaves behind, once what it writes is written as ``seen.outcome`` says."""
     outcome = seen.outcome or Outcome()
     distrusted, record = _distrusted(seen, now), _in_place(seen, known)
@@ -171,7 +171,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
     )
 
 
-def _pods(seen: Seen, planned: Planned) -> Pods | None:
+def _pods(seen: Seen, planned: StandingPlan) -> Pods | None:
     if planned.record is None or planned.unplaced or seen.cluster is None or not isinstance(seen.subject, Subject):
         return None
     return pods_of(seen.cluster, seen.subject, planned.record.plan)
@@ -199,7 +199,7 @@ def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, An
     """Return what the status says of revisions: those of before where one could not be kept."""
     stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
-    return shown(history.after(stand, outcome.written) if history else stand, runs)
+    return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
 
 
 def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
@@ -235,7 +235,7 @@ def _exists(refusal: Refusal) -> ObjectKey | None:
     return object_key(refusal.write.content) if there and isinstance(refusal.write, Create) else None
 
 
-def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outcome: Outcome) -> Findings:
+def _found(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, outcome: Outcome) -> Findings:
     subject = seen.subject if isinstance(seen.subject, Subject) else None
     intent, record, cluster = subject.intent if subject else None, planned.record, seen.cluster
     found = Findings(
@@ -327,7 +327,7 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
     return {uid: text for uid, text in seen.kept_out.items() if uid in at_zero | short - taken} | refused
 
 
-def _status(seen: Seen, planned: Planned, deployed: Deployed, found: Findings, now: datetime) -> dict[str, Any]:
+def _status(seen: Seen, planned: StandingPlan, deployed: Deployed, found: Findings, now: datetime) -> dict[str, Any]:
     owner, subject = seen.resource.owner, seen.subject if isinstance(seen.subject, Subject) else None
     shown = plan_status(planned.report) if planned.report else None
     runs = deployed.record.plan if deployed.record and deployed.runs else None
@@ -370,7 +370,7 @@ def _unfinished(found: Findings) -> bool:
     )
 
 
-def _kept(seen: Seen, known: Known, planned: Planned, found: Findings) -> Kept | None:
+def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> Kept | None:
     """Return the GPUs to keep for the model: none where it is only shown, cannot be run, or its nodes do not come."""
     record, subject = planned.record, seen.subject
     if (

@@ -25,7 +25,7 @@ _ONCE: Final = ("pods", "count/pods")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class QuotaScope:
     """Which pods a quota is about; an operator of a label selector for PriorityClasses."""
 
     name: str
@@ -40,7 +40,7 @@ class Quota:
     name: str
     hard: Amounts
     used: Amounts
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[QuotaScope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ def _is_about(quota: Quota, need: Need) -> bool:
     return all(_matches(scope, need) for scope in quota.scopes)
 
 
-def _matches(scope: Scope, need: Need) -> bool:
+def _matches(scope: QuotaScope, need: Need) -> bool:
     if scope.name == "PriorityClass":
         return _has_class(scope, need.priority_class)
     facts = {
@@ -229,7 +229,7 @@ def _matches(scope: Scope, need: Need) -> bool:
     return facts.get(scope.name, False)  # no pod of ours is of any other scope
 
 
-def _has_class(scope: Scope, name: str) -> bool:
+def _has_class(scope: QuotaScope, name: str) -> bool:
     if scope.operator == "Exists":
         return bool(name)
     if scope.operator == "DoesNotExist":
@@ -279,9 +279,10 @@ def read_quota(content: Mapping[str, Any]) -> Quota:
     """Return what matters of a ResourceQuota; before its status is there, all that it limits counts as used up to nothing."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    scopes = [Scope(name=str(name)) for name in spec.get("scopes") or ()]
+    scopes = [QuotaScope(name=str(name)) for name in spec.get("scopes") or ()]
     scopes += [
-        Scope(name=item["scopeName"], operator=item["operator"], values=frozenset(item.get("values") or ())) for item in selected
+        QuotaScope(name=item["scopeName"], operator=item["operator"], values=frozenset(item.get("values") or ()))
+        for item in selected
     ]
     name = content["metadata"]["name"]
     return Quota(name=name, hard=_amounts(spec.get("hard")), used=_amounts(status.get("used")), scopes=tuple(scopes))

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
-from shardwright.rendering.labels import MANAGED_BY, metadata
+from shardwright.rendering.labels import MANAGED_BY, owned_metadata
 from shardwright.rendering.names import base_name, plan_configmap
 
 LABELS = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "plan"}
@@ -51,7 +51,7 @@ def record_key(owner: Owner) -> ObjectKey:
 
 def record_place(owner: Owner) -> dict[str, Any]:
     """Return the ConfigMap of any record, without what it says: where it is and whose."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record_key(owner)[1], owner, LABELS, {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned_metadata(record_key(owner)[1], owner, LABELS, {})}
 
 
 def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord
-from shardwright.api.status import plan_status
 from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
@@ -31,7 +31,7 @@ SERIAL: Final = "recordSerial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RecordEvidence:
     """What a plan of record is held against.
 
     Args:
@@ -66,7 +66,7 @@ class Believed:
     refused: Problem | None = None
 
 
-def believed(stored: StoredRecord | None, known: Known) -> Believed:
+def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
     """Return which plan of record counts."""
     if stored is None:
         return Believed(record=None)
@@ -88,20 +88,20 @@ def kept_version(stored: StoredRecord | None, remembered: PlanRecord | None, ser
     return kept_default(record.default_of_spec) if record else None
 
 
-def _strange(stored: StoredRecord, known: Known) -> str | None:
+def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
     """Return why a record cannot be what we have written last, None where it may be from before there was a key."""
     if stored.signed is False:
         return "has a signature that is not the operator's"
     return "is not signed" if known.signs and known.serial else None
 
 
-def _signed(said: PlanRecord | Problem, known: Known) -> Believed:
+def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
     if isinstance(said, PlanRecord) and said.serial < known.serial:
         return _refused(known, f"is number {said.serial}, and the newest is number {known.serial}")
     return Believed(record=said)
 
 
-def _unverified(said: PlanRecord | Problem, known: Known, strange: str | None) -> Believed:
+def _unverified(said: PlanRecord | Problem, known: RecordEvidence, strange: str | None) -> Believed:
     """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
@@ -117,15 +117,15 @@ def _unverified(said: PlanRecord | Problem, known: Known, strange: str | None) -
     return _refused(known, contradiction or strange or "is not signed")
 
 
-def _refused(known: Known, limit: str) -> Believed:
+def _refused(known: RecordEvidence, limit: str) -> Believed:
     return Believed(record=known.remembered, refused=_problem(known, limit))
 
 
-def _problem(known: Known, limit: str) -> Problem:
+def _problem(known: RecordEvidence, limit: str) -> Problem:
     return not_ours(record_key(known.owner)[1], limit)
 
 
-def _contradiction(record: PlanRecord, known: Known) -> str | None:
+def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what a record says that cannot be, None where it agrees with all else."""
     plan, layout = record.plan, record.plan.layout
     if layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node or layout.replicas != len(plan.groups):
@@ -155,7 +155,7 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
     return next((f"has another {name} degree than the spec" for name in differs), None)
 
 
-def _beside_nodes(plan: Plan, known: Known) -> str | None:
+def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
     """Return what contradicts the nodes of groups that are still to start.
 
     Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for the plan to leave.
@@ -170,7 +170,7 @@ def _beside_nodes(plan: Plan, known: Known) -> str | None:
     return None
 
 
-def _beside_sets(record: PlanRecord, known: Known) -> str | None:
+def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what contradicts the StatefulSets that stand; one that ends, or is to have no pods, is on its way elsewhere.
 
     The pods of a group that seeks nodes are bound to none by name.
@@ -194,7 +194,7 @@ def _beside_sets(record: PlanRecord, known: Known) -> str | None:
     return None
 
 
-def _beside_generations(record: PlanRecord, known: Known) -> str | None:
+def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what would end a StatefulSet that stands for a later generation of its group."""
     stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
     standing = dict(stands)
@@ -204,7 +204,7 @@ def _beside_generations(record: PlanRecord, known: Known) -> str | None:
     return next((f"has a later generation of {root} than there is" for root in later), None)
 
 
-def _bears_out(plan: Plan, known: Known) -> bool:
+def _bears_out(plan: Plan, known: RecordEvidence) -> bool:
     """Return whether a StatefulSet that stands says the same as a plan."""
     places, lives = _places(plan, known.owner), _stateful_sets(known).items()
     return any(planned_nodes(live) == places.get(root) and _has_devices(plan, live) for root, live in lives)
@@ -228,7 +228,7 @@ def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
 
 
-def _beside_status(record: PlanRecord, known: Known) -> str | None:
+def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what no plan can say, or what contradicts the plan that the status shows, where a release like this one wrote it."""
     try:
         would_show = plan_status(record.report())
@@ -246,7 +246,7 @@ def _one(shown: Mapping[str, Any], name: str) -> object:
     return {key: value for key, value in part.items() if key != "replicas"} if isinstance(part, Mapping) else part
 
 
-def _stateful_sets(known: Known) -> dict[str, Mapping[str, Any]]:
+def _stateful_sets(known: RecordEvidence) -> dict[str, Mapping[str, Any]]:
     """Return the StatefulSets of the latest generation of each group, by the group's name without its generation."""
     found: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for (kind, name), live in known.observed.objects.items():

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, DropRevision, DryRunPod, Patch, Why, shown_name, written_kind, written_name
 from shardwright.reconcile.seen import Refusal
+from shardwright.reconcile.writes import Apply, DropRevision, DryRunPod, Patch, Why, shown_name, written_kind, written_name
 
 SHOWN_FIELDS: Final = 3
 """How many dropped fields a message names; assumed: the first ones tell which feature it is."""

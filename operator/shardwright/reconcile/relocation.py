@@ -12,7 +12,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
-from shardwright.planning.validity import Fault, Unfit
+from shardwright.planning.validity import NodeFault, Unfit
 from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
@@ -30,34 +30,34 @@ minute after their grace."""
 REGISTERED_AGAIN_SECONDS: Final = 60.0
 """The same for a node without a Node object. Basis: assumed; a kubelet that starts registers its node within seconds."""
 
-PATIENCE_SECONDS: Final[Mapping[Fault, float]] = {
-    Fault.GONE: REGISTERED_AGAIN_SECONDS,
-    Fault.TO_COME: NODES_COME_SECONDS,
-    Fault.NOT_READY: AWAY_SECONDS,
-    Fault.IN_CHANGE: AWAY_SECONDS,
-    Fault.LEAVING: 0.0,
-    Fault.CORDONED: 0.0,
-    Fault.TAINTED: GRACE_SECONDS,
-    Fault.DESELECTED: GRACE_SECONDS,
-    Fault.CHANGED: GRACE_SECONDS,
-    Fault.DEGRADED: GRACE_SECONDS,
-    Fault.UNUSABLE: GRACE_SECONDS,
+PATIENCE_SECONDS: Final[Mapping[NodeFault, float]] = {
+    NodeFault.GONE: REGISTERED_AGAIN_SECONDS,
+    NodeFault.TO_COME: NODES_COME_SECONDS,
+    NodeFault.NOT_READY: AWAY_SECONDS,
+    NodeFault.IN_CHANGE: AWAY_SECONDS,
+    NodeFault.LEAVING: 0.0,
+    NodeFault.CORDONED: 0.0,
+    NodeFault.TAINTED: GRACE_SECONDS,
+    NodeFault.DESELECTED: GRACE_SECONDS,
+    NodeFault.CHANGED: GRACE_SECONDS,
+    NodeFault.DEGRADED: GRACE_SECONDS,
+    NodeFault.UNUSABLE: GRACE_SECONDS,
 }
 """How long each fault must last."""
 
-_BACK: Final[Mapping[Fault, str]] = {
-    Fault.NOT_READY: "bring the node back or delete its Node object",
-    Fault.CORDONED: "uncordon the node",
-    Fault.TO_COME: "look at what its autoscaler says of the pods",
-    Fault.LEAVING: "wait for its replacement",
-    Fault.TAINTED: "remove the taint or tolerate it (spec.placement.tolerations)",
-    Fault.DESELECTED: "give the node its labels back or change spec.placement.nodeSelector",
+_BACK: Final[Mapping[NodeFault, str]] = {
+    NodeFault.NOT_READY: "bring the node back or delete its Node object",
+    NodeFault.CORDONED: "uncordon the node",
+    NodeFault.TO_COME: "look at what its autoscaler says of the pods",
+    NodeFault.LEAVING: "wait for its replacement",
+    NodeFault.TAINTED: "remove the taint or tolerate it (spec.placement.tolerations)",
+    NodeFault.DESELECTED: "give the node its labels back or change spec.placement.nodeSelector",
 }
 """The way back to the node, where there is one beside repairing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Occupancy:
     """What is known of the nodes of a plan and of who stands on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are
@@ -85,7 +85,7 @@ class Departure:
     back: str
 
 
-def departures(plan: Plan, seen: Surroundings, now: datetime) -> tuple[Departure, ...]:
+def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, ...]:
     """Return which groups go elsewhere and from which node each, the first node of each that says why."""
     full = _full_nodes(plan, seen.free)
     faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
@@ -97,7 +97,7 @@ def departures(plan: Plan, seen: Surroundings, now: datetime) -> tuple[Departure
 
 
 def _reasons(
-    index: int, nodes: Sequence[str], seen: Surroundings, faults: Mapping[str, Unfit], full: frozenset[str]
+    index: int, nodes: Sequence[str], seen: Occupancy, faults: Mapping[str, Unfit], full: frozenset[str]
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
@@ -117,21 +117,21 @@ def _reasons(
                 yield Departure(group=index, node=node, what=what, back="free the GPUs of that node")
 
 
-def recheck_at(plan: Plan, seen: Surroundings, now: datetime) -> datetime | None:
+def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """Return when the next fault will have lasted long enough for a group that needs a place, None where none will."""
     waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
     ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
     return min((end for end in ends if end > now), default=None)
 
 
-def late_nodes(plan: Plan, seen: Surroundings, now: datetime) -> frozenset[str]:
+def late_nodes(plan: Plan, seen: Occupancy, now: datetime) -> frozenset[str]:
     """Return the nodes to come that groups have waited for in vain."""
     waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
-    awaited = (item for item in seen.unfit if item.fault is Fault.TO_COME and item.node in waiting)
+    awaited = (item for item in seen.unfit if item.fault is NodeFault.TO_COME and item.node in waiting)
     return frozenset(item.node for item in awaited if now >= _patience_ends(item, seen))
 
 
-def _patience_ends(item: Unfit, seen: Surroundings) -> datetime:
+def _patience_ends(item: Unfit, seen: Occupancy) -> datetime:
     return seen.since[item.node] + timedelta(seconds=PATIENCE_SECONDS[item.fault])
 
 

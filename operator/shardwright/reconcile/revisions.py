@@ -19,10 +19,10 @@ from shardwright.api.record import PlanRecord, Rollback, decode, encode
 from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.labels import MANAGED_BY, MODEL, metadata
+from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
@@ -58,7 +58,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AskedSpec:
     """What a resource asks, as JSON, and the config that it refers to (None: it refers to none)."""
 
     text: str
@@ -67,7 +67,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """What a revision says: ``spec`` and ``config`` as in :class:`Told`, the engine's version by default, and the plan."""
+    """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version by default, and the plan."""
 
     spec: Mapping[str, Any]
     config: str | None
@@ -151,7 +151,7 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
     return Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
 
 
-def shown(history: History, runs: str) -> dict[str, Any]:
+def revision_entries(history: History, runs: str) -> dict[str, Any]:
     """Return them as the status shows them; ``runs`` is the hash of what is run, or is to be."""
     revisions = [
         {
@@ -168,7 +168,7 @@ def shown(history: History, runs: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def renewed(before: History, subject: Subject, record: PlanRecord, told: Told | None, now: datetime) -> History | None:
+def renewed(before: History, subject: Subject, record: PlanRecord, told: AskedSpec | None, now: datetime) -> History | None:
     """Return the revisions after all groups have come to serve as a subject says; None where what it asks must be told first.
 
     One that was kept before is the newest again, under a new number, as with a Deployment. Those that are beyond the history stay
@@ -205,7 +205,7 @@ def _drops(owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = f
     }
 
 
-def _text(told: Told, record: PlanRecord) -> str:
+def _text(told: AskedSpec, record: PlanRecord) -> str:
     """Return what a revision says, the same for the same: without what becomes of the plan of record later."""
     kept = replace(record, rollback=None, answered="", unknown=False, rejected="", improved_at=None, serial=0)
     said = {"spec": json.loads(told.text)["spec"], "config": told.config, "record": encode(kept)}
@@ -218,7 +218,7 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": metadata(revision_name(base, digest), owner, labels, {}),
+        "metadata": owned_metadata(revision_name(base, digest), owner, labels, {}),
         "revision": number,
         "data": {_DATA_KEY: b64encode(zlib.compress(text.encode(), 9)).decode()},
     }

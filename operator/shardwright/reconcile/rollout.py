@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.reconcile.group import Group
-from shardwright.reconcile.groups import Step, outdated
+from shardwright.reconcile.groups import GroupStep, outdated
 from shardwright.reconcile.states import AT_ZERO
 
 
@@ -20,8 +20,8 @@ def turns_left(most: int, beside: int, elsewhere: int) -> int:
 
 
 def one_after_another(
-    groups: Sequence[Group], steps: Sequence[Step], now: datetime, max_unavailable: int, most_moving: int | None = None
-) -> tuple[Step, ...]:
+    groups: Sequence[Group], steps: Sequence[GroupStep], now: datetime, max_unavailable: int, most_moving: int | None = None
+) -> tuple[GroupStep, ...]:
     """Return the steps, with those left out that would end the service of one group too many.
 
     ``most_moving`` is how many groups may be down on purpose, however many ``max_unavailable`` allows (None: any number).
@@ -37,35 +37,35 @@ def one_after_another(
     return tuple(_restrained(groups, steps, now, turns, _in_the_way(groups, steps)))
 
 
-def _is_up(group: Group, step: Step, now: datetime) -> bool:
+def _is_up(group: Group, step: GroupStep, now: datetime) -> bool:
     """Return whether a group serves, and will after this look but for its turn."""
     return step.planned or (group.available(now) and step.state.situation not in AT_ZERO)
 
 
 def _restrained(
-    groups: Sequence[Group], steps: Sequence[Step], now: datetime, turns: int, first: frozenset[str]
-) -> Iterator[Step]:
+    groups: Sequence[Group], steps: Sequence[GroupStep], now: datetime, turns: int, first: frozenset[str]
+) -> Iterator[GroupStep]:
     """Yield the steps in order of the groups; of those that are planned, the ones in the way of others have the first turns."""
     planned = [group.name for group, step in zip(groups, steps, strict=True) if step.planned]
     chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
-        yield Step(state=outdated(group, now)) if step.planned and group.name not in chosen else step
+        yield GroupStep(state=outdated(group, now)) if step.planned and group.name not in chosen else step
 
 
-def _is_a_cycle(groups: Sequence[Group], steps: Sequence[Step]) -> bool:
+def _is_a_cycle(groups: Sequence[Group], steps: Sequence[GroupStep]) -> bool:
     """Return whether there are groups that are down, and none of them can start before one restarts that serves."""
     down = [(group, step) for group, step in zip(groups, steps, strict=True) if not group.complete]
     held = _held_in_the_way(groups, steps)
     return bool(down) and all(step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down)
 
 
-def _in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:
+def _in_the_way(groups: Sequence[Group], steps: Sequence[GroupStep]) -> frozenset[str]:
     """Return the names of the groups that are to leave nodes for which another one waits."""
     wanted = frozenset(node for group, step in zip(groups, steps, strict=True) if step.state.unplaced for node in _nodes(group))
     return frozenset(group.name for group in groups if not wanted.isdisjoint(_to_be_left(group)))
 
 
-def _held_in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:
+def _held_in_the_way(groups: Sequence[Group], steps: Sequence[GroupStep]) -> frozenset[str]:
     """Return the nodes that groups leave by a planned restart."""
     leaving = (group for group, step in zip(groups, steps, strict=True) if step.planned)
     return frozenset(node for group in leaving for node in _to_be_left(group))

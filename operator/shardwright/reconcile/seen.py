@@ -11,22 +11,22 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.quotas import Allowance, Pods
-from shardwright.reconcile.revisions import Course, Former, Told
+from shardwright.reconcile.revisions import AskedSpec, Course, Former
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch
+from shardwright.rendering.fetch_job import HubFetch
 from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class ModelResource:
     """The resource itself, beside what its spec resolves to.
 
     ``status`` is what was published last: only since when its conditions hold is taken from it. ``paused`` is what the spec
@@ -93,7 +93,7 @@ class Fetching:
     ``problem`` is why it cannot be read, or how far it is cannot be known.
     """
 
-    fetch: Fetch
+    fetch: HubFetch
     job: Mapping[str, Any] | None = None
     left: str = ""
     problem: Problem | None = None
@@ -111,7 +111,7 @@ class Ask:
     """
 
     on: PlanRecord | None = field(compare=False)
-    choice: Choice = Choice.KEEP
+    choice: PlanChoice = PlanChoice.KEEP
     leaving: frozenset[int] = frozenset()
     held: tuple[Held, ...] = ()
     restored: Plan | None = field(default=None, compare=False)
@@ -171,7 +171,7 @@ class Seen:
         outcome: What came of writing everything else.
     """
 
-    resource: Resource
+    resource: ModelResource
     subject: Subject | tuple[Problem, ...]
     record: PlanRecord | Problem | None
     serial: int = 0
@@ -189,7 +189,7 @@ class Seen:
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
     course: Course = field(default_factory=Course)
     former: Former | None = None
-    told: Told | None = None
+    told: AskedSpec | None = None
     outcome: Outcome | None = None
 
     @property

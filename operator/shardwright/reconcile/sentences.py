@@ -10,7 +10,7 @@ from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.fixes import Fix
-from shardwright.rendering.scheduling import ALPHA_GROUPS
+from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
 LINE_LENGTH: Final = 200
 """What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from shardwright.planning.validity import Unfit
+from shardwright.reconcile.annotations import READY_SINCE
 from shardwright.reconcile.group import all_ready
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import READY_SINCE
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 
 

@@ -69,8 +69,8 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
     if found.plan:
         count = format_plural(found.plan.layout.gpus, "GPU")
         yield f"{copies(found.plan.layout)} on {count} of {found.plan.pool}"
-    standing = summarise(found)
-    yield f"{standing.reason}: {standing.message}" if standing.message else str(standing.reason)
+    summary = summarise(found)
+    yield f"{summary.reason}: {summary.message}" if summary.message else str(summary.reason)
     if "endpoint" in service:
         yield str(service["endpoint"])
 

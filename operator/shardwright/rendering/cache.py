@@ -26,7 +26,7 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
     return [{"name": "cache", "persistentVolumeClaim": {"claimName": deployment.cache.claim}}]
 
 
-def claims(deployment: Deployment) -> dict[str, Any]:
+def claim_templates(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of the group, not the model."""
     if deployment.cache is None or deployment.cache.storage is None:
         return {}

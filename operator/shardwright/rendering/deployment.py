@@ -43,7 +43,7 @@ class HubCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class ServedAdapter:
     """An adapter that is served under ``name``, and where it comes from."""
 
     name: str
@@ -54,7 +54,7 @@ class Adapter:
 class Adapters:
     """What is served beside the model: adapters (LoRA) of ``rank`` at most."""
 
-    served: tuple[Adapter, ...] = ()
+    served: tuple[ServedAdapter, ...] = ()
     rank: int = DEFAULT_ADAPTER_RANK
 
 
@@ -131,12 +131,12 @@ class NetworkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """Which adapter tells a scheduler of the groups, and in which version of its API (``group/version``).
+    """Which integration tells a scheduler of the groups, and in which version of its API (``group/version``).
 
     ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods ask for.
     """
 
-    adapter: str  # Native | Kueue | Volcano | Coscheduling
+    integration: str  # Native | Kueue | Volcano | Coscheduling
     api_version: str
     queue: str = ""
     scheduler_name: str = ""

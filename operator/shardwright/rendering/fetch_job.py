@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.modelspec.handover import MESSAGES, Handover, index_of
+from shardwright.modelspec.checkpoint_files import MESSAGES, CheckpointFiles, index_of
 from shardwright.rendering import names
 from shardwright.rendering.deployment import Owner, SecretKey
 from shardwright.rendering.hashing import digest
-from shardwright.rendering.labels import MANAGED_BY, metadata, model_selector
+from shardwright.rendering.labels import MANAGED_BY, model_selector, owned_metadata
 from shardwright.rendering.pod import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.ssh import USER_ID
 
@@ -44,7 +44,7 @@ class Fetcher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
+class HubFetch:
     """What is to be read for a resource: the config of a model at a commit (None: the newest), as whoever has the token.
 
     ``environment`` are the engine's variables that say how the hub is reached. The image is pulled with ``pull_secrets``.
@@ -67,12 +67,12 @@ def config_name(owner_name: str, model: str, revision: str | None) -> str:
     return names.config_configmap(names.base_name(owner_name), digest([model, revision]))
 
 
-def job_name(owner: Owner, fetch: Fetch) -> str:
+def job_name(owner: Owner, fetch: HubFetch) -> str:
     """Return the name of the Job that reads what is to be read: another token or image is another Job."""
     return names.fetch_job(names.base_name(owner.name), digest([owner.uid, fetch]))
 
 
-def fetch_job(owner: Owner, fetch: Fetch) -> dict[str, Any]:
+def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     """Return the Job: a container reads and leaves what it may, the one after it leaves the rest."""
     base = names.base_name(owner.name)
     words = [literal(word) for word in (fetch.model, *([fetch.revision] if fetch.revision else []))]
@@ -98,7 +98,7 @@ def fetch_job(owner: Owner, fetch: Fetch) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(job_name(owner, fetch), owner, labels, {HUB_MODEL: fetch.model}),
+        "metadata": owned_metadata(job_name(owner, fetch), owner, labels, {HUB_MODEL: fetch.model}),
         "spec": {
             "activeDeadlineSeconds": DEADLINE_SECONDS,
             "backoffLimit": 0,
@@ -108,7 +108,7 @@ def fetch_job(owner: Owner, fetch: Fetch) -> dict[str, Any]:
     }
 
 
-def config_map(owner: Owner, fetch: Fetch, found: Handover) -> dict[str, Any]:
+def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:
     """Return the ConfigMap of what was found."""
     base = names.base_name(owner.name)
     labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "config", **model_selector(base)}
@@ -116,12 +116,12 @@ def config_map(owner: Owner, fetch: Fetch, found: Handover) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations),
+        "metadata": owned_metadata(config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations),
         "data": {**found.files, **index_of(found.tensor_bytes)},
     }
 
 
-def _container(fetch: Fetch, name: str, words: list[str], environment: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(fetch: HubFetch, name: str, words: list[str], environment: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": name,
         "image": fetch.fetcher.image,
@@ -139,7 +139,7 @@ def _container(fetch: Fetch, name: str, words: list[str], environment: list[dict
     }
 
 
-def _environment(fetch: Fetch) -> list[dict[str, Any]]:
+def _environment(fetch: HubFetch) -> list[dict[str, Any]]:
     plain = [{"name": name, "value": literal(value)} for name, value in fetch.environment if name in VARIABLES]
     if fetch.hub_token is None:
         return plain

@@ -56,7 +56,7 @@ def is_managed(live: Mapping[str, Any]) -> bool:
     return (live["metadata"].get("labels") or {}).get(name) == value
 
 
-def metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+def owned_metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
     """Return an object's metadata: its labels and the controller reference of the resource that owns it."""
     return {
         "name": name,

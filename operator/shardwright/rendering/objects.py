@@ -14,8 +14,8 @@ from shardwright.rendering.labels import (
     common_labels,
     group_selector,
     leader_selector,
-    metadata,
     model_selector,
+    owned_metadata,
 )
 from shardwright.rendering.network_policy import policy_spec
 from shardwright.rendering.pod import pod_template, scripts_name, scripts_of, start_budget
@@ -25,7 +25,7 @@ START_BUDGET: Final = "shardwright.io/start-up-budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class RenderInputs:
     """What all objects of one resource are rendered from; ``plan_hash`` is that of the plan, which names every node of it."""
 
     plan: Plan
@@ -42,10 +42,10 @@ class Subject:
         labels = common_labels(self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version)
         if group is not None:
             labels |= {GROUP: self.deployment.group_name(group)}
-        return metadata(name, self.deployment.owner, labels, annotations)
+        return owned_metadata(name, self.deployment.owner, labels, annotations)
 
 
-def scripts_configmap(subject: Subject) -> dict[str, Any]:
+def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
     """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have another name."""
     return {
         "apiVersion": "v1",
@@ -56,7 +56,7 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
     }
 
 
-def made_secret(subject: Subject, name: str, kind: str) -> dict[str, Any]:
+def made_secret(subject: RenderInputs, name: str, kind: str) -> dict[str, Any]:
     """Return a Secret without its content: whoever creates it makes that by the type of the Secret, and nobody reads it again."""
     return {
         "apiVersion": "v1",
@@ -67,13 +67,13 @@ def made_secret(subject: Subject, name: str, kind: str) -> dict[str, Any]:
     }
 
 
-def client_service(subject: Subject) -> dict[str, Any]:
+def client_service(subject: RenderInputs) -> dict[str, Any]:
     """Return the Service that clients use; only leaders serve HTTP."""
     name = names.client_service(subject.base)
     return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
 
 
-def peers_service(subject: Subject, group: int) -> dict[str, Any]:
+def peers_service(subject: RenderInputs, group: int) -> dict[str, Any]:
     """Return the headless Service of a group; ranks must find each other long before any is ready."""
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
@@ -92,7 +92,7 @@ def _service(meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mappin
     }
 
 
-def disruption_budget(subject: Subject, ready_pods: int) -> dict[str, Any]:
+def disruption_budget(subject: RenderInputs, ready_pods: int) -> dict[str, Any]:
     """Return the one budget over all ranks: a drain can always go on, and never takes two groups at once.
 
     ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, nothing is held.
@@ -109,7 +109,7 @@ def disruption_budget(subject: Subject, ready_pods: int) -> dict[str, Any]:
     }
 
 
-def network_policy(subject: Subject, rules: NetworkRules) -> dict[str, Any]:
+def network_policy(subject: RenderInputs, rules: NetworkRules) -> dict[str, Any]:
     """Return the NetworkPolicy over all pods of a resource."""
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -119,7 +119,7 @@ def network_policy(subject: Subject, rules: NetworkRules) -> dict[str, Any]:
     }
 
 
-def compute_domain(subject: Subject, group: int) -> dict[str, Any]:
+def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
     """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as pods claim a channel."""
     name = subject.deployment.group_name(group)
     channel = {"allocationMode": "Single", "resourceClaimTemplate": {"name": names.channel_template(name)}}
@@ -143,7 +143,7 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
     return asked_hash(deployment.asked, plan, (*nodes, deployment.cluster_domain))
 
 
-def statefulset(subject: Subject, group: int) -> dict[str, Any]:
+def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
     plan, deployment = subject.plan, subject.deployment
     template, name = pod_template(plan, deployment, group), deployment.group_name(group)
@@ -165,6 +165,6 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(subject.base, name)},
             "template": template,
-            **cache.claims(deployment),
+            **cache.claim_templates(deployment),
         },
     }

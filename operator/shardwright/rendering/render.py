@@ -10,9 +10,9 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment, OwnMarks
+from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH, plan_hash, template_hash, with_content_hash
 from shardwright.rendering.pod import node_affinity, node_terms, pod_template
-from shardwright.rendering.scheduling import STATEFUL_SET, adapt
 
 _CONTAINERS: Final = ("containers", "initContainers")
 
@@ -30,7 +30,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     """
     if plan.undeployable:
         raise InputError([plan.undeployable])
-    subject = objects.Subject(plan=plan, deployment=deployment, plan_hash=plan_hash(plan))
+    subject = objects.RenderInputs(plan=plan, deployment=deployment, plan_hash=plan_hash(plan))
     groups = range(len(plan.groups))
     ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     items: list[dict[str, Any]] = [
@@ -47,7 +47,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
 
-def _keys(subject: objects.Subject) -> Iterator[dict[str, Any]]:
+def _keys(subject: objects.RenderInputs) -> Iterator[dict[str, Any]]:
     if group_token.joins(subject.plan):
         yield objects.made_secret(subject, group_token.secret_name(subject.deployment), group_token.SECRET_TYPE)
     if ssh.joins(subject.plan, subject.deployment):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.rendering import cache
-from shardwright.rendering.deployment import Adapter, ClaimPath, Deployment, HubCommit
+from shardwright.rendering.deployment import ClaimPath, Deployment, HubCommit, ServedAdapter
 
 MODELS_DIR: Final = "/models"
 ADAPTERS_DIR: Final = "/adapters"
@@ -88,7 +88,7 @@ def _below(mount_path: str, folder: str) -> str:
     return f"{mount_path}/{folder.strip('/')}".rstrip("/")
 
 
-def _adapter_folder(deployment: Deployment, adapter: Adapter) -> str:
+def _adapter_folder(deployment: Deployment, adapter: ServedAdapter) -> str:
     source = adapter.source
     return _hub_folder(_ADAPTERS, source) if isinstance(source, HubCommit) else _folder(deployment, source)
 

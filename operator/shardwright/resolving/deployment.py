@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.engine import ApiKeyReference
-from shardwright.api.model import Adapter as ServedAdapter
+from shardwright.api.model import Adapter as WireAdapter
 from shardwright.api.model import ClaimWeights, Model, SecretReference
 from shardwright.api.network_policy import NetworkPolicies
 from shardwright.api.parts import Part
@@ -18,7 +18,6 @@ from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.families import family_arguments
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.rendering.deployment import (
-    Adapter,
     Adapters,
     CacheClaim,
     ClaimPath,
@@ -32,9 +31,10 @@ from shardwright.rendering.deployment import (
     PodNetwork,
     Scheduling,
     SecretKey,
+    ServedAdapter,
     VolumeKind,
 )
-from shardwright.rendering.scheduling import ADAPTERS
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.resolving.engine import image_of, images_of
 from shardwright.resolving.model import COMPUTED_AS
 
@@ -163,12 +163,12 @@ def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
 
 
 def _scheduling(placement: PlacementRules) -> Scheduling | None:
-    adapter = ADAPTERS.get(placement.scheduler)
-    if adapter is None:
+    integration = SCHEDULER_INTEGRATIONS.get(placement.scheduler)
+    if integration is None:
         return None
     return Scheduling(
-        adapter=placement.scheduler,
-        api_version=adapter.apis[0],
+        integration=placement.scheduler,
+        api_version=integration.apis[0],
         queue=placement.queue or "",
         scheduler_name=placement.scheduler_name or "",
     )
@@ -213,11 +213,11 @@ def _folder_of(claim: ClaimWeights) -> ClaimPath:
 
 
 def _adapters(model: Model) -> Adapters:
-    served = tuple(Adapter(name=adapter.name, source=_source_of(adapter)) for adapter in model.adapters)
+    served = tuple(ServedAdapter(name=adapter.name, source=_source_of(adapter)) for adapter in model.adapters)
     return Adapters(served=served, rank=model.max_adapter_rank or DEFAULT_ADAPTER_RANK)
 
 
-def _source_of(adapter: ServedAdapter) -> ClaimPath | HubCommit:
+def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
     """Return where an adapter comes from; a rule has seen to it that it comes from somewhere."""
     if adapter.pvc is not None:
         return _folder_of(adapter.pvc)

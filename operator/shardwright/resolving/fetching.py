@@ -11,10 +11,10 @@ from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import model_unknown
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.rendering.deployment import SecretKey
-from shardwright.rendering.fetch_job import VARIABLES, Fetch, config_name
+from shardwright.rendering.fetch_job import VARIABLES, HubFetch, config_name
 from shardwright.resolving.question import Question
 
-Source = tuple[str, str]
+ConfigMapKey = tuple[str, str]
 """Name and key of a ConfigMap."""
 
 _NAMING: Final = {"id", "revision", "config", "config_map_ref"}
@@ -25,17 +25,17 @@ _NAMING: Final = {"id", "revision", "config", "config_map_ref"}
 class Unread(Problem):
     """A model that is not known, and whose config can be read from the hub."""
 
-    fetch: Fetch
+    fetch: HubFetch
 
 
-def source_of(resource: ShardedModel) -> Source | None:
+def source_of(resource: ShardedModel) -> ConfigMapKey | None:
     """Return where the config of a resource is, or would be kept that was read from the hub; None where its spec has it."""
     return config_source(
         resource.metadata.name, resource.spec.model.model_dump(include=_NAMING, by_alias=True, exclude_none=True)
     )
 
 
-def config_source(name: str, model: Mapping[str, Any]) -> Source | None:
+def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapKey | None:
     """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said elsewhere."""
     if reference := model.get("configMapRef"):
         named = reference.get("name")
@@ -56,7 +56,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
         return problem
     hub = model.weights.hugging_face if model.weights else None
     token, pod = hub.token_secret_ref if hub else None, spec.pod or Pod()
-    fetch = Fetch(
+    fetch = HubFetch(
         fetcher=fetcher,
         model=model.id,
         revision=model.revision,

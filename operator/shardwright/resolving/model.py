@@ -16,7 +16,7 @@ from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import computed_in, with_state_bits, with_whole_towers, without_towers
 from shardwright.modelspec.parse import parse_config
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, interned
 from shardwright.resolving.fetching import unknown

@@ -15,7 +15,7 @@ from shardwright.engines import vllm
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool

@@ -10,7 +10,7 @@ import pytest
 
 from shardwright.hardware.inventory import Pool
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits

@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 
 from shardwright.rendering.deployment import Scheduling
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.rendering.render import render
-from shardwright.rendering.scheduling import ADAPTERS
 from tests.support.builders_deployment import a_deployment, a_plan
 
 GOLDEN = Path(__file__).parent / "schedulers.yaml"
@@ -16,7 +16,7 @@ POD_FIELDS = ("schedulerName", "schedulingGroup", "affinity")
 
 def told(name: str, api: str) -> list[dict[str, Any]]:
     """Return the objects that a scheduler reads, of the StatefulSet and its pods what it reads there."""
-    scheduling = Scheduling(adapter=name, api_version=api, queue="serving" if name == "Kueue" else "")
+    scheduling = Scheduling(integration=name, api_version=api, queue="serving" if name == "Kueue" else "")
     bundle = render(a_plan(), a_deployment(scheduling=scheduling))
     (group,) = bundle.of_kind("StatefulSet")
     template = group["spec"]["template"]
@@ -29,7 +29,7 @@ def told(name: str, api: str) -> list[dict[str, Any]]:
 
 
 def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    objects = [item for name, adapter in ADAPTERS.items() for api in adapter.apis for item in told(name, api)]
+    objects = [item for name, adapter in SCHEDULER_INTEGRATIONS.items() for api in adapter.apis for item in told(name, api)]
     text = yaml.safe_dump_all(objects, sort_keys=False, width=160)
     if update_goldens:
         GOLDEN.write_text(text, encoding="utf-8")

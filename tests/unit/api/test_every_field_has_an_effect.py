@@ -17,8 +17,8 @@ from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
-from shardwright.reconcile.plan_choice import Choice, Wanted, choose
-from shardwright.reconcile.rules import life_rules
+from shardwright.reconcile.life_rules import life_rules
+from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -297,7 +297,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     return subject.model, subject.traits.drafter, subject.request, stock, bundle, fate, life_rules(subject.intent, {})
 
 
-def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:
+def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> PlanChoice:
     """Return what becomes of a plan that was made for this spec and still fits the cluster."""
     intent = subject.intent
     wanted = Wanted(input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=intent.replan, replicas=intent.replicas)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
-from shardwright.api.status import plan_status
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from tests.support.builders_reporting import a_plan, a_report, an_exclusion

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from shardwright.cli import reach
-from shardwright.cli.diagnosis import Chart, Model, examine, read_model, read_version
+from shardwright.cli.diagnosis import Chart, DiagnosedModel, examine, read_model, read_version
 from shardwright.cli.doctor import lines_of
 from shardwright.cli.fetch_jobs import read_fetch_job
 from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result
-from shardwright.cli.installations import Operator, Rights, read_operator
+from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
 from shardwright.cli.prescriptions import WORDS, command, sentence
@@ -29,7 +29,7 @@ MODELS_AND_POLICIES = (Check.MODELS, Check.NETWORK_POLICIES)
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
-OPERATOR = Operator(
+OPERATOR = InstalledOperator(
     namespace="shardwright-system",
     name="shardwright",
     version="1.0",
@@ -83,10 +83,12 @@ def a_chart(**changed: Any) -> Chart:
     return replace(fine, **changed)
 
 
-def a_model(name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str) -> Model:
+def a_model(
+    name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str
+) -> DiagnosedModel:
     first = {"type": "Ready", "status": ready, "reason": reason, "message": "why", "lastTransitionTime": since}
     more = ({"type": kind, "status": status} for kind, status in others.items())
-    return Model(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
+    return DiagnosedModel(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
 
 
 def found(chart: Chart, check: Check) -> Examined:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.cli.imports.command_line import launch_of
-from shardwright.cli.imports.kinds import Options, import_object
+from shardwright.cli.imports.kinds import ImportOptions, import_object
 from shardwright.cli.main import main
 from shardwright.errors import InputError
 
@@ -159,7 +159,7 @@ def test_a_folder_alone_names_no_model() -> None:
 
     with pytest.raises(InputError, match="name it with --model ORG/NAME"):
         import_object(server)
-    assert import_object(server, options=Options(model="us/ours")).manifest["spec"]["model"] == {"id": "us/ours"}
+    assert import_object(server, options=ImportOptions(model="us/ours")).manifest["spec"]["model"] == {"id": "us/ours"}
 
 
 @pytest.mark.parametrize(

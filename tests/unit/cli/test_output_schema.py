@@ -13,10 +13,10 @@ from shardwright.cli.diagnosis import Chart, examine
 from shardwright.cli.diff_text import difference_document
 from shardwright.cli.doctor import document as diagnosis
 from shardwright.cli.main import main
+from shardwright.cli.model_state import standing_of
+from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history
-from shardwright.cli.standing import standing_of
-from shardwright.cli.standing_text import document
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_manifest, a_node
 from tests.support.builders_live import a_live_model

@@ -12,10 +12,10 @@ from shardwright.api.record import PlanRecord
 from shardwright.cli.diff import changed_fields
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.live_models import LiveModel
-from shardwright.cli.rehearsal import Difference, Fate, Rehearsed, rehearse
+from shardwright.cli.rehearsal import Fate, ModelDifference, Rehearsed, rehearse
 from shardwright.cli.surroundings import Surroundings
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
@@ -175,11 +175,11 @@ def test_what_fits_nowhere_ends_nothing() -> None:
     assert found.published.found.no_plan is not None
 
 
-def a_difference(operator: Operator, **edit: Any) -> Difference:
+def a_difference(operator: Operator, **edit: Any) -> ModelDifference:
     before, after = a_resource(**operator.spec), a_resource(**(operator.spec | edit))
     record = a_live_model(operator).record
     assert isinstance(record, PlanRecord)
-    return Difference(
+    return ModelDifference(
         name=OWNER.name,
         namespace=OWNER.namespace,
         exists=True,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cluster.reader import Health, Reader, Source, Timing
+from shardwright.cluster.reader import Reader, ReaderHealth, Source, Timing
 from shardwright.cluster.resources import PODS
 from shardwright.cluster.streams import Trouble
 from tests.support.watch_api import Delivered, Reply, WatchApi, a_list, a_refusal, a_watch, an_object, line
@@ -47,7 +47,7 @@ def test_it_lists_page_by_page_and_watches_from_the_version_of_the_first_page() 
     with reading(WatchApi(pages, [a_watch(("ADDED", an_object("c", 8, 3)))])) as (reader, delivered):
         delivered.wait_for(lambda: C in delivered.state)
     assert delivered.batches == [({A: 1, B: 2}, True), ({C: 3}, False)]
-    assert reader.health == Health(synced=True)
+    assert reader.health == ReaderHealth(synced=True)
 
 
 def test_it_asks_for_what_it_may_know() -> None:
@@ -121,7 +121,7 @@ def test_a_version_that_is_too_old_ends_in_a_list_of_which_the_difference_is_han
         delivered.wait_for(lambda: len(delivered.batches) == 2)
         delivered.wait_for(lambda: api.requests[-1].get("resourceVersion") == "21")
     assert delivered.batches[1] == ({A: None, C: "x"}, True)
-    assert reader.health == Health(synced=True)
+    assert reader.health == ReaderHealth(synced=True)
 
 
 def test_a_list_whose_later_page_has_expired_begins_again() -> None:
@@ -209,7 +209,7 @@ def test_what_cuts_every_quiet_watch_after_a_while_is_no_trouble() -> None:
     with reading(WatchApi([a_list(version=7)], [a_watch(ending="cut")] * 5)) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 5)
         assert reader._failures == 1
-        assert reader.health == Health(synced=True)
+        assert reader.health == ReaderHealth(synced=True)
         assert reader.counts.lists == 1
 
 
@@ -222,7 +222,7 @@ def test_a_watch_that_stands_is_trusted_although_nothing_happens() -> None:
     ):
         delivered.wait_for(lambda: reader.counts.watches == 4)
         assert reader._health.trouble is Trouble.EXPIRED
-        delivered.wait_for(lambda: reader.health == Health(synced=True))
+        delivered.wait_for(lambda: reader.health == ReaderHealth(synced=True))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_refusal_is_said_once_wakes_nobody_and_shows_until_it_is_over(caplog: 
         delivered.wait_for(lambda: reader.counts.failures > 3)
         failing = reader.health
         delivered.wait_for(lambda: reader.counts.watches == 1)
-        delivered.wait_for(lambda: reader.health == Health(synced=True))
+        delivered.wait_for(lambda: reader.health == ReaderHealth(synced=True))
     assert failing.failing_since is not None
     assert (failing.trouble, failing.message, failing.synced) == (Trouble.FORBIDDEN, "403 no watch for you", True)
     assert len(delivered.batches) == 1
@@ -335,9 +335,9 @@ def test_a_kind_that_the_cluster_does_not_have_has_no_objects_until_it_comes() -
     comes = Reply(parts=[go, *a_list(an_object("a", 5, 1), version=7).parts])
     with reading(WatchApi([missing, missing, comes]), optional=True) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 2)
-        assert reader.health == Health(synced=True, served=False)
+        assert reader.health == ReaderHealth(synced=True, served=False)
         go.set()
-        delivered.wait_for(lambda: reader.health == Health(synced=True))
+        delivered.wait_for(lambda: reader.health == ReaderHealth(synced=True))
     assert delivered.batches == [({}, True), ({A: 1}, True)]
 
 
@@ -359,7 +359,7 @@ def test_a_kind_that_need_not_be_there_is_read_only_where_it_is_ours_to_see() ->
     api = WatchApi([a_list(an_object("a", 5, 1), version=7)], rights=[False, False, True])
     with reading(api, optional=True) as (reader, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1})
-        assert reader.health == Health(synced=True)
+        assert reader.health == ReaderHealth(synced=True)
     assert delivered.batches == [({}, True), ({A: 1}, True)]
     assert (reader.counts.lists, reader.counts.failures) == (1, 2)
     assert api.asked_rights == [{"group": "", "resource": "pods", "subresource": "", "verb": "list"}] * 3
@@ -370,7 +370,7 @@ def test_what_the_right_to_see_was_taken_of_is_not_asked_for_again() -> None:
     api = WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_refusal(403)], rights=[True] + [False] * 10_000)
     with reading(api, optional=True) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures >= 4)
-        assert reader.health == Health(synced=True, served=False)
+        assert reader.health == ReaderHealth(synced=True, served=False)
     assert delivered.state == {A: 1}
     assert len(api.requests) == 2
 
@@ -380,7 +380,7 @@ def test_a_kind_that_must_be_there_is_waited_for() -> None:
     with reading(WatchApi([missing, a_list(version=7)])) as (reader, delivered):
         delivered.wait_for(lambda: reader.health.trouble is Trouble.NOT_SERVED)
         assert not delivered.batches
-        delivered.wait_for(lambda: reader.health == Health(synced=True))
+        delivered.wait_for(lambda: reader.health == ReaderHealth(synced=True))
 
 
 def test_an_object_whose_projection_fails_concerns_that_object_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.schedulers import PROBE_SECONDS, Finding, Schedulers
+from shardwright.cluster.schedulers import PROBE_SECONDS, SchedulerApi, Schedulers
 
 
 class Discovery(Client):
@@ -71,7 +71,7 @@ def test_a_namespace_without_its_role_takes_no_scheduler_from_the_others() -> No
         api = Discovery({"scheduling.volcano.sh/v1beta1": "podgroups"})
         api.closed = "closed"
         schedulers = Schedulers(api, ("closed", "models"))
-        assert (await schedulers.find("models"))["Volcano"] == Finding(api="scheduling.volcano.sh/v1beta1")
+        assert (await schedulers.find("models"))["Volcano"] == SchedulerApi(api="scheduling.volcano.sh/v1beta1")
         problem = (await schedulers.find("closed"))["Volcano"].problem
         assert problem
         assert "a right that the operator has not in closed: get, list, create, patch, delete podgroups" in problem.sentence()

@@ -11,7 +11,9 @@ import pytest
 from shardwright.cluster.client import ApiError, Client, NotLeadingError
 from shardwright.cluster.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from shardwright.cluster.writer import CARRY_OUT_SECONDS, WELL_SECONDS, Writer
-from shardwright.reconcile.decision import (
+from shardwright.reconcile.refusals import pod_of
+from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.writes import (
     Apply,
     Create,
     CreateKey,
@@ -23,8 +25,6 @@ from shardwright.reconcile.decision import (
     Why,
     Write,
 )
-from shardwright.reconcile.refusals import pod_of
-from shardwright.reconcile.seen import Outcome, Refusal
 from tests.support.builders_operator import Hand
 from tests.support.builders_reconcile import OWNER_UID, rendered, service, stateful_set
 from tests.support.memory_api import MemoryApi

@@ -18,8 +18,8 @@ from shardwright.controller.turns import Turns
 from shardwright.controller.view import View
 from shardwright.controller.worker import Memo
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.budget import Budget, Failed, Fault
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Work
 from shardwright.replanning import Replanned
@@ -35,9 +35,9 @@ from tests.support.inline import Inline
 
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
-SPENT = Failed(fault=Fault.CPU, budget=Budget(cpu_seconds=10, memory_bytes=192 << 20))
+SPENT = Failed(fault=QuestionFault.CPU, budget=QuestionBudget(cpu_seconds=10, memory_bytes=192 << 20))
 KEY = ("models", "llama")
-NEW = Ask(on=None, choice=Choice.REPLAN)
+NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 
 def a_live_model(generation: int = 1, **spec: Any) -> dict[str, Any]:

@@ -13,18 +13,18 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, JOBS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
-from shardwright.modelspec.handover import Handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles
+from shardwright.reconcile.fetched import LATER_SECONDS
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
-from shardwright.reconcile.fetching import LATER_SECONDS
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch, Fetcher
+from shardwright.rendering.fetch_job import Fetcher, HubFetch
 from tests.harness.api import Manifest
 from tests.support.builders_model import a_config
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.keys import KEYS
 
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/ours",
     revision=None,
@@ -44,7 +44,7 @@ def owner_of(parts: Parts, key: Key) -> Owner:
 
 def kept(parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.model) -> Manifest:
     """Return the ConfigMap of a config as the operator has written it."""
-    found = Handover(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
+    found = CheckpointFiles(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
     return fetched_config(owner_of(parts, key), replace(FETCH, model=model), found, keys)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from shardwright.controller.exposition import Encode, Exposition
 from shardwright.controller.health import Health
-from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpServer, Reply, listening_socket
+from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpReply, HttpServer, listening_socket
 from shardwright.controller.metrics import Metrics
 from tests.support.clocks import Clock
 
@@ -189,7 +189,7 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
 ) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     text = os.urandom(12 << 20)
-    server = HttpServer({"/metrics": lambda _: Reply(HTTPStatus.OK, text)}, 0, "test")
+    server = HttpServer({"/metrics": lambda _: HttpReply(HTTPStatus.OK, text)}, 0, "test")
     clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
     tracemalloc.start()
     try:

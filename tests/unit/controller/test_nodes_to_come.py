@@ -9,7 +9,7 @@ import pytest
 from shardwright.cluster.handover import Change
 from shardwright.cluster.sources import project_node
 from shardwright.planning.report import Plan
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from tests.support.builders_nodes import a_node
@@ -101,7 +101,7 @@ def test_who_has_waited_in_vain_is_not_planned_on_the_same_pool(desk: PoolDesk) 
     record = desk.ask(key).record
     subject = desk.subject(key)
 
-    ask = Ask(on=record, choice=Choice.REHOUSE, leaving=frozenset({0}), lost=frozenset({"~spot-0"}))
+    ask = Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0}), lost=frozenset({"~spot-0"}))
     answer = desk.answer(key, subject, ask, NOON)
 
     assert answer.short

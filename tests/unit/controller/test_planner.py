@@ -12,7 +12,7 @@ from shardwright.controller.queue import Key, Priority
 from shardwright.controller.view import View
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.observed import STATEFUL_SET
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.replanning import Replanned
@@ -106,7 +106,7 @@ def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None
 LOADS = ((8, "before"), (16, "after"))
 """Concurrency, and the name of the resource: another question each."""
 
-NEW = Ask(on=None, choice=Choice.REPLAN)
+NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 
 def a_live_model(name: str = "llama", **spec: Any) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
     view.keep(key, Kept(record=record))
 
-    answer = answered(planner, key, after, Ask(on=record, choice=Choice.REPLAN))
+    answer = answered(planner, key, after, Ask(on=record, choice=PlanChoice.REPLAN))
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))
@@ -220,6 +220,6 @@ def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_tur
     record = answered(planner, key, subject, NEW).record
     assert record
     worker.urgency.clear()
-    answered(planner, key, subject, Ask(on=record, choice=Choice.RESTORE, restored=record.plan))
-    answered(planner, key, subject, Ask(on=record, choice=Choice.REHOUSE, leaving=frozenset({0})))
+    answered(planner, key, subject, Ask(on=record, choice=PlanChoice.RESTORE, restored=record.plan))
+    answered(planner, key, subject, Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0})))
     assert worker.urgency == [Priority.NEW, Priority.BROKEN]

@@ -13,7 +13,7 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.reviews import PLANS_AUDIENCE
 from shardwright.controller import plans
-from shardwright.controller.http_server import Reply, Request
+from shardwright.controller.http_server import HttpReply, HttpRequest
 from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Key
 from shardwright.pages.listing import Listed
@@ -35,8 +35,8 @@ async def _none(key: Key) -> tuple[Subject, PlanRecord] | None:
     return None
 
 
-def ask(pages: Plans, path: str = "/plans", header: str = "Bearer t", address: str = "10.0.0.1") -> Reply:
-    return asyncio.run(pages(Request("GET", path, {"authorization": header} if header else {}), address))
+def ask(pages: Plans, path: str = "/plans", header: str = "Bearer t", address: str = "10.0.0.1") -> HttpReply:
+    return asyncio.run(pages(HttpRequest("GET", path, {"authorization": header} if header else {}), address))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-def asked_with(loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans") -> tuple[Reply, ScriptedApi]:
+def asked_with(loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans") -> tuple[HttpReply, ScriptedApi]:
     with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         reply = ask(pages, path)
@@ -78,7 +78,10 @@ def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(loop
         one, those = ask(pages, "/plans/a/gone"), ask(pages, "/plans/a")
         pages.stop()
 
-    assert (one.status, those) == (HTTPStatus.NOT_FOUND, Reply(HTTPStatus.FORBIDDEN, b"you may not list ShardedModels in a\n"))
+    assert (one.status, those) == (
+        HTTPStatus.NOT_FOUND,
+        HttpReply(HTTPStatus.FORBIDDEN, b"you may not list ShardedModels in a\n"),
+    )
     assert [
         (asked["verb"], asked["namespace"]) for _, _, body in api.requests if (asked := body["spec"].get("resourceAttributes"))
     ] == [("get", "a"), ("list", ""), ("list", "a")]
@@ -115,10 +118,10 @@ def test_without_a_token_nobody_is_asked(loop: asyncio.AbstractEventLoop) -> Non
 
 def test_a_flood_waits_for_nothing(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
-    monkeypatch.setattr(Plans, "_answer", lambda *_: free.wait(10) and Reply(HTTPStatus.OK))
+    monkeypatch.setattr(Plans, "_answer", lambda *_: free.wait(10) and HttpReply(HTTPStatus.OK))
 
     async def flood(pages: Plans) -> list[HTTPStatus]:
-        request = Request("GET", "/plans", {"authorization": "Bearer t"})
+        request = HttpRequest("GET", "/plans", {"authorization": "Bearer t"})
         waiting = [asyncio.create_task(pages(request, "10.0.0.1")) for _ in range(4)]
         await asyncio.sleep(0)
         free.set()

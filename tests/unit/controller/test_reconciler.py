@@ -13,7 +13,7 @@ from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.rules import ROLLBACK_TO
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing
 

@@ -12,7 +12,7 @@ from shardwright.controller.queue import Again, Key, Priority
 from shardwright.controller.reading import Reading
 from shardwright.controller.view import NOTHING, Interests
 from shardwright.controller.workers import NotAllTakenError
-from shardwright.reconcile.rules import RESTART
+from shardwright.reconcile.life_rules import RESTART
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 

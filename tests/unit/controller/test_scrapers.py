@@ -11,8 +11,8 @@ from http import HTTPStatus
 import pytest
 
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.reviews import Verdict
-from shardwright.controller.http_server import HttpServer, Reply
+from shardwright.cluster.reviews import TokenVerdict
+from shardwright.controller.http_server import HttpReply, HttpServer
 from shardwright.controller.scrapers import (
     REMEMBERED_MAX,
     REMEMBERED_SECONDS,
@@ -24,7 +24,12 @@ from tests.support.clocks import Clock
 
 SCRAPER = "10.0.0.1"
 STRANGER = "10.0.0.66"
-SAID = {"good": Verdict.ADMITTED, "renewed": Verdict.ADMITTED, "poor": Verdict.FORBIDDEN, "unknown": Verdict.UNKNOWN}
+SAID = {
+    "good": TokenVerdict.ADMITTED,
+    "renewed": TokenVerdict.ADMITTED,
+    "poor": TokenVerdict.FORBIDDEN,
+    "unknown": TokenVerdict.UNKNOWN,
+}
 
 
 class ApiServer:
@@ -34,16 +39,16 @@ class ApiServer:
         self.asked: list[str] = []
         self.answers = threading.Event()
 
-    def __call__(self, token: str) -> Verdict:
+    def __call__(self, token: str) -> TokenVerdict:
         self.asked.append(token)
         if token.isdecimal():
             self.answers.wait(10)
         if token == "away":
             raise ApiError(0, "Unreachable", "it does not answer")
-        return SAID.get(token, Verdict.UNKNOWN)
+        return SAID.get(token, TokenVerdict.UNKNOWN)
 
 
-def judged(review: Callable[[str], Verdict], *headers: str, clock: Clock | None = None) -> list[HTTPStatus | None]:
+def judged(review: Callable[[str], TokenVerdict], *headers: str, clock: Clock | None = None) -> list[HTTPStatus | None]:
     """Return what is said to these headers, one after the other."""
 
     async def ask() -> list[HTTPStatus | None]:
@@ -101,7 +106,7 @@ def test_an_answer_holds_for_seconds_and_no_answer_for_none() -> None:
 
 
 def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
-    clock, said = Clock(), [Verdict.ADMITTED, Verdict.FORBIDDEN]
+    clock, said = Clock(), [TokenVerdict.ADMITTED, TokenVerdict.FORBIDDEN]
     scrapers = Scrapers(lambda _: said.pop(0), clock)
 
     async def ask() -> list[HTTPStatus | None]:
@@ -171,7 +176,7 @@ def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
 
 def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
     scrapers = Scrapers(ApiServer())
-    server = HttpServer({"/metrics": lambda _: Reply(HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
+    server = HttpServer({"/metrics": lambda _: HttpReply(HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
 
     def get(*headers: str) -> bytes:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:

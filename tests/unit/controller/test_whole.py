@@ -16,7 +16,7 @@ from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.planner import Planner
 from shardwright.controller.view import View
-from shardwright.controller.whole import ChangedError, Whole
+from shardwright.controller.whole import ChangedError, WholeModels
 from shardwright.errors import InputError
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
@@ -82,7 +82,7 @@ def test_whole_models_are_there_one_at_a_time() -> None:
             there -= 1
 
         kept = [api.put(SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)) for number in range(3)]
-        api.before, whole = take_time, Whole(api)
+        api.before, whole = take_time, WholeModels(api)
         found = await asyncio.gather(*(whole.of(project_model(item)) for item in kept))
         assert [asked(text)["spec"] for text in found] == [item["spec"] for item in kept]
 
@@ -110,7 +110,7 @@ def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
 
     async def scenario() -> int:
         api, worker = MemoryApi(), Busy(looks)
-        planner, whole = Planner(View(), worker), Whole(api)
+        planner, whole = Planner(View(), worker), WholeModels(api)
         stored = api.put(SHARDED_MODELS, a_sharded_model("m-0", "models", model={"id": "us/ours", "config": config}))
         for number in range(1, looks):
             api.put(SHARDED_MODELS, {**stored, "metadata": {**stored["metadata"], "name": f"m-{number}"}})
@@ -138,7 +138,7 @@ def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(change: s
             with api.changing(SHARDED_MODELS, "models", "m") as item:
                 item["spec"] = {**item["spec"], "replicas": 2}
         with pytest.raises(ChangedError):
-            await Whole(api).of(live)
+            await WholeModels(api).of(live)
 
     run(scenario())
 
@@ -147,7 +147,7 @@ def test_a_read_that_fails_holds_up_no_other() -> None:
     async def scenario() -> None:
         api = MemoryApi()
         live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
-        whole = Whole(api)
+        whole = WholeModels(api)
 
         async def fail(_verb: str, _plural: str) -> None:
             api.before = MemoryApi().before
@@ -181,7 +181,7 @@ def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_aske
         with serving(Answer(body=nested(path, levels))) as (api, client):
             live = project_model(json.loads(nested(path, 1)))
             with pytest.raises(InputError) as error:
-                await Whole(client).of(live)
+                await WholeModels(client).of(live)
             assert [(item.code, item.path) for item in error.value.problems] == [("TooDeep", path)]
             assert len(api.requests) == 1
 
@@ -196,7 +196,7 @@ def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_
         whole = nested(path, levels)
         fields = b'"managedFields":' + b"[" * 9_000 + b"]" * 9_000
         with serving(Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))) as (_, client):
-            found = await Whole(client).of(project_model(json.loads(nested(path, 1))))
+            found = await WholeModels(client).of(project_model(json.loads(nested(path, 1))))
         assert asked(found)["spec"] == json.loads(whole)["spec"]
 
     run(scenario())

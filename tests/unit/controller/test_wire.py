@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shardwright.controller.wire import Shared
+from shardwright.controller.wire import SharedValues
 from shardwright.hardware.pools import build_inventory
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock
 from shardwright.resolving.stored import Administration
@@ -15,12 +15,12 @@ from shardwright.resolving.subject import Subject
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import LARGE, a_subject, h100_facts
 
-ASK = Ask(on=None, choice=Choice.REPLAN)
+ASK = Ask(on=None, choice=PlanChoice.REPLAN)
 WHOLE = build_inventory(h100_facts(4), ())
 
 
-def ends(room_bytes: int = 4 << 20) -> tuple[Shared, Shared]:
-    return Shared(decides=True, room_bytes=room_bytes), Shared(decides=False)
+def ends(room_bytes: int = 4 << 20) -> tuple[SharedValues, SharedValues]:
+    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(decides=False)
 
 
 def test_a_question_and_its_answer_arrive_as_they_were() -> None:

@@ -17,13 +17,13 @@ import pytest
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker, WorkError
-from shardwright.reconcile.budget import Budget, Failed, Fault
+from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.reconcile.work import Work
 from tests.harness.waiting import wait_for
 from tests.support.works import Die, Dive, Fail, Grow, Pid, Say, Spin
 
 KEY = ("models", "llama")
-BUDGET = Budget(cpu_seconds=1, memory_bytes=96 << 20)
+BUDGET = QuestionBudget(cpu_seconds=1, memory_bytes=96 << 20)
 ROOT = Path(__file__).parents[3]
 
 
@@ -48,7 +48,7 @@ async def ask(worker: Worker, work: Work[int]) -> int | Failed:
     return await worker.ask(KEY, Priority.NEW, work, Memo())
 
 
-def refused(fault: Fault) -> Failed:
+def refused(fault: QuestionFault) -> Failed:
     return Failed(fault=fault, budget=BUDGET)
 
 
@@ -63,7 +63,7 @@ def test_answers_come_from_another_process_that_stays() -> None:
 
 def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has() -> None:
     async def scenario(worker: Worker) -> None:
-        assert await ask(worker, Spin()) == refused(Fault.CPU)
+        assert await ask(worker, Spin()) == refused(QuestionFault.CPU)
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
@@ -71,7 +71,7 @@ def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has(
 
 def test_a_question_that_spends_the_memory_has_no_answer_and_the_next_one_has() -> None:
     async def scenario(worker: Worker) -> None:
-        assert await ask(worker, Grow()) == refused(Fault.MEMORY)
+        assert await ask(worker, Grow()) == refused(QuestionFault.MEMORY)
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
@@ -79,7 +79,7 @@ def test_a_question_that_spends_the_memory_has_no_answer_and_the_next_one_has() 
 
 def test_a_question_that_ends_the_process_twice_has_no_answer_and_the_next_one_has(tmp_path: Path) -> None:
     async def scenario(worker: Worker) -> None:
-        assert await ask(worker, Die(folder=tmp_path)) == refused(Fault.CRASH)
+        assert await ask(worker, Die(folder=tmp_path)) == refused(QuestionFault.CRASH)
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
@@ -107,7 +107,7 @@ def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_nobodys_fault() -
 
 def test_a_question_that_recurses_without_end_has_no_answer() -> None:
     async def scenario(worker: Worker) -> None:
-        assert await ask(worker, Dive()) == refused(Fault.CRASH)
+        assert await ask(worker, Dive()) == refused(QuestionFault.CRASH)
 
     run(scenario)
 
@@ -131,7 +131,7 @@ def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_p
         await asyncio.to_thread(wait_for, begun.exists, 60, "the question to be worked on")
         asking.cancel()
         again = await worker.ask(KEY, Priority.NEW, Pid(), memo)  # a question that is known by then is not worked on again
-        assert (again, noted) == (refused(Fault.CPU), [refused(Fault.CPU)])
+        assert (again, noted) == (refused(QuestionFault.CPU), [refused(QuestionFault.CPU)])
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)

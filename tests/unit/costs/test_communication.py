@@ -8,7 +8,7 @@ from shardwright.costs.communication import Fabric, all_reduce_seconds, send_sec
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_network, a_pool, an_nvl72_pool
 
 H100 = load_gpus()["H100-SXM-80GB"]

@@ -6,13 +6,13 @@ import pytest
 
 from shardwright.costs.activations import activation_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_load_bytes, draft_weight_bytes
-from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.estimates import Estimate
+from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.kvcache import kv_cache
 from shardwright.costs.limits import Limits
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec

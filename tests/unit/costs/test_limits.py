@@ -8,7 +8,7 @@ from shardwright.costs.limits import Limits, default_batch, limits_to_try
 from shardwright.costs.workload import Workload
 from shardwright.engines.vllm import traits
 from shardwright.hardware.gpus import load_gpus
-from shardwright.layouts.traits import Told
+from shardwright.layouts.traits import EngineOverrides
 from tests.support.builders_plan import vllm_traits
 
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
@@ -73,12 +73,14 @@ def test_an_engine_that_does_not_chunk_prompts_takes_the_longest_whole() -> None
 @pytest.mark.parametrize(
     ("told", "tried"),
     [
-        (Told(batched_tokens=4096, sequences=32), {(4096, 32)}),
-        (Told(batched_tokens=64), {(64, 64), (64, 32), (64, 16)}),  # a batch has a token of every sequence
-        (Told(sequences=3000), {(8192, 3000), (4096, 3000), (3000, 3000)}),
+        (EngineOverrides(batched_tokens=4096, sequences=32), {(4096, 32)}),
+        (EngineOverrides(batched_tokens=64), {(64, 64), (64, 32), (64, 16)}),  # a batch has a token of every sequence
+        (EngineOverrides(sequences=3000), {(8192, 3000), (4096, 3000), (3000, 3000)}),
     ],
 )
-def test_a_limit_that_the_engine_is_told_stays_and_the_other_leaves_it_room(told: Told, tried: set[tuple[int, int]]) -> None:
+def test_a_limit_that_the_engine_is_told_stays_and_the_other_leaves_it_room(
+    told: EngineOverrides, tried: set[tuple[int, int]]
+) -> None:
     traits_told = replace(vllm_traits(), told=told)
 
     found = limits_to_try(LOAD, traits_told, load_gpus()["H100-SXM-80GB"], 64)

@@ -8,7 +8,7 @@ from shardwright.costs.limits import Limits
 from shardwright.costs.overheads import LOADING_RESIDUE, Device, band_bytes, captured_batches, overhead_bytes
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import Told
+from shardwright.layouts.traits import EngineOverrides
 from shardwright.units import GIB
 from tests.support.builders_plan import vllm_traits
 
@@ -58,13 +58,13 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
 @pytest.mark.parametrize(
     ("told", "batches"),
     [
-        (Told(captured=()), 0),
-        (Told(captured=(1, 2, 4, 4, 1024)), 3),  # each once, none above the tokens of a batch
-        (Told(largest_captured=16), 5),  # 1, 2, 4, 8, 16, whatever the sequences
-        (Told(largest_captured=4096), 51),  # never above the tokens of a batch: up to 512
+        (EngineOverrides(captured=()), 0),
+        (EngineOverrides(captured=(1, 2, 4, 4, 1024)), 3),  # each once, none above the tokens of a batch
+        (EngineOverrides(largest_captured=16), 5),  # 1, 2, 4, 8, 16, whatever the sequences
+        (EngineOverrides(largest_captured=4096), 51),  # never above the tokens of a batch: up to 512
     ],
 )
-def test_what_the_engine_is_told_to_capture_is_what_is_captured(told: Told, batches: int) -> None:
+def test_what_the_engine_is_told_to_capture_is_what_is_captured(told: EngineOverrides, batches: int) -> None:
     limits = Limits(batched_tokens=512, sequences=8, model_len=1024)
 
     assert captured_batches(limits, a_device("H100-SXM-80GB"), replace(vllm_traits(), told=told)) == batches

@@ -6,13 +6,13 @@ import pytest
 
 from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import NETWORK_EFFICIENCY
-from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.serving import UNEVEN_STEPS, serve
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_network, a_pool, an_nvl72_pool, vllm_traits
 
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)

@@ -4,8 +4,8 @@ import pytest
 
 from shardwright.costs.weights import load_bytes_per_node, stage_weight_bytes, stage_weight_parts
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.quantization import apply_quantization
-from shardwright.modelspec.spec import Part
+from shardwright.modelspec.quantized import apply_quantization
+from shardwright.modelspec.spec import PipelineRole
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits
 from tests.support.oracle import OracleCase, oracle_cases
@@ -21,7 +21,7 @@ def _uncounted(case: OracleCase) -> float:
     config states none (Llama 4: vLLM builds the default one).
     """
     model = case.model
-    if model.warnings or any(weight.part is Part.TOWER for weight in model.weights):
+    if model.warnings or any(weight.part is PipelineRole.TOWER for weight in model.weights):
         return 0.015 if model.warnings else 0.006
     if model.quantization in (None, "mxfp4"):
         return 0.0

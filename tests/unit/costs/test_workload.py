@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
+from shardwright.costs.estimator import estimate
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_pool, vllm_traits
 
 LOAD = Workload(input_tokens=4096, output_tokens=512, concurrency=64, max_model_len=8192)

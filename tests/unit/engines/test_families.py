@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwright.engines.families import FAMILIES, Family, family_arguments, family_of
+from shardwright.engines.families import FAMILIES, ParserFamily, family_arguments, family_of
 from shardwright.engines.option_tables import VERSIONS
 from shardwright.engines.options import check_arguments
 
@@ -41,7 +41,7 @@ def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(model: st
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_version_has_the_parsers_that_a_family_is_told(family: Family, version: str) -> None:
+def test_every_version_has_the_parsers_that_a_family_is_told(family: ParserFamily, version: str) -> None:
     parsers = {"tool-call-parser": family.tools, "reasoning-parser": family.reasoning}
     said = {name: parser for name, parser in parsers.items() if parser}
 

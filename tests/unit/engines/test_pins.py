@@ -5,7 +5,7 @@ import pytest
 from shardwright.engines.options import check_arguments
 from shardwright.engines.pins import Pins, read_pins
 from shardwright.engines.vllm_policy import VLLM
-from shardwright.layouts.traits import Told
+from shardwright.layouts.traits import EngineOverrides
 
 
 @pytest.mark.parametrize(
@@ -38,19 +38,22 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ({"mm-encoder-tp-mode": "data"}, Pins(whole_towers=True)),
         ({"mm-encoder-tp-mode": "weights"}, Pins()),
         ({"mamba-ssm-cache-dtype": "float16"}, Pins(state_bits=16)),
-        ({"max-num-seqs": "64", "max-num-batched-tokens": 4096}, Pins(told=Told(sequences=64, batched_tokens=4096))),
-        ({"enforce-eager": True}, Pins(told=Told(captured=()))),
+        ({"max-num-seqs": "64", "max-num-batched-tokens": 4096}, Pins(told=EngineOverrides(sequences=64, batched_tokens=4096))),
+        ({"enforce-eager": True}, Pins(told=EngineOverrides(captured=()))),
         ({"enforce-eager": False}, Pins()),
-        ({"cudagraph-capture-sizes": "1 2 4"}, Pins(told=Told(captured=(1, 2, 4)))),
-        ({"cudagraph-capture-sizes": "1 2", "enforce-eager": True}, Pins(told=Told(captured=()))),
-        ({"max-cudagraph-capture-size": 64}, Pins(told=Told(largest_captured=64))),
-        ({"compilation-config": '{"cudagraph_mode": "NONE"}'}, Pins(told=Told(captured=()))),
-        ({"compilation-config": '{"cudagraph_capture_sizes": [8, 16]}'}, Pins(told=Told(captured=(8, 16)))),
+        ({"cudagraph-capture-sizes": "1 2 4"}, Pins(told=EngineOverrides(captured=(1, 2, 4)))),
+        ({"cudagraph-capture-sizes": "1 2", "enforce-eager": True}, Pins(told=EngineOverrides(captured=()))),
+        ({"max-cudagraph-capture-size": 64}, Pins(told=EngineOverrides(largest_captured=64))),
+        ({"compilation-config": '{"cudagraph_mode": "NONE"}'}, Pins(told=EngineOverrides(captured=()))),
+        ({"compilation-config": '{"cudagraph_capture_sizes": [8, 16]}'}, Pins(told=EngineOverrides(captured=(8, 16)))),
         (
             {"compilation-config": '{"mode": 0, "max_cudagraph_capture_size": 32}'},
-            Pins(told=Told(largest_captured=32, uncounted=("compilation-config.mode",))),
+            Pins(told=EngineOverrides(largest_captured=32, uncounted=("compilation-config.mode",))),
         ),
-        ({"enable-eplb": True, "attention_config": "{}"}, Pins(told=Told(uncounted=("attention-config", "enable-eplb")))),
+        (
+            {"enable-eplb": True, "attention_config": "{}"},
+            Pins(told=EngineOverrides(uncounted=("attention-config", "enable-eplb"))),
+        ),
         ({"seed": 1, "enable-prefix-caching": False}, Pins()),
     ],
 )

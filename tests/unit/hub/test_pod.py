@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.modelspec.handover import Handover, read_handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handover
 from tests.support.builders_model import a_config
 from tests.support.loopback_hub import COMMIT, OLDER, LoopbackHub, Repository, a_hub, giving
 
@@ -69,7 +69,7 @@ def test_the_small_files_are_handed_over_by_two_containers_where_one_message_is_
 
     assert (first.status, rest.status, len(first.left)) == (0, 0, 4096)
     found = read_handover(first.left + rest.left)
-    assert isinstance(found, Handover)
+    assert isinstance(found, CheckpointFiles)
     assert json.loads(found.files["config.json"]) == a_config(noise=noise)
     assert (found.commit, found.tensor_bytes) == (COMMIT, 8_030_261_248)
     assert [token for _, token in hub.content.seen] == [None, None]
@@ -81,7 +81,7 @@ def test_a_commit_that_is_named_is_read(hub: LoopbackHub, tmp_path: Path) -> Non
 
     found = read_handover(run(hub, tmp_path, "us/ours", OLDER).left)
 
-    assert isinstance(found, Handover)
+    assert isinstance(found, CheckpointFiles)
     assert (found.commit, json.loads(found.files["config.json"])) == (OLDER, older)
 
 

@@ -15,7 +15,7 @@ from shardwright.modelspec.computed import (
     without_towers,
 )
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, Part, RecurrentAttention, Split
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 
 
 def a_model(name: str) -> ModelSpec:
@@ -63,7 +63,7 @@ def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them()
 
     alone = without_towers(blind)
 
-    assert {weight.part for weight in model.weights} - {weight.part for weight in alone.weights} == {Part.TOWER}
+    assert {weight.part for weight in model.weights} - {weight.part for weight in alone.weights} == {PipelineRole.TOWER}
     assert alone.layers == model.layers
     assert alone.warnings == ("another",)
 
@@ -74,8 +74,8 @@ def test_a_whole_tower_is_on_every_rank_and_all_else_is_cut_as_before() -> None:
     whole = with_whole_towers(model)
 
     changed = {now.part for before, now in zip(model.weights, whole.weights, strict=True) if before != now}
-    assert changed == {Part.TOWER}
-    assert {weight.split for weight in whole.weights if weight.part is Part.TOWER} == {Split.REPLICATED}
+    assert changed == {PipelineRole.TOWER}
+    assert {weight.split for weight in whole.weights if weight.part is PipelineRole.TOWER} == {Split.REPLICATED}
 
 
 def test_states_of_other_bits_take_their_share_and_k_v_stays() -> None:

@@ -14,7 +14,7 @@ from shardwright.modelspec.spec import (
     GroupedAttention,
     LatentAttention,
     ModelSpec,
-    Part,
+    PipelineRole,
     RecurrentAttention,
 )
 from tests.support.builders_model import a_config, catalogued, window
@@ -44,7 +44,7 @@ def test_qwen_3_5_has_a_recurrent_state_in_three_layers_of_four() -> None:
 
 
 def test_the_vision_tower_of_a_wrapper_is_counted_apart() -> None:
-    tower = [weight for weight in catalogued("Qwen/Qwen3.5-27B").weights if weight.part is Part.TOWER]
+    tower = [weight for weight in catalogued("Qwen/Qwen3.5-27B").weights if weight.part is PipelineRole.TOWER]
     assert [weight.elements for weight in tower] == [pytest.approx(460_730_096, rel=0.02)]
 
 
@@ -279,9 +279,9 @@ def _wrapped(**text: object) -> dict[str, object]:
 def test_a_wrapper_that_is_unknown_by_name_has_the_language_model_that_it_names() -> None:
     model = read_model(_wrapped(), source="a test")
     alone = read_model(a_config(architectures=["Qwen3ForCausalLM"], head_dim=64), source="a test")
-    tower = [weight for weight in model.weights if weight.part is Part.TOWER]
+    tower = [weight for weight in model.weights if weight.part is PipelineRole.TOWER]
     assert model.architecture == "NovelForConditionalGeneration"
-    assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
+    assert [weight for weight in model.weights if weight.part is not PipelineRole.TOWER] == list(alone.weights)
     assert sum(weight.elements for weight in tower) > 2 * (4 * 128 * 128 + 3 * 128 * 256)
     assert model.warnings == (
         (
@@ -297,7 +297,7 @@ def test_a_wrapper_may_call_its_language_model_otherwise_and_name_its_architectu
     inner = {**a_config(), "model_type": "novel"}
     model = read_model({"architectures": ["Novel"], section: inner, "vision_config": wrapped["vision_config"]}, source="a test")
     alone = read_model(a_config(), source="a test")
-    assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
+    assert [weight for weight in model.weights if weight.part is not PipelineRole.TOWER] == list(alone.weights)
 
 
 @pytest.mark.parametrize("section", ["audio_config", "sound_config", "speech_config", "audio_encoder_config"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import AdapterSlots
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued

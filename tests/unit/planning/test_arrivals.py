@@ -6,9 +6,9 @@ import pytest
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor, Request
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits

@@ -10,7 +10,7 @@ from shardwright.engines import vllm
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.request import Request
 from shardwright.units import GIB

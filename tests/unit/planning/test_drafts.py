@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import Drafter, EngineTraits
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 

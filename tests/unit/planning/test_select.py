@@ -9,10 +9,10 @@ from shardwright.costs.estimates import Estimate, Performance, TimeShare
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
-from shardwright.layouts.placement import place
+from shardwright.layouts.placing import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up
+from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up
 from shardwright.planning.select import select as select_by
 from tests.support.builders_plan import a_pool, a_request, an_inventory
 
@@ -62,7 +62,7 @@ class _Known:
         return self._estimate
 
 
-def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
+def select(verdicts: Iterable[Verdict], request: Request) -> tuple[FeasibleCandidate, ...]:
     return select_by(verdicts, Scale(request=request, by_price=False))
 
 
@@ -162,7 +162,7 @@ def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the
 
     ranked = select(same_per_gpu, THROUGHPUT)
 
-    assert [standing.candidate.pool.name for standing in ranked] == ["z", "y", "a", "b", "pool"]
+    assert [feasible.candidate.pool.name for feasible in ranked] == ["z", "y", "a", "b", "pool"]
 
 
 def test_the_order_given_does_not_matter() -> None:
@@ -177,7 +177,7 @@ def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewher
         [_verdict(ONE, _estimate(1000)), _verdict(ONE, _estimate(900), elsewhere), _verdict(TWO, _estimate(1500))], THROUGHPUT
     )
 
-    assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+    assert [feasible.candidate.layout for feasible in runners_up(ranked, 3)] == [TWO]
 
 
 def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
@@ -288,7 +288,7 @@ def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
         [_verdict(even, _estimate(1000)), _verdict(uneven, _estimate(990)), _verdict(TWO, _estimate(900))], THROUGHPUT
     )
 
-    assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+    assert [feasible.candidate.layout for feasible in runners_up(ranked, 3)] == [TWO]
 
 
 def test_runners_up_show_every_other_kind_of_cut_before_more_of_one_kind() -> None:

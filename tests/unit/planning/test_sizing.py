@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
-from shardwright.planning.sizing import Step, fewest, size
+from shardwright.planning.sizing import SizedOutcome, fewest, size
 
 NOTHING = NoPlan(problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False)
 
@@ -14,7 +14,7 @@ NOTHING = NoPlan(problem=Problem(code="TtftLimitExceeded", what="too slow"), hea
 @pytest.fixture
 def carries_from(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     found = {"gpus": 0}
-    monkeypatch.setattr(Step, "carries", property(lambda step: step.gpus >= found["gpus"]))
+    monkeypatch.setattr(SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"]))
     return found
 
 

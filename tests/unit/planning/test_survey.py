@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from shardwright.planning.plan import choose, consider
-from shardwright.planning.reasons import MEMORY
+from shardwright.planning.planner import choose, consider
+from shardwright.planning.rationale import MEMORY
 from shardwright.planning.report import Plan
 from shardwright.planning.survey import survey
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits

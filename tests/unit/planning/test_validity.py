@@ -10,7 +10,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.planning.report import Plan
-from shardwright.planning.validity import BY_CODE, PASSES, Fault, Unfit, unfit_nodes
+from shardwright.planning.validity import BY_CODE, PASSES, NodeFault, Unfit, unfit_nodes
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import a_node
 
@@ -41,19 +41,23 @@ def test_it_stands_where_it_was_made() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault", "says"),
     [
-        ({"ready": False}, Fault.NOT_READY, "cannot be used: a node that is not ready takes no new pods"),
-        ({"cordoned": True}, Fault.CORDONED, "cannot be used: a cordoned node takes no new pods"),
-        (taint("karpenter.sh/disrupted"), Fault.LEAVING, "cannot be used: a node that is being deleted or drained takes no"),
-        (taint("ToBeDeletedByClusterAutoscaler"), Fault.LEAVING, "cannot be used: a node that is being deleted or drained"),
-        (taint("theirs"), Fault.TAINTED, "cannot be used: spec.placement.tolerations: taint theirs:NoSchedule must be tolerated"),
-        ({"labels": {}}, Fault.DESELECTED, "cannot be used: spec.placement.nodeSelector: node label team (not set) must be"),
-        ({"gpus": 7}, Fault.DEGRADED, "has 7 healthy GPUs: the plan needs 8"),
-        ({"product": "NVIDIA-H200"}, Fault.CHANGED, "has NVIDIA-H200: the plan was made for NVIDIA-H100-80GB-HBM3"),
-        ({"labels": SELECTS | {"nvidia.com/gpu.product": "Unheard-Of"}}, Fault.UNUSABLE, "cannot be used: "),
+        ({"ready": False}, NodeFault.NOT_READY, "cannot be used: a node that is not ready takes no new pods"),
+        ({"cordoned": True}, NodeFault.CORDONED, "cannot be used: a cordoned node takes no new pods"),
+        (taint("karpenter.sh/disrupted"), NodeFault.LEAVING, "cannot be used: a node that is being deleted or drained takes no"),
+        (taint("ToBeDeletedByClusterAutoscaler"), NodeFault.LEAVING, "cannot be used: a node that is being deleted or drained"),
+        (
+            taint("theirs"),
+            NodeFault.TAINTED,
+            "cannot be used: spec.placement.tolerations: taint theirs:NoSchedule must be tolerated",
+        ),
+        ({"labels": {}}, NodeFault.DESELECTED, "cannot be used: spec.placement.nodeSelector: node label team (not set) must be"),
+        ({"gpus": 7}, NodeFault.DEGRADED, "has 7 healthy GPUs: the plan needs 8"),
+        ({"product": "NVIDIA-H200"}, NodeFault.CHANGED, "has NVIDIA-H200: the plan was made for NVIDIA-H100-80GB-HBM3"),
+        ({"labels": SELECTS | {"nvidia.com/gpu.product": "Unheard-Of"}}, NodeFault.UNUSABLE, "cannot be used: "),
     ],
     ids=["not ready", "cordoned", "leaving", "leaving too", "tainted", "relabelled", "degraded", "other GPUs", "unknown GPUs"],
 )
-def test_a_fault_of_one_node_is_that_of_this_node_alone(changes: dict[str, Any], fault: Fault, says: str) -> None:
+def test_a_fault_of_one_node_is_that_of_this_node_alone(changes: dict[str, Any], fault: NodeFault, says: str) -> None:
     (found,) = unfit(**changes)
     assert (found.node, found.fault) == (NAMES[1], fault)
     assert found.says.startswith(says)
@@ -62,7 +66,7 @@ def test_a_fault_of_one_node_is_that_of_this_node_alone(changes: dict[str, Any],
 
 
 def test_a_node_that_is_gone_or_has_no_gpus_any_more_is_gone() -> None:
-    gone = Unfit(node=NAMES[1], fault=Fault.GONE, says="is gone or has no GPUs any more")
+    gone = Unfit(node=NAMES[1], fault=NodeFault.GONE, says="is gone or has no GPUs any more")
     assert unfit_nodes(PLAN, facts() | {NAMES[1]: None}, TERMS) == (gone,)
     assert unfit_nodes(PLAN, {NAMES[0]: facts()[NAMES[0]]}, TERMS) == (gone,)
 
@@ -71,7 +75,7 @@ def test_groups_that_share_a_node_need_their_gpus_there_together() -> None:
     shared = replace(PLAN, groups=((NAMES[1],), (NAMES[1],)), nodes_per_replica=1, gpus_per_node=4)
     assert unfit(shared) == ()
     (found,) = unfit(shared, gpus=7)
-    assert (found.fault, found.says) == (Fault.DEGRADED, "has 7 healthy GPUs: the plan needs 8")
+    assert (found.fault, found.says) == (NodeFault.DEGRADED, "has 7 healthy GPUs: the plan needs 8")
 
 
 def test_several_nodes_with_faults_come_by_name() -> None:
@@ -80,5 +84,7 @@ def test_several_nodes_with_faults_come_by_name() -> None:
 
 
 def test_a_node_that_comes_back_by_itself_makes_no_plan_stale() -> None:
-    assert {Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE, Fault.TO_COME} == PASSES
-    assert {BY_CODE[code] for code in ("NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading")} == PASSES - {Fault.TO_COME}
+    assert {NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME} == PASSES
+    assert {BY_CODE[code] for code in ("NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading")} == PASSES - {
+        NodeFault.TO_COME
+    }

@@ -10,14 +10,14 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.improving import PAUSE
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.generations import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.seen import Ask, Outcome, Refusal
 from shardwright.reconcile.states import Situation
+from shardwright.reconcile.writes import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -96,7 +96,7 @@ class TestStages:
 
         assert isinstance(seen.subject, Subject)
         asked = advance(seen, now)
-        assert asked == Step(ask=Ask(on=None, choice=Choice.REPLAN), subject=seen.subject)
+        assert asked == Step(ask=Ask(on=None, choice=PlanChoice.REPLAN), subject=seen.subject)
         assert asked.ask
         seen = seen.answered(asked.ask, operator.answer(seen, asked.ask))
 
@@ -383,7 +383,7 @@ class TestFaultsOfNodes:
         operator.run(REGISTERED_AGAIN_SECONDS - 1, step=REGISTERED_AGAIN_SECONDS - 1)
         assert operator.asked == []
         operator.run(1, step=1)
-        assert [(ask.choice, ask.leaving) for ask in operator.asked] == [(Choice.REHOUSE, frozenset({0}))]
+        assert [(ask.choice, ask.leaving) for ask in operator.asked] == [(PlanChoice.REHOUSE, frozenset({0}))]
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
@@ -687,7 +687,7 @@ class TestPlans:
         seen, now = operator.seen(), operator.cluster.now
         asked = advance(seen, now).ask
         assert asked
-        assert asked.choice is Choice.IMPROVE
+        assert asked.choice is PlanChoice.IMPROVE
 
         step = advance(seen.answered(asked, Problem(code="PlanTooCostly", what="to plan the model")), now)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Desired, decide, placed
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Why
 from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, Why
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, pod, rendered, service, stateful_set
 
 

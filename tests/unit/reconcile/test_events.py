@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why
 from shardwright.reconcile.events import Event, events_of, plan_event
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, World, desired, service, stateful_set
 

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from shardwright.reconcile.annotations import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_annotations
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Create, Delete
 from shardwright.reconcile.generations import (
     HANGING_SECONDS,
     LOST_SECONDS,
@@ -14,9 +14,9 @@ from shardwright.reconcile.generations import (
     unsettled_groups,
 )
 from shardwright.reconcile.incidents import INCIDENT
-from shardwright.reconcile.memory import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_memory
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.writes import Create, Delete
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)
@@ -80,7 +80,7 @@ def test_a_group_that_was_not_stopped_is_stopped_first() -> None:
 
 def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_set_is_deleted() -> None:
     world = a_group_with_a_dead_node()
-    former = read_memory(world.objects["StatefulSet", "llama-0"])
+    former = read_annotations(world.objects["StatefulSet", "llama-0"])
 
     created, deleted = decide(desired(stateful_set("llama-0-g1")), world.observed(), LATER).writes
 
@@ -89,7 +89,7 @@ def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_se
     annotations = created.content["metadata"]["annotations"]
     assert {INCIDENT, READY_ONCE, STOPPED_AT} <= annotations.keys()
     assert STOPPED_FOR not in annotations
-    assert read_memory(created.content).incident == former.incident
+    assert read_annotations(created.content).incident == former.incident
     heir = frozenset({("StatefulSet", "llama-0-g1")})
     assert deleted == Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1", needs=heir)
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from shardwright.reconcile.annotations import READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
 from shardwright.reconcile.members import Failure, read_member
-from shardwright.reconcile.memory import READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import Awaited, Wait
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_reconcile import NOON, World, desired, pod, stateful_set
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Why, ended_groups, written_name
 from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.writes import Why, ended_groups, written_name
 from shardwright.rendering.budgets import IMAGE_SECONDS
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from tests.support.builders_reconcile import NOON, World, desired, stateful_set
@@ -77,7 +77,7 @@ def stops(operator: Operator, seconds: float, step: float = 10) -> dict[str, dat
     while operator.cluster.now.timestamp() < ends:
         operator.run(step, step)
         for name, live in operator.cluster.sets().items():
-            if read_memory(live).stopped_for == Why.ROLLOUT:
+            if read_annotations(live).stopped_for == Why.ROLLOUT:
                 found.setdefault(name, operator.cluster.now)
     return found
 

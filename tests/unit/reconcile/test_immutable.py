@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.immutable import as_it_can_be, made_anew
+from shardwright.reconcile.writes import Apply, Create, Delete
 from shardwright.rendering.hashing import ASKED_HASH
 from tests.support.builders_seen import ONE_NODE, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster

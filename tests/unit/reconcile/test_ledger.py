@@ -6,18 +6,18 @@ import pytest
 
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
-from shardwright.reconcile.ledger import Ledger, Owner, PodKey
+from shardwright.reconcile.ledger import Ledger, OwnerKey, PodKey
 
 LLAMA, QWEN = ("models", "llama"), ("models", "qwen")
 EIGHT = {"a": 8, "b": 8, "c": 8}
 
 
-def keeps(*nodes: str, owner: Owner = LLAMA, group: str = "", gpus: int = 8) -> tuple[Reservation, ...]:
+def keeps(*nodes: str, owner: OwnerKey = LLAMA, group: str = "", gpus: int = 8) -> tuple[Reservation, ...]:
     """Return what the plan of a group needs: so many GPUs on each of these nodes."""
     return tuple(Reservation(owner=owner, node=node, gpus=gpus, group=group or f"{owner[1]}-0") for node in nodes)
 
 
-def holds(node: str, gpus: int = 8, *, owner: Owner | None = LLAMA, group: str = "") -> GpuUsage:
+def holds(node: str, gpus: int = 8, *, owner: OwnerKey | None = LLAMA, group: str = "") -> GpuUsage:
     name = group or (f"{owner[1]}-0" if owner else "")
     return GpuUsage(node=node, resource="nvidia.com/gpu", gpus=gpus, owner=owner, group=name)
 

@@ -9,10 +9,10 @@ from shardwright.api.record import PlanRecord
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
-from shardwright.reconcile.revisions import Told
-from shardwright.reconcile.seen import Cluster, Outcome, Resource, Seen
+from shardwright.reconcile.revisions import AskedSpec
+from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Seen
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
@@ -35,13 +35,13 @@ class Life:
         self.record: PlanRecord = record
         self.world = World()
         self.free = ROOM
-        self.asked: list[Choice] = []
+        self.asked: list[PlanChoice] = []
 
     def look(self, now: datetime) -> Step:
         """Look once, with a planner that finds no other place, and write what comes out; return the last step."""
         facts = {name: fact for node, name in zip(NODES, NAMES, strict=True) if (fact := read_node(node))}
         seen = Seen(
-            resource=Resource(owner=self.subject.owner, generation=1),
+            resource=ModelResource(owner=self.subject.owner, generation=1),
             subject=self.subject,
             record=self.record,
             observed=self.world.observed(),
@@ -56,7 +56,7 @@ class Life:
                 seen = seen.answered(step.ask, Replanned(record=self.record, report=self.record.report(), short=short))  # type: ignore[arg-type]
                 continue
             if step.tell:
-                seen = replace(seen, told=Told(text='{"spec": {}}'))
+                seen = replace(seen, told=AskedSpec(text='{"spec": {}}'))
                 continue
             self.world.write(step.writes)
             if step.published:
@@ -98,7 +98,7 @@ def test_a_preempted_group_waits_at_zero_for_room_and_keeps_no_gpus_meanwhile() 
     assert kept(step) == Kept(record=life.record, released=frozenset({0}))
     assert step.published
     assert step.published.waits_for_capacity
-    assert set(life.asked) == {Choice.REHOUSE}
+    assert set(life.asked) == {PlanChoice.REHOUSE}
     (group,) = step.published.found.groups
     assert [wait.what for wait in group.waits] == ["Room"]
 

@@ -5,7 +5,7 @@ import pytest
 from shardwright.reconcile.advance import advance
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.priorities import Priorities, PriorityClass
-from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import a_subject
 
@@ -15,7 +15,7 @@ SERVING = Priorities(classes={"serving": PriorityClass(value=1000), "batch": Pri
 def seen(name: str, priorities: Priorities) -> Seen:
     subject = a_subject(pod={"priorityClassName": name})
     return Seen(
-        resource=Resource(owner=subject.owner, generation=1),
+        resource=ModelResource(owner=subject.owner, generation=1),
         subject=subject,
         record=None,
         observed=Observed(objects={}, members=()),

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.decision import Apply, Patch, Why, Write
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.refusals import field_dropped, problem_of, scheduler_unavailable
 from shardwright.reconcile.seen import Refusal
+from shardwright.reconcile.writes import Apply, Patch, Why, Write
 from tests.support.builders_reconcile import stateful_set
 
 DENIED = 'admission webhook "vstatefulset.kb.io" denied the request: spec.replicas: Forbidden: scaling down is still in progress'

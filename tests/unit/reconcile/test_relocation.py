@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.planning.validity import PASSES, Fault, Unfit
+from shardwright.planning.validity import PASSES, NodeFault, Unfit
 from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Failure
@@ -15,7 +15,7 @@ from shardwright.reconcile.relocation import (
     GRACE_SECONDS,
     PATIENCE_SECONDS,
     REGISTERED_AGAIN_SECONDS,
-    Surroundings,
+    Occupancy,
     departure_problem,
     departures,
     hanging_groups,
@@ -36,16 +36,16 @@ NAMES = ("llama-0", "llama-1", "llama-2")
 
 def around(
     *,
-    faults: dict[str, Fault] | None = None,
+    faults: dict[str, NodeFault] | None = None,
     lost: set[str] | None = None,
     hanging: set[int] | None = None,
     free: dict[str, int] | None = None,
     unsettled: set[int] | None = None,
     homeless: set[int] | None = None,
-) -> Surroundings:
+) -> Occupancy:
     """Return nodes with these faults, each seen first at noon."""
     faults = faults or {}
-    return Surroundings(
+    return Occupancy(
         unfit=tuple(Unfit(node=node, fault=fault, says=f"is {fault}") for node, fault in sorted(faults.items())),
         since=dict.fromkeys(faults, NOON),
         lost=frozenset(lost or ()),
@@ -56,18 +56,18 @@ def around(
     )
 
 
-def leaving(seen: Surroundings, now: datetime = LATE) -> set[int]:
+def leaving(seen: Occupancy, now: datetime = LATE) -> set[int]:
     return {item.group for item in departures(PLAN, seen, now)}
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_only_a_group_that_needs_a_place_leaves_a_node_with_a_fault_and_no_other_group_does(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", list(NodeFault))
+def test_only_a_group_that_needs_a_place_leaves_a_node_with_a_fault_and_no_other_group_does(fault: NodeFault) -> None:
     assert leaving(around(faults={"b": fault}, unsettled={1, 2})) == {1}
     assert leaving(around(faults={"b": fault})) == set()
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", list(NodeFault))
+def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(fault: NodeFault) -> None:
     seen, lasted = around(faults={"d": fault}, unsettled=ALL), NOON + timedelta(seconds=PATIENCE_SECONDS[fault])
     assert leaving(seen, lasted) == {2}
     assert leaving(seen, lasted - timedelta(seconds=1)) == set()
@@ -77,15 +77,15 @@ def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(fault:
 
 
 def test_what_cannot_be_a_slip_is_not_waited_for_and_what_may_come_back_is() -> None:
-    assert {fault for fault, seconds in PATIENCE_SECONDS.items() if not seconds} == {Fault.LEAVING, Fault.CORDONED}
-    assert PATIENCE_SECONDS[Fault.GONE] == REGISTERED_AGAIN_SECONDS < GRACE_SECONDS < AWAY_SECONDS
+    assert {fault for fault, seconds in PATIENCE_SECONDS.items() if not seconds} == {NodeFault.LEAVING, NodeFault.CORDONED}
+    assert PATIENCE_SECONDS[NodeFault.GONE] == REGISTERED_AGAIN_SECONDS < GRACE_SECONDS < AWAY_SECONDS
     away = {fault for fault, seconds in PATIENCE_SECONDS.items() if seconds == AWAY_SECONDS}
-    assert away == PASSES - {Fault.CORDONED, Fault.TO_COME}
-    assert AWAY_SECONDS < PATIENCE_SECONDS[Fault.TO_COME] == NODES_COME_SECONDS
+    assert away == PASSES - {NodeFault.CORDONED, NodeFault.TO_COME}
+    assert AWAY_SECONDS < PATIENCE_SECONDS[NodeFault.TO_COME] == NODES_COME_SECONDS
 
 
 def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> None:
-    assert recheck_at(PLAN, around(faults={"d": Fault.GONE}, unsettled={0, 1}), NOON) is None
+    assert recheck_at(PLAN, around(faults={"d": NodeFault.GONE}, unsettled={0, 1}), NOON) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
         "room for one of the two groups that share a node",
     ],
 )
-def test_a_group_leaves_the_nodes_that_it_cannot_have(seen: Surroundings, groups: set[int]) -> None:
+def test_a_group_leaves_the_nodes_that_it_cannot_have(seen: Occupancy, groups: set[int]) -> None:
     assert leaving(seen) == groups
     assert (departure_problem(departures(PLAN, seen, LATE)) is not None) == bool(groups)
 
@@ -122,16 +122,16 @@ REVIVE = "bring the node back or delete its Node object"
     [
         (around(lost={"b", "x"}, hanging={1}), "b holds pods that should be gone, and does not give them back", REVIVE),
         (
-            around(faults={"b": Fault.CORDONED, "d": Fault.CORDONED}, unsettled=ALL),
+            around(faults={"b": NodeFault.CORDONED, "d": NodeFault.CORDONED}, unsettled=ALL),
             "b is Cordoned, and a group waits for a place there, as does d",
             "uncordon the node",
         ),
         (
-            around(faults={"a": Fault.GONE, "c": Fault.GONE, "d": Fault.GONE}, unsettled=ALL),
+            around(faults={"a": NodeFault.GONE, "c": NodeFault.GONE, "d": NodeFault.GONE}, unsettled=ALL),
             "a is Gone, and a group waits for a place there, as do 2 more nodes",
             "repair the node",
         ),
-        (around(faults={"d": Fault.NOT_READY}, unsettled={2}), "d is NotReady, and a group waits for a place there", REVIVE),
+        (around(faults={"d": NodeFault.NOT_READY}, unsettled={2}), "d is NotReady, and a group waits for a place there", REVIVE),
         (
             around(free={"d": 0}, unsettled={2}, homeless={2}),
             "d has too few free GPUs, and a group has found no place there",
@@ -139,7 +139,7 @@ REVIVE = "bring the node back or delete its Node object"
         ),
     ],
 )
-def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(seen: Surroundings, said: str, back: str) -> None:
+def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(seen: Occupancy, said: str, back: str) -> None:
     problem = departure_problem(departures(PLAN, seen, LATE))
     assert problem is not None
     assert problem.sentence() == f"planned node {said}; the group is planned on other nodes; where there are none, {back}"

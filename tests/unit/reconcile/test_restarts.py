@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from shardwright.reconcile.annotations import READY_ONCE, GroupAnnotations, read_annotations, ready_pods
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
-from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
+from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
 
@@ -34,8 +34,8 @@ def running(rules: LifeRules | None = None) -> World:
     return world
 
 
-def memory(world: World) -> Memory:
-    return read_memory(world.objects["StatefulSet", "llama-0"])
+def memory(world: World) -> GroupAnnotations:
+    return read_annotations(world.objects["StatefulSet", "llama-0"])
 
 
 def look(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
@@ -501,7 +501,7 @@ def test_the_end_of_what_a_container_said_is_kept() -> None:
 def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
     names = ("incident", "ready-since", "stopped-at", "last-outage-seconds")
     annotations = {f"shardwright.io/{name}": damage for name in names}
-    assert read_memory({"metadata": {"annotations": annotations}}) == Memory()
+    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
 
 
 def kept_out(rules: LifeRules | None = None) -> World:
@@ -558,9 +558,9 @@ AN_INCIDENT: dict[str, Any] = {
 }
 
 
-def remembered(incident: Any) -> Memory:
+def remembered(incident: Any) -> GroupAnnotations:
     text = incident if isinstance(incident, str) else json.dumps(incident)
-    return read_memory({"metadata": {"annotations": {"shardwright.io/incident": text}}})
+    return read_annotations({"metadata": {"annotations": {"shardwright.io/incident": text}}})
 
 
 def test_an_incident_that_we_have_written_is_remembered() -> None:
@@ -594,12 +594,12 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: str(damage)[:60])
 def test_an_incident_that_somebody_has_damaged_is_forgotten(damage: dict[str, Any]) -> None:
-    assert remembered(AN_INCIDENT | damage) == Memory()
+    assert remembered(AN_INCIDENT | damage) == GroupAnnotations()
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "{" * 9, '"text"', "[]", "null", "1e999", '{"time": ' + "1" * 5_000 + "}"])
 def test_an_incident_that_is_no_record_is_forgotten(text: str) -> None:
-    assert remembered(text) == Memory()
+    assert remembered(text) == GroupAnnotations()
 
 
 def test_words_and_times_that_nobody_of_us_writes_are_forgotten() -> None:
@@ -610,7 +610,7 @@ def test_words_and_times_that_nobody_of_us_writes_are_forgotten() -> None:
         "shardwright.io/ready-since": "9999-12-31T23:59:59+00:00",
         "shardwright.io/stopped-at": "0001-01-01T00:00:00-12:00",
     }
-    assert read_memory({"metadata": {"annotations": annotations}}) == Memory()
+    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
 
 
 def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:

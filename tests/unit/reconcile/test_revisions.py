@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import KeepRevision
 from shardwright.reconcile.revisions import (
     SURPLUS_MAX,
     TEXT_BYTES_MAX,
@@ -21,6 +20,7 @@ from shardwright.reconcile.revisions import (
     renewed,
     revisions_of,
 )
+from shardwright.reconcile.writes import KeepRevision
 from tests.support.builders_reconcile import NOON, OWNER_UID, a_record
 from tests.support.builders_seen import ONE_NODE
 from tests.support.builders_subject import a_subject

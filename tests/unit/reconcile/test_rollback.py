@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.decision import DropRevision, KeepRevision
 from shardwright.reconcile.seen import Ask, Seen
+from shardwright.reconcile.writes import DropRevision, KeepRevision
 from shardwright.replanning import Replanned
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster

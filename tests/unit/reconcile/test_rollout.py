@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Apply, Write, ended_groups, written_name
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.states import Situation
+from shardwright.reconcile.writes import Apply, Write, ended_groups, written_name
 from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
 
 NAMES = ("llama-0", "llama-1", "llama-2")

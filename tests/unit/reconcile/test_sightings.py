@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shardwright.planning.validity import Fault, Unfit
+from shardwright.planning.validity import NodeFault, Unfit
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets, of_starts
@@ -34,7 +34,7 @@ def test_a_pod_that_waits_or_ends_is_seen_by_its_uid_and_others_are_not() -> Non
 
 
 def test_another_fault_of_the_same_node_begins_anew() -> None:
-    cordoned, gone = (Unfit(node="a", fault=fault, says="") for fault in (Fault.CORDONED, Fault.GONE))
+    cordoned, gone = (Unfit(node="a", fault=fault, says="") for fault in (NodeFault.CORDONED, NodeFault.GONE))
     assert of_node(cordoned) != of_node(gone)
 
 

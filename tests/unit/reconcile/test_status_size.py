@@ -2,10 +2,10 @@
 
 import json
 
-from shardwright.reconcile.decision import Patch, Why
 from shardwright.reconcile.events import WRITES_TOLD, events_of
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.status import GROUPS_MAX_BYTES, group_status, groups_status
+from shardwright.reconcile.writes import Patch, Why
 from tests.support.failing_groups import failing_groups, serving_group
 
 MINIMAL_BYTES = 128

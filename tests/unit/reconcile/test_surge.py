@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, Create, written_name
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.writes import Apply, Create, written_name
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, rendered, stateful_set
 
@@ -91,7 +91,7 @@ def test_the_next_generation_knows_nothing_of_the_pods_of_the_former_and_counts_
     world = serving("llama-0")
     _, create = look(world, "llama-0-g1").writes
     assert isinstance(create, Create)
-    memory = read_memory(create.content)
+    memory = read_annotations(create.content)
     assert (memory.members, memory.ready_since, memory.ready_once, memory.outage_seconds) == ("", None, True, 0)
 
 

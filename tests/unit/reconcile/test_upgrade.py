@@ -8,11 +8,11 @@ import pytest
 from shardwright.api.record import PlanRecord, encode
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.versions import NEWEST_DEFAULT
-from shardwright.reconcile.decision import ended_groups
-from shardwright.reconcile.memory import NAMES, read_memory
+from shardwright.reconcile.annotations import NAMES, read_annotations
 from shardwright.reconcile.record_object import StoredRecord, read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.hashing import TEMPLATE_HASH
@@ -75,7 +75,7 @@ def test_an_upgrade_from_the_first_landed_state_restarts_no_pod(name: str) -> No
 def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(name: str) -> None:
     operator = taken_over(FIRST, name)
     stored = read_record(operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys())
-    remembered = {group: read_memory(item) for group, item in operator.cluster.sets().items()}
+    remembered = {group: read_annotations(item) for group, item in operator.cluster.sets().items()}
     annotated = {group: item["metadata"]["annotations"] for group, item in operator.cluster.sets().items()}
 
     operator.run(SETTLED)
@@ -86,7 +86,7 @@ def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(name
     assert operator.kept.record.plan == stored.said.plan
     for group, memory in remembered.items():
         assert memory.annotations() == {key: value for key, value in annotated[group].items() if key in NAMES}
-        assert read_memory(operator.cluster.sets()[group]).with_(asked="", pending=()) == memory
+        assert read_annotations(operator.cluster.sets()[group]).with_(asked="", pending=()) == memory
 
 
 def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from shardwright.reconcile.answering import claim, rooms
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import BACKFILL_SECONDS, Room, Waiting, choose, claimed_before, holds, kept_back, rank_of
 from tests.support.builders_nodes import h100_nodes
@@ -89,8 +89,10 @@ def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
     names = [node.name for node in whole.pools[0].nodes]
     taken = {names[0]: 8, names[1]: 1, names[2]: 8, names[3]: 2}
 
-    found = claim(subject, Ask(on=None, choice=Choice.REPLAN), whole, tuple(rooms(whole, taken, {})))
-    without = claim(subject, Ask(on=None, choice=Choice.REPLAN), whole, tuple(rooms(whole, taken, {names[1]: 8, names[3]: 1})))
+    found = claim(subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, taken, {})))
+    without = claim(
+        subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, taken, {names[1]: 8, names[3]: 1}))
+    )
 
     assert found == {names[1]: 8, names[3]: 8}
     assert without == {names[0]: 8, names[2]: 8}
@@ -100,4 +102,4 @@ def test_a_model_that_nothing_would_do_for_claims_nothing() -> None:
     subject = a_subject(model=LARGE["model"])
     whole = stock(subject, h100_nodes(1))
 
-    assert claim(subject, Ask(on=None, choice=Choice.REPLAN), whole, tuple(rooms(whole, {}, {}))) == {}
+    assert claim(subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, {}, {}))) == {}

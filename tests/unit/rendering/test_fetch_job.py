@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from shardwright.modelspec.handover import Handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.rendering.deployment import Owner, SecretKey
-from shardwright.rendering.fetch_job import Fetch, Fetcher, config_map, config_name, fetch_job, job_name
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, config_name, fetch_job, job_name
 
 OWNER = Owner(name="qwen2.5-7b", namespace="models", uid="9b1f")
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/llama",
     revision=None,
@@ -117,7 +117,7 @@ def test_who_asks_otherwise_or_is_another_has_another_job_and_the_same_config_ha
 
 
 def test_the_config_map_has_the_files_the_sizes_and_the_commit() -> None:
-    found = Handover(files={"config.json": "{}", "hf_quant_config.json": "{}"}, commit="1" * 40, tensor_bytes=5)
+    found = CheckpointFiles(files={"config.json": "{}", "hf_quant_config.json": "{}"}, commit="1" * 40, tensor_bytes=5)
 
     assert config_map(OWNER, FETCH, found) == {
         "apiVersion": "v1",

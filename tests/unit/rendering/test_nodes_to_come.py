@@ -14,7 +14,7 @@ from tests.support.builders_deployment import a_deployment, a_plan
 
 TERM = PoolTerm(labels=(("pool", "spot"),), apart_from=("host-a", "host-b"))
 ASKS = Sought(group=0, terms=(TERM,))
-VOLCANO = Scheduling(adapter="Volcano", api_version="scheduling.volcano.sh/v1beta1")
+VOLCANO = Scheduling(integration="Volcano", api_version="scheduling.volcano.sh/v1beta1")
 ARCH = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from shardwright.api.pod import is_reserved
 from shardwright.rendering.deployment import CacheClaim, Deployment, OwnMarks, OwnVolume, PodNetwork, Scheduling, VolumeKind
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.render import render
-from shardwright.rendering.scheduling import ADAPTERS
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan, a_trtllm_deployment
 from tests.support.rendered import engine_of, pod_of
 
@@ -103,10 +103,12 @@ def test_an_empty_folder_is_room_on_the_disk_beyond_what_the_engine_may_use() ->
     assert more["requests"] == usual["requests"]
 
 
-@pytest.mark.parametrize("scheduler", [None, *ADAPTERS])
+@pytest.mark.parametrize("scheduler", [None, *SCHEDULER_INTEGRATIONS])
 @pytest.mark.parametrize("deployment", [a_deployment(), a_trtllm_deployment()], ids=["vLLM", "TensorRT-LLM"])
 def test_whatever_we_write_on_pods_a_user_may_not(deployment: Deployment, scheduler: str | None) -> None:
-    scheduling = Scheduling(adapter=scheduler, api_version=ADAPTERS[scheduler].apis[0], queue="q") if scheduler else None
+    scheduling = (
+        Scheduling(integration=scheduler, api_version=SCHEDULER_INTEGRATIONS[scheduler].apis[0], queue="q") if scheduler else None
+    )
     deployment = a_deployment(
         engine=deployment.engine,
         image=deployment.image,

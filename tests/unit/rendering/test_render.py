@@ -15,7 +15,6 @@ from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import (
-    Adapter,
     Adapters,
     CacheClaim,
     Ceiling,
@@ -26,6 +25,7 @@ from shardwright.rendering.deployment import (
     PodNetwork,
     Scheduling,
     SecretKey,
+    ServedAdapter,
 )
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH, content_hash, digest, plan_hash, template_hash
 from shardwright.rendering.render import render
@@ -53,8 +53,8 @@ ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), r
 
 ADAPTERS = Adapters(
     served=(
-        Adapter(name="a", source=ClaimPath(claim="adapters", path="a")),
-        Adapter(name="b", source=HubCommit(id="acme/b", revision="0" * 40)),
+        ServedAdapter(name="a", source=ClaimPath(claim="adapters", path="a")),
+        ServedAdapter(name="b", source=HubCommit(id="acme/b", revision="0" * 40)),
     )
 )
 
@@ -467,7 +467,7 @@ def test_the_template_hash_changes_with_everything_that_pods_are_made_of(changed
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("scheduler", ["", "Kueue", "Volcano"])
 def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_without_it(case: str, scheduler: str) -> None:
-    told = Scheduling(adapter=scheduler, api_version="", queue="serving") if scheduler else None
+    told = Scheduling(integration=scheduler, api_version="", queue="serving") if scheduler else None
     plan, deployment = CASES[case][0], replace(CASES[case][1], memory=None, scheduling=told)
     limited = replace(deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),))
 

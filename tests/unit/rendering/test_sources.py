@@ -4,17 +4,26 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from shardwright.rendering.deployment import Adapter, Adapters, CacheClaim, ClaimPath, Deployment, HubCommit, ImagePath, SecretKey
+from shardwright.rendering.deployment import (
+    Adapters,
+    CacheClaim,
+    ClaimPath,
+    Deployment,
+    HubCommit,
+    ImagePath,
+    SecretKey,
+    ServedAdapter,
+)
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.rendered import engine_of, environment_of, pod_of
 
-ON_CLAIM = Adapter(name="support", source=ClaimPath(claim="adapters", path="support/v3"))
-ON_THE_SAME = Adapter(name="sql", source=ClaimPath(claim="adapters", path=""))
-ON_THE_HUB = Adapter(name="team/poems:v2", source=HubCommit(id="acme/poems", revision="a" * 40))
+ON_CLAIM = ServedAdapter(name="support", source=ClaimPath(claim="adapters", path="support/v3"))
+ON_THE_SAME = ServedAdapter(name="sql", source=ClaimPath(claim="adapters", path=""))
+ON_THE_HUB = ServedAdapter(name="team/poems:v2", source=HubCommit(id="acme/poems", revision="a" * 40))
 
 
-def deployment_with(*adapters: Adapter, rank: int = 16, **changes: Any) -> Deployment:
+def deployment_with(*adapters: ServedAdapter, rank: int = 16, **changes: Any) -> Deployment:
     return a_deployment(adapters=Adapters(served=adapters, rank=rank), **changes)
 
 
@@ -72,7 +81,7 @@ def test_model_and_adapters_share_one_download_and_one_cache() -> None:
 
 def test_names_reach_the_engine_as_they_stand() -> None:
     """The API takes no such names; no layer below relies on it."""
-    odd = Adapter(name="$(HF_TOKEN) `id`; $x", source=ClaimPath(claim="c", path="$(POD_IP)"))
+    odd = ServedAdapter(name="$(HF_TOKEN) `id`; $x", source=ClaimPath(claim="c", path="$(POD_IP)"))
 
     assert said_of_adapters(deployment_with(odd))[-1] == "$$(HF_TOKEN) `id`; $$x=/adapters/0/$$(POD_IP)"
 

@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, restore, scale
+from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, rescaled, restore
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
@@ -67,7 +67,7 @@ def three_groups() -> PlanRecord:
 def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_nodes_and_generations() -> None:
     fewer, record = a_subject(**ONE_EACH, replicas=2), three_groups()
 
-    found = scale(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
+    found = rescaled(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
 
     assert found is not None
     assert (found.plan.groups, found.plan.group_numbers) == ((("h100-01",), ("h100-02",)), (1, 2))
@@ -76,11 +76,11 @@ def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_node
 
 def test_growing_again_fills_the_hole_and_changes_nothing_of_the_others() -> None:
     fewer, more, record = a_subject(**ONE_EACH, replicas=2), a_subject(**ONE_EACH, replicas=4), three_groups()
-    left = scale(fewer, record, stock(fewer, h100_nodes(4)), (1, 2, 0)).record
+    left = rescaled(fewer, record, stock(fewer, h100_nodes(4)), (1, 2, 0)).record
     assert left is not None
     assert left.plan.group_numbers == (0, 2)
 
-    found = scale(more, left, stock(more, h100_nodes(4))).record
+    found = rescaled(more, left, stock(more, h100_nodes(4))).record
 
     assert found is not None
     assert found.plan.group_numbers == (0, 1, 2, 3)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from shardwright.costs.estimates import TimeShare
-from shardwright.costs.loading import LoadTime
+from shardwright.costs.loading import LoadingTime
 from shardwright.layouts.layout import Layout
-from shardwright.planning.reasons import WORDS
+from shardwright.planning.rationale import WORDS
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
@@ -78,7 +78,7 @@ def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
 
 
 def test_every_figure_says_its_band_and_basis() -> None:
-    load = LoadTime(seconds=800, low=200, high=3600, basis="assumed", source="")
+    load = LoadingTime(seconds=800, low=200, high=3600, basis="assumed", source="")
     plan = a_plan(stages=(replace(a_stage(0, 0, 125), band_bytes=2 * GIB),), load=load)
     request = a_request(objective=Objective(ttft_seconds=1, statistic=Statistic.P95))
 

@@ -7,7 +7,6 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.versions import DEFAULT_IMAGE
 from shardwright.rendering.deployment import (
-    Adapter,
     Adapters,
     CacheClaim,
     ClaimPath,
@@ -20,6 +19,7 @@ from shardwright.rendering.deployment import (
     PodNetwork,
     Scheduling,
     SecretKey,
+    ServedAdapter,
     VolumeKind,
 )
 from shardwright.resolving.deployment import to_deployment
@@ -49,7 +49,9 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         served_name="llama",
         load_format="safetensors",
         kv_cache_dtype="fp8",
-        adapters=Adapters(served=(Adapter(name="support", source=HubCommit(id="acme/support", revision="f" * 40)),), rank=64),
+        adapters=Adapters(
+            served=(ServedAdapter(name="support", source=HubCommit(id="acme/support", revision="f" * 40)),), rank=64
+        ),
         draft_tokens=3,
         silence_seconds=90,
         idle_seconds=15,
@@ -74,7 +76,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         ),
         volumes=(OwnVolume(name="keys", path="/etc/ssl/certs/own/keys", kind=VolumeKind.SECRET, source="keys"),),
         network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
-        scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
+        scheduling=Scheduling(integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
     )
 
 
@@ -128,7 +130,7 @@ def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_
     deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
 
     source = ClaimPath(claim="adapters", path="support/v3")
-    assert deployment.adapters == Adapters(served=(Adapter(name="support", source=source),), rank=16)
+    assert deployment.adapters == Adapters(served=(ServedAdapter(name="support", source=source),), rank=16)
 
 
 def test_without_an_image_the_release_image_of_the_known_version_is_used() -> None:

@@ -11,7 +11,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError, Problem
 from shardwright.rendering.deployment import SecretKey
-from shardwright.rendering.fetch_job import Fetch, Fetcher, config_name
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_name
 from shardwright.resolving.fetching import Unread, config_source, source_of, unread
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
@@ -43,7 +43,7 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
     assert (problem.code, problem.path, problem.what) == ("ModelUnknown", "spec.model.id", "'acme/ours'")
     found = unread((problem,))
     assert found
-    assert found.fetch == Fetch(
+    assert found.fetch == HubFetch(
         fetcher=FETCHER,
         model="acme/ours",
         revision="0" * 40,

@@ -15,9 +15,9 @@ import yaml
 
 from shardwright.cli.imports.command_line import carry_options, launch_of
 from shardwright.cli.imports.draft import Content, Draft, Imported
-from shardwright.cli.imports.pods import Weights, carry_model, carry_pod
+from shardwright.cli.imports.pods import MountedWeights, carry_model, carry_pod
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.modelspec.catalogue import known_ids
 
 DEPLOYMENT: Final = "Deployment"
@@ -39,7 +39,7 @@ Others = Sequence[Content]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ImportOptions:
     """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id where the object does not tell it."""
 
     pins: bool = False
@@ -51,14 +51,14 @@ def importable(content: Content) -> bool:
     return str(content.get("kind")) in READERS
 
 
-def import_object(content: Content, others: Others = (), options: Options = Options()) -> Imported:
+def import_object(content: Content, others: Others = (), options: ImportOptions = ImportOptions()) -> Imported:
     """Return the ShardedModel of an object.
 
     Raises:
         InputError: it serves nothing with vLLM, or does not tell which model.
     """
     kind, metadata = str(content.get("kind")), mapping(content.get("metadata"))
-    name, namespace = text(metadata.get("name")) or "model", text(metadata.get("namespace")) or None
+    name, namespace = text_or_empty(metadata.get("name")) or "model", text_or_empty(metadata.get("namespace")) or None
     draft = Draft(name=name, namespace=namespace, pins=options.pins)
     READERS[kind](draft, content, others)
     if options.model:
@@ -100,12 +100,12 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
     _replicas(draft, spec.get("replicas"))
     model, degrees = mapping(spec.get("model")), mapping(spec.get("parallelism"))
     pod = mapping(spec.get("template"))
-    if name := text(model.get("name")):
+    if name := text_or_empty(model.get("name")):
         draft.put("model.servedName", name)
     carry_pod(draft, pod, "spec.template", command=False)
     for container in mappings(pod.get("containers"))[:1]:
         _kserve_arguments(draft, container)
-    _kserve_model(draft, text(model.get("uri")), text(model.get("name")))
+    _kserve_model(draft, text_or_empty(model.get("uri")), text_or_empty(model.get("name")))
     for theirs, ours in (("tensor", "tensor"), ("pipeline", "pipeline"), ("data", "attentionData")):
         if isinstance(degree := degrees.get(theirs), int):
             draft.degrees[ours] = degree
@@ -131,7 +131,7 @@ def _kserve_arguments(draft: Draft, container: Content) -> None:
     draft.left_out = [item for item in draft.left_out if not item.path.endswith(f".env[{KSERVE_ARGUMENTS}]")]
     for item in mappings(container.get("env")):
         if item.get("name") == KSERVE_ARGUMENTS:
-            launch = launch_of(text(item.get("value")).split(), {})
+            launch = launch_of(text_or_empty(item.get("value")).split(), {})
             carry_options(draft, launch.options if launch else (), where)
 
 
@@ -144,7 +144,7 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
             draft.leave("spec.model.uri", f"revision {revision}: set spec.model.revision to the commit")
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(draft, "/weights", "spec.model.uri", Weights(claim=claim, folder=folder))
+        carry_model(draft, "/weights", "spec.model.uri", MountedWeights(claim=claim, folder=folder))
     elif scheme == "oci":
         draft.put("model.weights.image", {"reference": rest})
     else:
@@ -159,13 +159,13 @@ def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
     if template := mapping(inference.get("template")):
         if not carry_pod(draft, mapping(template.get("spec")), "inference.template.spec"):
             raise InputError([_not_vllm(content)])
-    elif name := text(preset.get("name")):
+    elif name := text_or_empty(preset.get("name")):
         _kaito_preset(draft, name)
     else:
         raise InputError([_not_vllm(content)])
-    if secret := text(mapping(preset.get("presetOptions")).get("modelAccessSecret")):
+    if secret := text_or_empty(mapping(preset.get("presetOptions")).get("modelAccessSecret")):
         draft.put("model.weights.huggingFace.tokenSecretRef", {"name": secret, "key": KAITO_TOKEN_KEY})
-    _kaito_config(draft, text(inference.get("config")), others)
+    _kaito_config(draft, text_or_empty(inference.get("config")), others)
     _kaito_nodes(draft, resource)
     if inference.get("adapters"):
         draft.leave("inference.adapters", "adapters come from the hub or a claim: spec.model.adapters")
@@ -186,7 +186,7 @@ def _kaito_config(draft: Draft, name: str, others: Others) -> None:
     config_map = next(
         (item for item in others if item.get("kind") == "ConfigMap" and mapping(item.get("metadata")).get("name") == name), {}
     )
-    found = text(mapping(config_map.get("data")).get("inference_config.yaml"))
+    found = text_or_empty(mapping(config_map.get("data")).get("inference_config.yaml"))
     if not found:
         draft.leave("inference.config", f"ConfigMap {name} is not among the files: add it to have its options carried over")
         return
@@ -200,7 +200,7 @@ def _kaito_config(draft: Draft, name: str, others: Others) -> None:
 
 def _kaito_nodes(draft: Draft, resource: Content) -> None:
     selector = {str(key): str(value) for key, value in mapping(mapping(resource.get("labelSelector")).get("matchLabels")).items()}
-    if instance := text(resource.get("instanceType")):
+    if instance := text_or_empty(resource.get("instanceType")):
         selector[INSTANCE_TYPE] = instance
         draft.leave("resource.instanceType", "KAITO makes nodes; here an autoscaler does, or they are there already")
     if selector:
@@ -217,13 +217,13 @@ def _replicas(draft: Draft, replicas: Any) -> None:
 
 
 def _not_vllm(content: Content) -> Problem:
-    what = f"{content.get('kind')} {text(mapping(content.get('metadata')).get('name'))}"
+    what = f"{content.get('kind')} {text_or_empty(mapping(content.get('metadata')).get('name'))}"
     return Problem(code="ImportUnclear", what=what, limit=_NOT_VLLM, remedy="only what runs vLLM can be imported")
 
 
-Reader = Callable[[Draft, Content, Others], None]
+ReadObject = Callable[[Draft, Content, Others], None]
 
-READERS: Final[Mapping[str, Reader]] = MappingProxyType(
+READERS: Final[Mapping[str, ReadObject]] = MappingProxyType(
     {
         DEPLOYMENT: _of_deployment,
         LEADER_WORKER_SET: _of_leader_worker_set,

@@ -11,7 +11,7 @@ from shardwright.cli.imports.draft import Content, Draft
 from shardwright.engines.environment import VLLM as VARIABLES
 from shardwright.engines.versions import engine_version
 from shardwright.errors import Problem
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
 HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
@@ -34,7 +34,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class MountedWeights:
     """Where a pod reads a model that it names by a path: a claim and the folder on it."""
 
     claim: str
@@ -51,7 +51,7 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     if command and not started:
         return False
     index, container = next(((index, item) for index, item, _ in started), (0, next(iter(containers), {})))
-    where = f"{path}.containers[{text(container.get('name')) or index}]"
+    where = f"{path}.containers[{text_or_empty(container.get('name')) or index}]"
     _carry_place(draft, spec, path)
     _carry_image(draft, container, where)
     _carry_environment(draft, container, where)
@@ -62,11 +62,11 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
             carry_model(draft, launch.model, where, _weights_at(launch.model, spec, container))
     for other in containers:
         if other is not container:
-            draft.leave(f"{path}.containers[{text(other.get('name'))}]", "a group has no containers but the engine")
+            draft.leave(f"{path}.containers[{text_or_empty(other.get('name'))}]", "a group has no containers but the engine")
     return bool(started)
 
 
-def carry_model(draft: Draft, model: str, where: str, weights: Weights | None) -> None:
+def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | None) -> None:
     """Put a model into a draft: an id of the hub, or a folder on a claim."""
     if not model.startswith("/"):
         draft.put("model.id", model)
@@ -89,25 +89,29 @@ def _launch(container: Content) -> Any:
 
 
 def _literal(container: Content) -> dict[str, str]:
-    return {text(item.get("name")): text(item.get("value")) for item in mappings(container.get("env")) if item.get("value")}
+    return {
+        text_or_empty(item.get("name")): text_or_empty(item.get("value"))
+        for item in mappings(container.get("env"))
+        if item.get("value")
+    }
 
 
-def _weights_at(model: str, spec: Content, container: Content) -> Weights | None:
+def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights | None:
     """Return the claim on which a path is."""
     claims = dict(_claims(spec))
     for mount in mappings(container.get("volumeMounts")):
-        root = text(mount.get("mountPath")).rstrip("/")
-        claim = claims.get(text(mount.get("name")))
+        root = text_or_empty(mount.get("mountPath")).rstrip("/")
+        claim = claims.get(text_or_empty(mount.get("name")))
         if claim and root and (model == root or model.startswith(f"{root}/")):
-            sub, rest = text(mount.get("subPath")), model.removeprefix(root).strip("/")
-            return Weights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
+            sub, rest = text_or_empty(mount.get("subPath")), model.removeprefix(root).strip("/")
+            return MountedWeights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
     return None
 
 
 def _claims(spec: Content) -> Iterator[tuple[str, str]]:
     for volume in mappings(spec.get("volumes")):
-        if claim := text(mapping(volume.get("persistentVolumeClaim")).get("claimName")):
-            yield text(volume.get("name")), claim
+        if claim := text_or_empty(mapping(volume.get("persistentVolumeClaim")).get("claimName")):
+            yield text_or_empty(volume.get("name")), claim
 
 
 def _carry_place(draft: Draft, spec: Content, path: str) -> None:
@@ -117,17 +121,17 @@ def _carry_place(draft: Draft, spec: Content, path: str) -> None:
         kept = [{key: item[key] for key in TOLERATION if item.get(key) is not None} for item in tolerations]
         draft.put("placement.tolerations", kept)
     for name, field in (("priorityClassName", "pod.priorityClassName"), ("runtimeClassName", "pod.runtimeClassName")):
-        if value := text(spec.get(name)):
+        if value := text_or_empty(spec.get(name)):
             draft.put(field, value)
     if secrets := mappings(spec.get("imagePullSecrets")):
-        draft.put("pod.imagePullSecrets", [{"name": text(item.get("name"))} for item in secrets])
+        draft.put("pod.imagePullSecrets", [{"name": text_or_empty(item.get("name"))} for item in secrets])
     for name, why in _ELSEWHERE.items():
         if spec.get(name):
             draft.leave(f"{path}.{name}", why)
 
 
 def _carry_image(draft: Draft, container: Content, where: str) -> None:
-    image = text(container.get("image"))
+    image = text_or_empty(container.get("image"))
     if not image:
         return
     version = engine_version(image, None)
@@ -140,15 +144,15 @@ def _carry_image(draft: Draft, container: Content, where: str) -> None:
 def _carry_environment(draft: Draft, container: Content, where: str) -> None:
     kept = []
     for item in mappings(container.get("env")):
-        name, place = text(item.get("name")), f"{where}.env[{text(item.get('name'))}]"
+        name, place = text_or_empty(item.get("name")), f"{where}.env[{text_or_empty(item.get('name'))}]"
         reference = mapping(mapping(item.get("valueFrom")).get("secretKeyRef"))
         if name in HUB_TOKENS and reference:
-            token = {"name": text(reference.get("name")), "key": text(reference.get("key"))}
+            token = {"name": text_or_empty(reference.get("name")), "key": text_or_empty(reference.get("key"))}
             draft.put("model.weights.huggingFace.tokenSecretRef", token)
         elif name in HUB_TOKENS:
             draft.leave(place, "a token belongs into a Secret: spec.model.weights.huggingFace.tokenSecretRef")
         elif name in VARIABLES and "value" in item:
-            kept.append({"name": name, "value": text(item.get("value"))})
+            kept.append({"name": name, "value": text_or_empty(item.get("value"))})
         else:
             draft.leave(place, "users may set only variables that change neither the plan nor who may do what in the pod")
     if kept:
@@ -160,12 +164,12 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
 def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -> None:
     claims, cache = dict(_claims(spec)), _literal(container).get("HF_HOME", "").rstrip("/")
     for mount in mappings(container.get("volumeMounts")):
-        name, at = text(mount.get("name")), text(mount.get("mountPath")).rstrip("/")
+        name, at = text_or_empty(mount.get("name")), text_or_empty(mount.get("mountPath")).rstrip("/")
         if name in claims and at in {*HUB_CACHES, cache} and at:
             draft.put("model.weights.huggingFace.cache", {"claimName": claims.pop(name)})
     known = {name for name, _ in _claims(spec)}
     for volume in mappings(spec.get("volumes")):
-        name = text(volume.get("name"))
+        name = text_or_empty(volume.get("name"))
         in_memory = mapping(volume.get("emptyDir")).get("medium") == "Memory"
         if name not in known and not in_memory and "emptyDir" not in volume:
             draft.leave(f"{path}.volumes[{name}]", "the pods mount the weights, and nothing else of a user's")

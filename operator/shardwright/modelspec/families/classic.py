@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
 from shardwright.modelspec.fields import CONTEXT, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer, Part, Split
+from shardwright.modelspec.spec import DenseFeedForward, Layer, PipelineRole, Split
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, linear, norms
 
 _OPT_POSITION_OFFSET: Final = 2
@@ -38,11 +38,11 @@ def _gptj(fields: Fields, shape: Shape) -> Blocks:
     return _same(shape, intermediate, 2, tensors)
 
 
-def _gptj_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
+def _gptj_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     return (
-        (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
-        (Part.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)),
+        (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
+        (PipelineRole.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)),
     )
 
 
@@ -57,13 +57,13 @@ def _opt(fields: Fields, shape: Shape) -> Blocks:
     return _same(shape, intermediate, 2, tensors)
 
 
-def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
+def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     positions = fields.integer("max_position_embeddings", CONTEXT) + _OPT_POSITION_OFFSET
     if fields.integer("word_embed_proj_dim", WIDTH, default=shape.hidden) != shape.hidden:
         fields.refuse("word_embed_proj_dim", f"{fields.values['word_embed_proj_dim']}", f"must be hidden_size {shape.hidden}")
     return (
-        (Part.EMBEDDING, Tensor(name="model.embed_positions", outputs=positions, inputs=shape.hidden)),
-        (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
+        (PipelineRole.EMBEDDING, Tensor(name="model.embed_positions", outputs=positions, inputs=shape.hidden)),
+        (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
     )
 
 
@@ -84,8 +84,8 @@ def _falcon(fields: Fields, shape: Shape) -> Blocks:
     return _same(shape, intermediate, 2, tensors)
 
 
-def _falcon_ends(_: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
-    return ((Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),)
+def _falcon_ends(_: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
+    return ((PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),)
 
 
 def _chatglm(fields: Fields, shape: Shape) -> Blocks:

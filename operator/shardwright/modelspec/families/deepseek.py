@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, Storage
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, WeightFormat
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
 
@@ -63,7 +63,9 @@ def read_experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def expert_tensors(shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: Storage | None = None) -> tuple[Tensor, ...]:
+def expert_tensors(
+    shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: WeightFormat | None = None
+) -> tuple[Tensor, ...]:
     """Return router (with its FP32 correction bias, where it has one), shared and routed experts."""
     bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     shared = gated("mlp.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()

@@ -8,10 +8,10 @@ from shardwright.modelspec.families.deepseek import read_experts
 from shardwright.modelspec.families.family import Family, Shape
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.formats import MXFP4, NVFP4
-from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, Part, Split, Storage
+from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, PipelineRole, Split, WeightFormat
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
-_INT32: Final = Storage(name="int32", bits=32)
+_INT32: Final = WeightFormat(name="int32", bits=32)
 _STREAMS: Final = (1, 64)
 
 _INDEXED: Final = 4
@@ -134,11 +134,11 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
-def _ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
+def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     streams = fields.integer("hc_mult", _STREAMS, default=1)
     parts = (("fn", streams, streams * shape.hidden), ("base", streams, 1), ("scale", 1, 1))
     return tuple(
-        (Part.FINAL, Tensor(name=f"model.hc_head_{part}", outputs=outputs, inputs=inputs, storage=FP32))
+        (PipelineRole.FINAL, Tensor(name=f"model.hc_head_{part}", outputs=outputs, inputs=inputs, storage=FP32))
         for part, outputs, inputs in parts
     )
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import GroupedAttention, Part, Split
+from shardwright.modelspec.spec import GroupedAttention, PipelineRole, Split
 from shardwright.modelspec.tensors import Blocks, Tensor, linear, norms
 
 
-def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[Part, Tensor], ...]:
+def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[PipelineRole, Tensor], ...]:
     return ()
 
 
@@ -31,7 +31,7 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignores: frozenset[str] = frozenset()
-    ends: Callable[[Fields, "Shape"], tuple[tuple[Part, Tensor], ...]] = _no_ends
+    ends: Callable[[Fields, "Shape"], tuple[tuple[PipelineRole, Tensor], ...]] = _no_ends
     tower: "Tower | None" = None
     warnings: tuple[str, ...] = ()
 

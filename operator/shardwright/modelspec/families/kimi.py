@@ -6,7 +6,15 @@ from typing import Final
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
 from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, FeedForward, Layer, Part, RecurrentAttention, Split
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    FeedForward,
+    Layer,
+    PipelineRole,
+    RecurrentAttention,
+    Split,
+)
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
 _KERNEL: Final = (1, 64)
@@ -109,8 +117,8 @@ def _kimi_linear(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
-def _ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
-    return tuple((Part.FINAL, tensor) for tensor in _residuals(fields, shape, "model.output_attn"))
+def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
+    return tuple((PipelineRole.FINAL, tensor) for tensor in _residuals(fields, shape, "model.output_attn"))
 
 
 _NAMES: Final = MappingProxyType({"num_experts_per_tok": ("num_experts_per_token",)})

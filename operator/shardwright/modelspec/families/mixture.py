@@ -14,7 +14,7 @@ from shardwright.modelspec.families.family import (
     window_of,
 )
 from shardwright.modelspec.fields import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Part, Split
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, PipelineRole, Split
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms, routed, router
 
 
@@ -61,12 +61,12 @@ def _phimoe(fields: Fields, shape: Shape) -> Blocks:
     return lambda _: block
 
 
-def _phimoe_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
-    norm = (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden))
+def _phimoe_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
+    norm = (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden))
     if not fields.boolean("lm_head_bias", default=False):
         return (norm,)
     vocabulary = fields.integer("vocab_size", VOCABULARY)
-    return (norm, (Part.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)))
+    return (norm, (PipelineRole.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)))
 
 
 def _dbrx(fields: Fields, shape: Shape) -> Blocks:

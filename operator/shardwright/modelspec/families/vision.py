@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.modelspec.families.family import Family, Tower
 from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import Part, Split, Storage, Weight
+from shardwright.modelspec.spec import PipelineRole, Split, Weight, WeightFormat
 
 _LAYERS: Final = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
 _HIDDEN: Final = ("hidden_size", "vt_hidden_size")
@@ -15,7 +15,7 @@ _POSITIONS: Final = ("num_position_embeddings", "position_embedding_size")
 _MOST_POSITIONS: Final = 1 << 20
 
 
-def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Storage) -> tuple[Weight, ...]:
+def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: WeightFormat) -> tuple[Weight, ...]:
     """Return the tower as one matrix; nothing where no size is stated.
 
     Attention and feed-forward blocks, position table and the projector to the language model: within 2 % of
@@ -33,7 +33,7 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Stora
     return (
         Weight(
             name="vision_tower",
-            part=Part.TOWER,
+            part=PipelineRole.TOWER,
             outputs=-(-elements // hidden),
             inputs=hidden,
             split=tower.split,

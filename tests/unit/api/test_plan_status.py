@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from shardwright.api.plan_status import plan_status
 from shardwright.api.published import ShownPlan
-from shardwright.api.status import plan_status
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import NoPlan, Report

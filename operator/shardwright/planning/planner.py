@@ -11,15 +11,15 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
+from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.exclusions import count_exclusions
+from shardwright.planning.no_plan import no_plan
 from shardwright.planning.offload import HostCache, host_cache
-from shardwright.planning.outcome import no_plan
-from shardwright.planning.reach import in_reach, not_yet
-from shardwright.planning.reasons import alternative, reasons
+from shardwright.planning.rationale import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
-from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up, select
+from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up, select
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
@@ -41,7 +41,7 @@ class Considered:
     verdicts: tuple[Verdict, ...]
 
     @property
-    def standing(self) -> list[Verdict]:
+    def feasible(self) -> list[Verdict]:
         """Return what nothing speaks against."""
         return [verdict for verdict in self.verdicts if not verdict.violations]
 
@@ -73,14 +73,14 @@ def choose(considered: Considered) -> Report:
     """Return the best of what was considered, or why there is none."""
     inventory, request, scale = considered.inventory, considered.request, considered.scale
     verdicts, prices = considered.verdicts, considered.judge.prices
-    standing = considered.standing
-    ranked = settled(best_first(standing, scale), scale, prices)
+    feasible = considered.feasible
+    ranked = settled(best_first(feasible, scale), scale, prices)
     excluded = count_exclusions(verdicts, inventory)
     if not ranked:
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
-    why = reasons(ranked, verdicts, scale, standing=_reached(standing, deploy=request.deploy))
+    why = reasons(ranked, verdicts, scale, feasible=_reached(feasible, deploy=request.deploy))
     copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
     looked_at = (ranked[0], *others)
     care = (
@@ -95,32 +95,32 @@ def choose(considered: Considered) -> Report:
     )
 
 
-def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...]:
+def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return what stands and is looked at, best first.
 
     It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
     """
-    rivals = without_slower_twins(standing, scale.request.workload)
+    rivals = without_slower_twins(feasible, scale.request.workload)
     ranked = in_reach(select(rivals, scale), deploy=scale.request.deploy)
-    if len(rivals) == len(standing):
+    if len(rivals) == len(feasible):
         return ranked
     best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
-    beside = (verdict for verdict in standing if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
+    beside = (verdict for verdict in feasible if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
     rest = select((verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale)
     return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
 
 
-def _reached(standing: Sequence[Verdict], *, deploy: bool) -> int:
+def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
     """Return how many can be run; all where nothing is to be run, or none can."""
-    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in standing) or len(standing)
+    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in feasible) or len(feasible)
 
 
-def _host_cache(best: Standing, considered: Considered) -> HostCache | None:
+def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:
     wanted, over_ray = considered.request.workload.kv_offload, considered.traits.over_ray
     return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
-def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
+def _plan(best: FeasibleCandidate, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(

@@ -6,12 +6,12 @@ from shardwright.errors import Problem
 from shardwright.hardware.domains import CLIQUE_LABEL
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.phrases import degrees
-from shardwright.planning.select import Standing
+from shardwright.planning.select import FeasibleCandidate
 
 _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
 
 
-def in_reach(ranked: Sequence[Standing], *, deploy: bool) -> tuple[Standing, ...]:
+def in_reach(ranked: Sequence[FeasibleCandidate], *, deploy: bool) -> tuple[FeasibleCandidate, ...]:
     """Return the same with what can be run first, where something is to be run."""
     return tuple(sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None))
 

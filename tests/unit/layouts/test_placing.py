@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout, Placement
-from shardwright.layouts.placement import Over, Shelf, Spread, place
+from shardwright.layouts.placing import Over, Shelf, Spread, place
 from tests.support.builders_plan import a_pool, an_nvl72_pool
 
 

@@ -9,10 +9,10 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.reasons import LIMITS, split
+from shardwright.planning.rationale import LIMITS, time_shares
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
-from shardwright.planning.select import Scale, Standing, assess, rank
+from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
@@ -96,11 +96,11 @@ def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Sca
     only = {id(item.candidate): item for item in verdicts if item.prices and item.codes and item.codes <= codes}
     ranked = _ranked(only.values(), scale)
     # where the most replicas have room at all, and of those the fewest missing nodes: what can come free soonest
-    ranked = tuple(sorted(ranked, key=lambda standing: _lacking(only[id(standing.candidate)])))
+    ranked = tuple(sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
 
 
-def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
+def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     return rank(assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate))
 
 
@@ -189,13 +189,13 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
         return
     speed = estimate.performance
     if problem.code == "TtftLimitExceeded":
-        yield f"its time to first token goes to {split(speed.prefill_shares)}"
+        yield f"its time to first token goes to {time_shares(speed.prefill_shares)}"
     elif problem.code == "TpotLimitExceeded":
-        yield f"a token's time goes to {split(speed.decode_shares)}"
+        yield f"a token's time goes to {time_shares(speed.decode_shares)}"
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
-    """Return how far a layout is from standing: what runs, but too slowly, is nearer than what cannot run."""
+    """Return how far a layout is from being feasible: what runs, but too slowly, is nearer than what cannot run."""
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
     return (short, verdict.prices is None, not runs, _worst(verdict), len(verdict.violations), layout.gpus, layout)

@@ -10,9 +10,9 @@ import pytest
 
 from shardwright.api.conditions import Reason
 from shardwright.cli.advice import BY_REASON, advice
+from shardwright.cli.model_state import Loading, ModelState, standing_of
+from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import print_lines
-from shardwright.cli.standing import Loading, Standing, standing_of
-from shardwright.cli.standing_text import detail_lines, document, table_lines
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -30,7 +30,7 @@ def _after(seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3) 
     return operator
 
 
-def _standing(operator: Operator, *, pods: Iterable[Mapping[str, Any]] | None = None, may_see: bool = True) -> Standing:
+def _standing(operator: Operator, *, pods: Iterable[Mapping[str, Any]] | None = None, may_see: bool = True) -> ModelState:
     model = a_live_model(operator)
     sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
     seen = list(model.pods or ()) if pods is None else list(pods)
@@ -49,7 +49,7 @@ def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
     return changed
 
 
-def _lines(standing: Standing, operator: Operator, width: int = 110) -> list[str]:
+def _lines(standing: ModelState, operator: Operator, width: int = 110) -> list[str]:
     return [one.plain() for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)]
 
 

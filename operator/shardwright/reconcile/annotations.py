@@ -1,4 +1,4 @@
-"""What is remembered of a group: annotations on its StatefulSet, the only memory there is.
+"""What is remembered of a group: annotations on its StatefulSet, which are the only place that keeps it.
 
 Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so killing the
 operator between any two writes loses nothing.
@@ -69,7 +69,7 @@ class RestartsBefore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class GroupAnnotations:
     """What is remembered of one group.
 
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
@@ -91,12 +91,12 @@ class Memory:
     pending: tuple[str, ...] = ()
     restarts_before: RestartsBefore | None = None
 
-    def with_(self, **changes: Any) -> "Memory":
-        """Return the memory with some of it changed."""
+    def with_(self, **changes: Any) -> "GroupAnnotations":
+        """Return what is remembered, with some of it changed."""
         return replace(self, **changes)
 
-    def forgiven(self) -> "Memory":
-        """Return the memory after somebody has changed something: failures in a row are counted anew."""
+    def forgiven(self) -> "GroupAnnotations":
+        """Return what is remembered, after somebody has changed something: failures in a row are counted anew."""
         return replace(self, incident=self.incident.forgiven() if self.incident else None)
 
     def stable(self, now: datetime, seconds: int) -> bool:
@@ -108,18 +108,18 @@ class Memory:
         """Return whether a failure ended the service that has not come back since, and nobody has changed anything."""
         return self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
 
-    def stopped(self, why: str, size: int, now: datetime) -> "Memory":
-        """Return the memory of a group that goes to zero; an outage begins with the first stop."""
+    def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
+        """Return what is remembered of a group that goes to zero; an outage begins with the first stop."""
         began = self.stopped_at or _whole(now)
         return replace(self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size)
 
-    def begun_anew(self, *, beside: bool) -> "Memory":
-        """Return the memory of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
+    def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
+        """Return that of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
 
-    def ready(self, members: Sequence[Member], now: datetime) -> "Memory":
-        """Return the memory of a group whose pods are all ready."""
+    def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
+        """Return what is remembered of a group whose pods are all ready."""
         uids = members_value(members)
         if self.members == uids and self.ready_since:
             return self
@@ -145,16 +145,16 @@ class Memory:
         return {name: value for name, value in found.items() if value}
 
 
-def changed_annotations(before: Memory, after: Memory) -> dict[str, str | None]:
-    """Return the annotations that turn one memory into the other, None for those that go."""
+def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> dict[str, str | None]:
+    """Return the annotations that turn one into the other, None for those that go."""
     was, wanted = before.annotations(), after.annotations()
     return {name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)}
 
 
-def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
+def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
     """Return what a StatefulSet remembers; what somebody has damaged is forgotten."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
-    return Memory(
+    return GroupAnnotations(
         incident=read_incident(found),
         members=_uids(found.get(MEMBERS, "")),
         ready_once=READY_ONCE in found,
@@ -178,7 +178,7 @@ def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: in
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
-        if live["metadata"]["name"] in ready or read_memory(live).ready_once:
+        if live["metadata"]["name"] in ready or read_annotations(live).ready_once:
             root, _ = generation_of(live["metadata"]["name"])
             pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
     return sum(sorted(pods.values(), reverse=True)[:groups])

@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.rules import RESTART, groups_wanted, life_rules
+from shardwright.reconcile.life_rules import RESTART, groups_wanted, life_rules
 from shardwright.resolving.intent import RestartPolicy, intent_of
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_resource import a_sharded_model

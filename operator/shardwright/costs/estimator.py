@@ -8,7 +8,7 @@ from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.kvcache import kv_bits
-from shardwright.costs.loading import Storage, distinct_nodes, load_time
+from shardwright.costs.loading import Storage, distinct_nodes, loading_time
 from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
@@ -121,7 +121,7 @@ class Estimator:
             max_sequences=memory.limits.sequences,
             max_batched_tokens=memory.limits.batched_tokens,
             load_bytes_per_node=load_bytes,
-            load=load_time(load_bytes, distinct_nodes(candidate.layout, placement.gpus_per_node), self._storage),
+            load=loading_time(load_bytes, distinct_nodes(candidate.layout, placement.gpus_per_node), self._storage),
             performance=self._performance(candidate, memory),
         )
 

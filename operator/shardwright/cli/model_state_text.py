@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.cli.advice import Advice, advice
-from shardwright.cli.standing import Standing, StandingGroup
+from shardwright.cli.model_state import ModelState, StandingGroup
 from shardwright.hardware.untrusted import mapping
 from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
 from shardwright.reconcile.states import Situation
@@ -26,7 +26,9 @@ _SITUATIONS: Final = {
 }
 
 
-def table_lines(found: Sequence[Standing], now: datetime, width: int, *, namespaces: bool, wide: bool = False) -> Iterator[Line]:
+def table_lines(
+    found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
+) -> Iterator[Line]:
     """Yield one line for each model; a wide one has its GPUs and its address, too."""
     header = (*(["NAMESPACE"] if namespaces else []), "NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON")
     header = (*header, *(["PRODUCT", "ENDPOINT"] if wide else []))
@@ -34,14 +36,14 @@ def table_lines(found: Sequence[Standing], now: datetime, width: int, *, namespa
     yield from table(header, rows, width=width, indent="")
 
 
-def _row(item: Standing, now: datetime) -> tuple[str, ...]:
+def _row(item: ModelState, now: datetime) -> tuple[str, ...]:
     ready = sum(group.ready for group in item.groups)
     gpus = str(item.plan.get("gpus", "-"))
     reason = item.reason or "NotLookedAt"
     return item.name, item.ready, f"{ready}/{item.wanted}", _age(item.since, now), layout_of(item.plan), gpus, reason
 
 
-def _wide(item: Standing) -> tuple[str, str]:
+def _wide(item: ModelState) -> tuple[str, str]:
     return str(item.plan.get("product") or "-"), item.endpoint or "-"
 
 
@@ -68,7 +70,7 @@ def _age(since: datetime | None, now: datetime) -> str:
     return f"{seconds // 86_400}d"
 
 
-def detail_lines(item: Standing, now: datetime, width: int, program: str) -> Iterator[Line]:
+def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> Iterator[Line]:
     """Yield all about one model: why, what each group does, and what to type."""
     state = {"True": "ready", "False": "not ready"}.get(item.ready, "nobody has looked at it yet")
     since = f" for {_age(item.since, now)}" if item.since else ""
@@ -89,7 +91,7 @@ def detail_lines(item: Standing, now: datetime, width: int, program: str) -> Ite
             yield from _advice(one, width)
 
 
-def _facts(item: Standing, width: int) -> Iterator[Line]:
+def _facts(item: ModelState, width: int) -> Iterator[Line]:
     plan = item.plan
     facts = []
     if plan.get("layout"):
@@ -156,7 +158,7 @@ def _advice(one: Advice, width: int) -> Iterator[Line]:
         yield line(Span(f"  {one.command}", Role.COMMAND))
 
 
-def document(item: Standing, program: str) -> dict[str, Any]:
+def document(item: ModelState, program: str) -> dict[str, Any]:
     """Return how a model stands, for a program."""
     return {
         "metadata": {"name": item.name, "namespace": item.namespace},

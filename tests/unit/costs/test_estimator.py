@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.estimate import Estimator, estimate
-from shardwright.costs.loading import Storage, load_time
+from shardwright.costs.estimator import Estimator, estimate
+from shardwright.costs.loading import Storage, loading_time
 from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.placement import place
-from shardwright.planning.plan import make_plan
+from shardwright.layouts.placing import place
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering.budgets import start_budget
 from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
@@ -33,7 +33,7 @@ def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None
     assert isinstance(plan, Plan)
 
     assert plan.nodes_per_replica == 12
-    assert plan.load == load_time(plan.load_bytes_per_node, 1, Storage.HUB)
+    assert plan.load == loading_time(plan.load_bytes_per_node, 1, Storage.HUB)
     assert start_budget(plan, downloads=True).load_seconds < 5 * 3600
 
 

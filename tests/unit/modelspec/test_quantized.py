@@ -8,25 +8,25 @@ from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.modules import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
-from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec, Storage
+from shardwright.modelspec.spec import ModelSpec, WeightFormat
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
-BF16 = Storage(name="bf16", bits=16)
-FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
-NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
-MXFP4 = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
+BF16 = WeightFormat(name="bf16", bits=16)
+FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=32)
+NVFP4 = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
+MXFP4 = WeightFormat(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 ALONE = replace(FP8, alone=True)
-BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
+BLOCK = WeightFormat(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
 
-def _storage(model: ModelSpec, name: str, layer: int | None = 0) -> Storage:
+def _storage(model: ModelSpec, name: str, layer: int | None = 0) -> WeightFormat:
     (storage,) = {weight.storage for weight in model.weights if weight.name == name and weight.layer == layer}
     return storage
 
 
-def _stored(**quantization: object) -> Storage:
+def _stored(**quantization: object) -> WeightFormat:
     return _storage(a_model(quantization_config=quantization), "mlp.down_proj")
 
 
@@ -35,45 +35,45 @@ def _stored(**quantization: object) -> Storage:
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, BLOCK),
         ({"quant_method": "fp8", "activation_scheme": "dynamic"}, FP8),
-        ({"quant_method": "fp8", "activation_scheme": "static"}, Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
         (
             {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
-            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
         (
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
-            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, alone=True),
+            WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, alone=True),
         ),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, NVFP4),
         ({"quant_algo": "NVFP4"}, NVFP4),
-        ({"quant_method": "modelopt", "quant_algo": "FP8"}, Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)),
-        ({"quant_method": "fbgemm_fp8"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, WeightFormat(name="nf4", bits=4, block=(1, 64), scale_bits=32)),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32)),
+        ({"quant_method": "fbgemm_fp8"}, WeightFormat(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
         (
             {
                 "quant_method": "torchao",
                 "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}},
             },
-            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=16),
+            WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=16),
         ),
         (
             {"quant_method": "torchao", "quant_type": {"default": {"_type": "Float8WeightOnlyConfig", "_data": {}}}},
-            Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32, alone=True),
+            WeightFormat(name="fp8", bits=8, block=(1, 0), scale_bits=32, alone=True),
         ),
         (
             {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True},
-            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
         (
             {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False, "packing_format": "auto_round:auto_awq"},
-            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
         ({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp"}, MXFP4),
         ({"quant_method": "inc", "bits": 8, "group_size": [128, 128], "data_type": "fp8"}, BLOCK),
     ],
 )
-def test_each_method_has_its_storage(quantization: dict[str, object], storage: Storage) -> None:
+def test_each_method_has_its_storage(quantization: dict[str, object], storage: WeightFormat) -> None:
     assert _stored(**quantization) == storage
 
 
@@ -85,7 +85,7 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
         ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, replace(BLOCK, alone=True)),
         (
             {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
-            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16),
+            WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16),
         ),
         ({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}, NVFP4),
         (
@@ -94,7 +94,7 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
         ),
     ],
 )
-def test_compressed_tensors_are_stored_by_strategy(weights: dict[str, object], storage: Storage) -> None:
+def test_compressed_tensors_are_stored_by_strategy(weights: dict[str, object], storage: WeightFormat) -> None:
     groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
     assert _stored(quant_method="compressed-tensors", config_groups=groups) == storage
 
@@ -121,10 +121,10 @@ QUARK_NVFP4 = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dty
         (_quark("fp8_e4m3", "per_tensor"), FP8),
         (_quark("fp8_e4m3", "per_channel"), replace(FP8, block=(1, 0))),
         (_quark("fp8_e4m3", "per_block", block_size=[128, 128]), BLOCK),
-        (_quark("int8", "per_channel"), Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)),
+        (_quark("int8", "per_channel"), WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32)),
         (
             _quark("uint4", "per_group", inputs=False, group_size=64),
-            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=4),
+            WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=4),
         ),
         (_quark("fp4", "per_group", group_size=32), MXFP4),
         (_quark("fp4", "per_group", inputs=False, group_size=32), MXFP4),
@@ -132,7 +132,7 @@ QUARK_NVFP4 = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dty
         ({"weight": QUARK_NVFP4, "input_tensors": QUARK_NVFP4}, NVFP4),
     ],
 )
-def test_quark_says_by_values_and_scales_how_weights_are_stored(stored: dict[str, object], storage: Storage) -> None:
+def test_quark_says_by_values_and_scales_how_weights_are_stored(stored: dict[str, object], storage: WeightFormat) -> None:
     assert _stored(quant_method="quark", global_quant_config=stored) == storage
 
 
@@ -328,7 +328,7 @@ def test_what_is_stored_that_way_already_is_left_as_it_is() -> None:
 def test_fp16_recasts_what_is_not_quantized() -> None:
     model = apply_quantization(a_model(), "FP16")
     assert model.dtype == "fp16"
-    assert {weight.storage for weight in model.weights} == {Storage(name="fp16", bits=16)}
+    assert {weight.storage for weight in model.weights} == {WeightFormat(name="fp16", bits=16)}
 
 
 @pytest.mark.parametrize(("model_id", "wanted"), [("openai/gpt-oss-20b", "FP8"), ("deepseek-ai/DeepSeek-R1", "BF16")])
@@ -361,7 +361,7 @@ def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
 
 
 @pytest.mark.parametrize(("ignored", "storage"), [([], NVFP4), (["lm_head"], BF16)])
-def test_modelopt_quantizes_the_head_unless_it_is_listed(ignored: list[str], storage: Storage) -> None:
+def test_modelopt_quantizes_the_head_unless_it_is_listed(ignored: list[str], storage: WeightFormat) -> None:
     model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignored})
     assert _storage(model, "lm_head", None) == storage
 
@@ -416,7 +416,7 @@ def test_an_algorithm_of_nvidia_that_is_not_known_is_refused(quantization: dict[
     assert refusal.value.problems[0].path == field
 
 
-STATIC_FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)
+STATIC_FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=64)
 
 
 @pytest.mark.parametrize(
@@ -426,10 +426,10 @@ STATIC_FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)
         ("fp8_pb_wo", BLOCK),
         ("FP8_PER_CHANNEL_PER_TOKEN", replace(FP8, block=(1, 0))),
         ("W4A16_NVFP4", NVFP4),
-        ("MXFP8", Storage(name="fp8", bits=8, block=(1, 32), scale_bits=8)),
+        ("MXFP8", WeightFormat(name="fp8", bits=8, block=(1, 32), scale_bits=8)),
     ],
 )
-def test_each_algorithm_of_nvidia_has_its_storage(algorithm: str, storage: Storage) -> None:
+def test_each_algorithm_of_nvidia_has_its_storage(algorithm: str, storage: WeightFormat) -> None:
     assert _stored(quant_method="modelopt", quant_algo=algorithm) == storage
 
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType
 from shardwright.api.resource import read_stored
 from shardwright.errors import InputError
-from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import read_time
+from shardwright.reconcile.life_rules import life_rules
 from shardwright.reconcile.members import read_member
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
-from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.resolving.intent import intent_of
 
@@ -80,7 +80,7 @@ class StandingGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ModelState:
     """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``conditions`` are others worth a line."""
 
     name: str
@@ -97,25 +97,25 @@ class Standing:
     conditions: tuple[Content, ...]
 
 
-def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable[Content] | None, now: datetime) -> Standing:
+def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable[Content] | None, now: datetime) -> ModelState:
     """Return how a model stands; ``sets`` and ``pods`` are those of its namespace, None where they may not be read."""
     metadata, status = content["metadata"], mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
     ready = next((item for item in conditions if item.get("type") == ConditionType.READY), {})
     generation = metadata.get("generation")
     shown = mappings(status.get("groups"))
-    return Standing(
+    return ModelState(
         name=metadata["name"],
         namespace=metadata["namespace"],
-        ready=text(ready.get("status")) or "Unknown",
-        reason=text(ready.get("reason")),
-        message=text(ready.get("message")),
-        since=read_time(text(ready.get("lastTransitionTime"))),
+        ready=text_or_empty(ready.get("status")) or "Unknown",
+        reason=text_or_empty(ready.get("reason")),
+        message=text_or_empty(ready.get("message")),
+        since=read_time(text_or_empty(ready.get("lastTransitionTime"))),
         current=status.get("observedGeneration") == generation,
         plan=mapping(status.get("plan")),
         groups=_groups(content, sets, pods, now) if sets is not None and pods is not None else tuple(map(_said, shown)),
         wanted=_wanted(content),
-        endpoint=text(status.get("endpoint")),
+        endpoint=text_or_empty(status.get("endpoint")),
         conditions=tuple(_worth_saying(conditions, ready)),
     )
 
@@ -136,7 +136,9 @@ def _worth_saying(conditions: Sequence[Content], ready: Content) -> Iterable[Con
 
 
 def _said(group: Content) -> StandingGroup:
-    return StandingGroup(name=text(group.get("name")), ready=group.get("ready") is True, said=text(group.get("waiting")))
+    return StandingGroup(
+        name=text_or_empty(group.get("name")), ready=group.get("ready") is True, said=text_or_empty(group.get("waiting"))
+    )
 
 
 def _groups(content: Content, sets: Iterable[Content], pods: Iterable[Content], now: datetime) -> tuple[StandingGroup, ...]:
@@ -160,9 +162,11 @@ def _rules(content: Content) -> LifeRules:
 
 
 def _group(state: GroupState, live: Content, pods: Mapping[str, Content], most: int | None, now: datetime) -> StandingGroup:
-    memory = read_memory(live)
+    memory = read_annotations(live)
     its = [pod for pod in pods.values() if controller_uid(pod) == live["metadata"]["uid"]]
-    made = max((time for pod in its if (time := read_time(text(pod["metadata"].get("creationTimestamp"))))), default=None)
+    made = max(
+        (time for pod in its if (time := read_time(text_or_empty(pod["metadata"].get("creationTimestamp"))))), default=None
+    )
     since = memory.ready_since if state.ready else memory.stopped_at if state.situation in AT_ZERO else made
     loads = state.situation is Situation.STARTING and any(wait.what in _LOADING for wait in state.waits)
     runs = [time for pod in its if (time := _runs_since(pod))]
@@ -175,5 +179,5 @@ def _runs_since(pod: Content) -> datetime | None:
     """Return since when the engine of a pod runs, None where it does not."""
     for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
         if status.get("name") == ENGINE:
-            return read_time(text(mapping(mapping(status.get("state")).get("running")).get("startedAt")))
+            return read_time(text_or_empty(mapping(mapping(status.get("state")).get("running")).get("startedAt")))
     return None

@@ -1,6 +1,6 @@
-"""How vLLM budgets memory, in three generations cut by release date.
+"""How vLLM budgets memory, in three eras cut by release date.
 
-A generation is found by the release that a version string names, or by a month in it (``V1 2025-04``); a string that
+An era is found by the release that a version string names, or by a month in it (``V1 2025-04``); a string that
 names neither is taken for the newest. Figures without a source of their own are fitted to the rows of ``docs/memory.md``.
 """
 
@@ -21,7 +21,7 @@ names the GPU. Source: vLLM 0.32 ``engine/arg_utils.py:get_batch_defaults``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class Era:
     """One way to budget memory, from the release and the month on that are named.
 
     The other fields are those of :class:`~shardwright.layouts.traits.EngineTraits`.
@@ -36,8 +36,8 @@ class Generation:
     batch_defaults: tuple[BatchDefault, ...]
 
 
-GENERATIONS: Final = (
-    Generation(  # no chunked prefill; sampling sorts the vocabulary (llama: 1.26 GiB at 256 sequences, mem-001)
+ERAS: Final = (
+    Era(  # no chunked prefill; sampling sorts the vocabulary (llama: 1.26 GiB at 256 sequences, mem-001)
         release=(0, 0),
         month=(2023, 6),
         memory_utilization=0.9,
@@ -46,7 +46,7 @@ GENERATIONS: Final = (
         chunks_prompts=False,
         batch_defaults=(),
     ),
-    Generation(  # the V1 engine: named so from January 2025 on, the default since 0.8.0 (March)
+    Era(  # the V1 engine: named so from January 2025 on, the default since 0.8.0 (March)
         release=(0, 8),
         month=(2025, 1),
         memory_utilization=0.9,
@@ -55,7 +55,7 @@ GENERATIONS: Final = (
         chunks_prompts=True,
         batch_defaults=(LARGE_BATCH,),
     ),
-    Generation(  # graphs are estimated and taken from the budget (0.21; the month lies between 0.18 and 0.25)
+    Era(  # graphs are estimated and taken from the budget (0.21; the month lies between 0.18 and 0.25)
         release=(0, 21),
         month=(2026, 5),
         memory_utilization=0.92,
@@ -67,18 +67,18 @@ GENERATIONS: Final = (
 )
 
 
-def generation_of(version: str) -> Generation:
-    """Return the generation that a version string belongs to.
+def era_of(version: str) -> Era:
+    """Return the era that a version string belongs to.
 
-    >>> [generation_of(text).release for text in ("0.6.x", "V1 2025-04", "0.33.0", "nightly")]
+    >>> [era_of(text).release for text in ("0.6.x", "V1 2025-04", "0.33.0", "nightly")]
     [(0, 0), (0, 8), (0, 21), (0, 21)]
     """
     if (release := release_of(version)) is not None:
-        return next(generation for generation in reversed(GENERATIONS) if release >= generation.release)
+        return next(era for era in reversed(ERAS) if release >= era.release)
     if found := _MONTH.search(version):
         month = (int(found[1]), int(found[2]))
-        return next((generation for generation in reversed(GENERATIONS) if month >= generation.month), GENERATIONS[0])
-    return GENERATIONS[-1]
+        return next((era for era in reversed(ERAS) if month >= era.month), ERAS[0])
+    return ERAS[-1]
 
 
 def release_of(version: str) -> tuple[int, int] | None:

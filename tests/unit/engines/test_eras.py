@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwright.engines.generations import GENERATIONS, generation_of
+from shardwright.engines.eras import ERAS, era_of
 from shardwright.engines.vllm import traits
 
 
@@ -23,13 +23,13 @@ from shardwright.engines.vllm import traits
         ("", (0, 21)),
     ],
 )
-def test_a_version_belongs_to_the_generation_of_its_release_or_month(version: str, release: tuple[int, int]) -> None:
-    assert generation_of(version).release == release
+def test_a_version_belongs_to_the_era_of_its_release_or_month(version: str, release: tuple[int, int]) -> None:
+    assert era_of(version).release == release
 
 
 def test_there_are_at_most_three_in_order_of_release_and_month() -> None:
-    assert len(GENERATIONS) <= 3
-    assert list(GENERATIONS) == sorted(GENERATIONS, key=lambda generation: (generation.release, generation.month))
+    assert len(ERAS) <= 3
+    assert list(ERAS) == sorted(ERAS, key=lambda era: (era.release, era.month))
 
 
 def test_a_version_that_nobody_has_seen_is_budgeted_like_its_neighbours() -> None:

@@ -41,7 +41,7 @@ _LARGEST_BYTES: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
+class CheckpointFiles:
     """The small files of a checkpoint by name, of which commit, and the bytes of all tensors by its index (None: it has none)."""
 
     files: Mapping[str, str]
@@ -58,7 +58,7 @@ def index_of(tensor_bytes: int | None) -> dict[str, str]:
     return {} if tensor_bytes is None else {INDEX_FILE: json.dumps({"metadata": {"total_size": tensor_bytes}})}
 
 
-def handed_over(checkpoint: Handover) -> str:
+def handed_over(checkpoint: CheckpointFiles) -> str:
     """Return what is to be left of a checkpoint, at most :data:`MESSAGES` times :data:`MESSAGE_BYTES` characters of ASCII.
 
     Raises:
@@ -82,7 +82,7 @@ def problem_handed_over(problem: Problem) -> str:
     return _PROBLEM + json.dumps([problem.code, problem.what[:_TEXT_MAX], problem.limit[:_TEXT_MAX]])
 
 
-def read_handover(text: str) -> Handover | Problem:
+def read_handover(text: str) -> CheckpointFiles | Problem:
     """Return what was left; text of any kind is taken, for whoever may write pods may have written it."""
     if text.startswith(_PROBLEM):
         return _read_problem(text.removeprefix(_PROBLEM))
@@ -104,14 +104,14 @@ def _read_problem(text: str) -> Problem:
     return Problem(code=code, what=what, limit=limit)
 
 
-def _read(text: str) -> Handover:
+def _read(text: str) -> CheckpointFiles:
     """Return what was packed, as far as it is within the bounds of configs; anything else raises."""
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
     content = parse_config(raw.decode(), source="what the pod has left")
     files = _files(content["files"])
     parse_config(folder_text(files) or "", source=CONFIG_FILE)
-    return Handover(files=files, commit=_commit(content.get("commit")), tensor_bytes=_bytes(content.get("tensorBytes")))
+    return CheckpointFiles(files=files, commit=_commit(content.get("commit")), tensor_bytes=_bytes(content.get("tensorBytes")))
 
 
 def _files(value: Any) -> dict[str, str]:

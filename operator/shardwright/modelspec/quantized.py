@@ -7,10 +7,10 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
-from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, group, integers, unless_listed
+from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, integers, scale_group, unless_listed
 from shardwright.modelspec.modelopt import SECTION, modelopt
 from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, Modules, engine_name, is_named_in_part, modules_of
-from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16
 from shardwright.modelspec.toolkits import inc, quark, torchao
 
@@ -75,7 +75,7 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
     raise InputError([_cannot_convert(model, name)])
 
 
-def _recast(model: ModelSpec, storage: Storage) -> tuple[Weight, ...]:
+def _recast(model: ModelSpec, storage: WeightFormat) -> tuple[Weight, ...]:
     return tuple(replace(weight, storage=storage) if weight.storage.name == model.dtype else weight for weight in model.weights)
 
 
@@ -91,7 +91,7 @@ def _cannot_convert(model: ModelSpec, name: str) -> Problem:
 
 
 def _stored(weight: Weight, quantization: Quantization) -> Weight:
-    quantizable = weight.quantizable or (quantization.head and weight.part is Part.HEAD and weight.inputs > 1)
+    quantizable = weight.quantizable or (quantization.head and weight.part is PipelineRole.HEAD and weight.inputs > 1)
     storage = quantization.storage(weight) if quantizable else None
     return weight if storage is None else replace(weight, storage=storage)
 
@@ -108,10 +108,10 @@ def _fp8(fields: Fields) -> Quantization:
 
 def _awq(fields: Fields) -> Quantization:
     bits = fields.integer("bits", BITS, default=fields.integer("w_bit", BITS, default=4))
-    storage = Storage(
+    storage = WeightFormat(
         name=f"int{bits}",
         bits=bits,
-        block=(1, group(fields, "group_size", "q_group_size")),
+        block=(1, scale_group(fields, "group_size", "q_group_size")),
         scale_bits=16,
         zero_point_bits=bits,
     )
@@ -130,12 +130,12 @@ def _gptq(fields: Fields) -> Quantization:
     return _overridden(base, storage, rules) if rules else base
 
 
-def _overridden(base: Quantization, storage: Storage, rules: Fields) -> Quantization:
+def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Quantization:
     """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others change bits or group.
 
     Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
     """
-    stored: dict[str, Storage | None] = {}
+    stored: dict[str, WeightFormat | None] = {}
     for rule in rules.values:
         own = None if rule.startswith("-:") else changed(storage, rules.section(rule))
         stored.setdefault(f"re:{rule.removeprefix('-:').removeprefix('+:')}", own)
@@ -164,7 +164,7 @@ def _compressed_tensors(fields: Fields) -> Quantization:
 class _Target:
     """The storage of the modules that a group names: by name, by pattern, or all linear ones."""
 
-    storage: Storage
+    storage: WeightFormat
     modules: Modules
 
 
@@ -179,7 +179,7 @@ def _targeted(group: Fields) -> _Target | None:
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
     """Return the storage by the group that names a module, else by the group of all linear modules."""
 
-    def storage(weight: Weight) -> Storage | None:
+    def storage(weight: Weight) -> WeightFormat | None:
         named = next((target for target in targets if target.modules.include(weight)), None)
         general = next((target for target in targets if _LINEAR in target.modules.names), None)
         chosen = named or general
@@ -188,26 +188,26 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
     return storage
 
 
-def _compressed(weights: Fields, *, alone: bool) -> Storage:
+def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
     """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
     bits = weights.integer("num_bits", BITS)
     strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
-        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, group(weights, "group_size")))
+        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, scale_group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
-        block = (1, group(weights, "group_size"))
-        return Storage(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
+        block = (1, scale_group(weights, "group_size"))
+        return WeightFormat(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
     if strategy == "block":
         shape = weights.integers("block_structure") or (128, 128)
-        return Storage(name=name, bits=bits, block=(shape[0], shape[-1]), scale_bits=32, alone=eight and alone)
+        return WeightFormat(name=name, bits=bits, block=(shape[0], shape[-1]), scale_bits=32, alone=eight and alone)
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     scale = 16 if alone and not floating else 32  # in the model's dtype
     block = (0 if strategy == "tensor" else 1, 0)
-    return Storage(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
+    return WeightFormat(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
 
 
 def _bitsandbytes(fields: Fields) -> Quantization:

@@ -11,21 +11,21 @@ import pytest
 
 from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
-from shardwright.modelspec.handover import Handover, handed_over, problem_handed_over
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, handed_over, problem_handed_over
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Create, StartJob, written_name
-from shardwright.reconcile.fetching import config_taken
+from shardwright.reconcile.fetched import config_taken
 from shardwright.reconcile.observed import Observed, object_key
-from shardwright.reconcile.seen import Cluster, Fetching, Outcome, Refusal, Resource, Seen
+from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch, Fetcher, config_map, fetch_job, job_name
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, fetch_job, job_name
 from shardwright.resolving.fetching import Unread
 from tests.support.builders_model import a_config
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 OWNER = Owner(name="ours", namespace="models", uid="9b1f")
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/llama",
     revision=None,
@@ -34,7 +34,7 @@ FETCH = Fetch(
     pull_secrets=(),
 )
 JOB = job_name(OWNER, FETCH)
-FOUND = Handover(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
+FOUND = CheckpointFiles(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
 SOON, LATER = 3.0, 60.0
 AGAIN = f"it is tried again within 10 minutes, or at once when Job {JOB} is deleted"
 
@@ -48,7 +48,7 @@ def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[s
 def a_look(fetching: Fetching, **seen: Any) -> Seen:
     unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
     given: dict[str, Any] = {"cluster": Cluster(), "observed": Observed(objects={}), "record": None} | seen
-    resource = Resource(owner=OWNER, generation=1, paused=given.pop("paused", False))
+    resource = ModelResource(owner=OWNER, generation=1, paused=given.pop("paused", False))
     return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
 
 

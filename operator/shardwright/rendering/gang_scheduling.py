@@ -1,7 +1,7 @@
 """Telling a scheduler that the pods of a group belong together; pure functions beside rendering.
 
-An adapter takes one StatefulSet of a bundle and returns what stands in its place: the group object that its scheduler
-wants, and the StatefulSet whose pods name it. Nodes stay those of the plan with every adapter: the plan says where, the
+An integration takes one StatefulSet of a bundle and returns what stands in its place: the group object that its scheduler
+wants, and the StatefulSet whose pods name it. Nodes stay those of the plan with every integration: the plan says where, the
 scheduler makes it all or nothing, a queue says when.
 """
 
@@ -34,7 +34,7 @@ Objects = tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class SchedulerIntegration:
     """What one scheduler is told.
 
     ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource. ``creates``: the operator
@@ -52,7 +52,7 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
     """Return the bundle with its groups told to their scheduler; as it is where none was asked for."""
     if scheduling is None:
         return bundle
-    one = ADAPTERS[scheduling.adapter].adapt
+    one = SCHEDULER_INTEGRATIONS[scheduling.integration].adapt
     groups = (one(item, scheduling) if item["kind"] == STATEFUL_SET else (item,) for item in bundle.objects)
     return replace(bundle, objects=tuple(with_content_hash(item) for group in groups for item in group))
 
@@ -127,25 +127,25 @@ def _with_pods(
     return {**group, "metadata": own, "spec": {**group["spec"], "template": changed}}
 
 
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    "Native": Adapter(
+SCHEDULER_INTEGRATIONS: Final[Mapping[str, SchedulerIntegration]] = {
+    "Native": SchedulerIntegration(
         apis=("scheduling.k8s.io/v1beta1", ALPHA_GROUPS),
         plural="podgroups",
         creates=True,
         install="serve it: --runtime-config and feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too)",
         adapt=_native,
     ),
-    "Kueue": Adapter(
+    "Kueue": SchedulerIntegration(
         apis=("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
         plural="localqueues",
         creates=False,
         install="install Kueue",
         adapt=_kueue,
     ),
-    "Volcano": Adapter(
+    "Volcano": SchedulerIntegration(
         apis=("scheduling.volcano.sh/v1beta1",), plural="podgroups", creates=True, install="install Volcano", adapt=_volcano
     ),
-    "Coscheduling": Adapter(
+    "Coscheduling": SchedulerIntegration(
         apis=("scheduling.x-k8s.io/v1alpha1",),
         plural="podgroups",
         creates=True,

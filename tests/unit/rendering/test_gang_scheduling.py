@@ -11,11 +11,11 @@ from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_h
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_trtllm_deployment, an_owner
 
-NATIVE = Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2")
-KUEUE = Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")
-VOLCANO = Scheduling(adapter="Volcano", api_version="scheduling.volcano.sh/v1beta1")
-COSCHEDULING = Scheduling(adapter="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1")
-ALL = {one.adapter: one for one in (NATIVE, KUEUE, VOLCANO, COSCHEDULING)}
+NATIVE = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1alpha2")
+KUEUE = Scheduling(integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")
+VOLCANO = Scheduling(integration="Volcano", api_version="scheduling.volcano.sh/v1beta1")
+COSCHEDULING = Scheduling(integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1")
+ALL = {one.integration: one for one in (NATIVE, KUEUE, VOLCANO, COSCHEDULING)}
 
 
 def rendered(scheduling: Scheduling | None, groups: int = 1) -> Bundle:
@@ -56,7 +56,7 @@ def test_a_native_pod_group_of_another_size_is_another_one() -> None:
     assert pod_group(larger)["metadata"]["name"] == "llama-405b-0-3"
 
 
-BETA = Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1beta1")
+BETA = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1beta1")
 
 
 @pytest.mark.parametrize(("priority", "digits"), [(None, "e35c5b17"), ("serving", "c4e3af92")])
@@ -82,7 +82,7 @@ def test_volcano_is_one_pod_group_in_a_queue_and_its_own_scheduler() -> None:
 
 
 def test_volcano_waits_in_the_queue_that_was_asked_for() -> None:
-    asked = Scheduling(adapter="Volcano", api_version="scheduling.volcano.sh/v1beta1", queue="serving")
+    asked = Scheduling(integration="Volcano", api_version="scheduling.volcano.sh/v1beta1", queue="serving")
     assert pod_group(rendered(asked))["spec"] == {"minMember": 2, "queue": "serving"}
 
 

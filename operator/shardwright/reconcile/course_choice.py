@@ -11,8 +11,8 @@ from shardwright.api.record import Cause, PlanRecord, Rollback
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.holds import Rejection
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Course, Former, Revision, hash_of, revisions_of, unusable
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reconcile.seen import Seen
 from shardwright.resolving.subject import Subject
 

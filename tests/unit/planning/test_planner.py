@@ -14,7 +14,7 @@ from shardwright.hardware.networks import TCP_LATENCY_SECONDS
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.layouts.traits import EngineTraits
-from shardwright.planning.plan import make_plan
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Lack, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.units import GIB

@@ -12,11 +12,11 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
+from shardwright.planning.deployability import not_yet
 from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
-from shardwright.planning.reach import not_yet
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, answer_seconds, assess, breaks_rack, million_tokens_price, rank
+from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack, million_tokens_price, rank
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -50,11 +50,11 @@ MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePin
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale, *, standing: int) -> tuple[str, ...]:
-    """Return why the first one was chosen; ``standing`` is how many layouts can run."""
+def reasons(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], scale: Scale, *, feasible: int) -> tuple[str, ...]:
+    """Return why the first one was chosen; ``feasible`` is how many layouts can run."""
     best, request = ranked[0], scale.request
     parts = (
-        _chosen(best, standing, scale),
+        _chosen(best, feasible, scale),
         *_second_choice(ranked),
         *_passed_over(ranked, scale),
         _memory(best),
@@ -69,7 +69,7 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
     return tuple(part for part in parts if part)
 
 
-def _network(best: Standing) -> Iterator[str]:
+def _network(best: FeasibleCandidate) -> Iterator[str]:
     """Yield by what pods of several nodes reach each other: a ComputeDomain, RDMA devices."""
     if best.candidate.needs_compute_domain:
         yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
@@ -78,7 +78,7 @@ def _network(best: Standing) -> Iterator[str]:
         yield f"Pods request {named} each, to reach the {best.candidate.pool.network.name} between nodes."
 
 
-def alternative(*, best: Standing, other: Standing, scale: Scale) -> Alternative:
+def alternative(*, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Alternative:
     """Return a runner-up with what it loses."""
     return Alternative(
         layout=other.candidate.layout,
@@ -89,23 +89,23 @@ def alternative(*, best: Standing, other: Standing, scale: Scale) -> Alternative
     )
 
 
-def _chosen(best: Standing, standing: int, scale: Scale) -> str:
+def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
-    if standing == 1:
+    if feasible == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
     several = layout.replicas > 1
     what = f"{'give' if several else 'gives'} {_goal(scale)}"
     if best.estimate.capacity is not None and not best.carries_load:
         what = f"{'come' if several else 'comes'} closest to carrying the load"
-    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {standing} layouts that can run."
+    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {feasible} layouts that can run."
 
 
-def _reached(ranked: Sequence[Standing], request: Request) -> Sequence[Standing]:
+def _reached(ranked: Sequence[FeasibleCandidate], request: Request) -> Sequence[FeasibleCandidate]:
     """Return those that can be run; all where nothing is to be run, or none can."""
     return [item for item in ranked if not (request.deploy and not_yet(item.candidate))] or ranked
 
 
-def _second_choice(ranked: Sequence[Standing]) -> Iterator[str]:
+def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
     """Yield that other GPUs would be better that are taken only where the engine is told to run there."""
     best = ranked[0]
     beaten = (other for other in ranked if other.second_choice > best.second_choice and other.score > best.score)
@@ -115,7 +115,7 @@ def _second_choice(ranked: Sequence[Standing]) -> Iterator[str]:
         yield f"{cut} would be better; those GPUs are taken where no others do, or spec.engine.image names an image for them."
 
 
-def _passed_over(ranked: Sequence[Standing], scale: Scale) -> Iterator[str]:
+def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
     """Yield what is better but was not taken: it cannot be run yet, breaks a rack that it does not pay for, or is no better."""
     best, other, request = ranked[0], rank(ranked)[0], scale.request
     if other is best:
@@ -138,7 +138,7 @@ def _passed_over(ranked: Sequence[Standing], scale: Scale) -> Iterator[str]:
         yield f"{cut} on {gpus} GPUs answers sooner, but not than replicas inside nodes would on as many GPUs."
 
 
-def _why_first(other: Standing, best: Standing) -> str:
+def _why_first(other: FeasibleCandidate, best: FeasibleCandidate) -> str:
     if other.carries_load and not best.carries_load:
         return "carries the load"
     return "fits with more room" if best.tight and not other.tight else "is preferred by the objective"
@@ -152,7 +152,7 @@ def _goal(scale: Scale) -> str:
     return goal.replace("per GPU", counted)
 
 
-def _memory(best: Standing) -> str:
+def _memory(best: FeasibleCandidate) -> str:
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
     return (
         f"The fullest GPU holds {format_bytes(worst.weights_bytes)} of weights of its {format_bytes(worst.budget_bytes)} "
@@ -161,7 +161,7 @@ def _memory(best: Standing) -> str:
     )
 
 
-def _load(ranked: Sequence[Standing], request: Request) -> str:
+def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> str:
     best, load = ranked[0], request.workload
     offered = requests_of(load.concurrency)
     if load.requests_per_second is not None:
@@ -177,7 +177,7 @@ def _load(ranked: Sequence[Standing], request: Request) -> str:
     return f"No layout carries {shape}: {share}, the others wait."
 
 
-def _rate(best: Standing, rate: float, shape: str) -> str:
+def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
     capacity = _served(best)
     if best.carries_load:
         return f"It carries {shape}, {rate / capacity:.0%} of the {capacity:.3g} that it serves at most."
@@ -189,15 +189,15 @@ def _rate(best: Standing, rate: float, shape: str) -> str:
     )
 
 
-def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
+def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
     """Yield what would carry the load if its GPUs were free."""
     if best.carries_load:
         return
     busy = {id(item.candidate): item for item in verdicts if item.estimate is not None and item.codes == {"InsufficientCapacity"}}
     carrying = [
-        standing
+        feasible
         for item in busy.values()
-        if item.estimate is not None and (standing := assess(item.candidate, item.estimate, scale)).carries_load
+        if item.estimate is not None and (feasible := assess(item.candidate, item.estimate, scale)).carries_load
     ]
     if carrying:
         problem = busy[id(rank(carrying)[0].candidate)].violations[0].problem
@@ -205,7 +205,7 @@ def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iter
         yield f"{cut} would carry it, but {problem.what}, {problem.gap}."
 
 
-def _time(best: Standing) -> str:
+def _time(best: FeasibleCandidate) -> str:
     speed = best.estimate.performance
     first = (
         "the queue grows without end; one token"
@@ -214,18 +214,18 @@ def _time(best: Standing) -> str:
     )
     return (
         f"Predicted: {first} every {duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
-        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed.decode_shares)}."
+        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {time_shares(speed.decode_shares)}."
     )
 
 
-def split(shares: Sequence[TimeShare]) -> str:
+def time_shares(shares: Sequence[TimeShare]) -> str:
     """Return where time goes, the three largest parts."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 
-def _price(best: Standing, scale: Scale) -> Iterator[str]:
+def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
     """Yield what the plan costs: in the nodes' currency, else beside an H100."""
     cost, pool, gpus = million_tokens_price(best), best.candidate.pool, best.candidate.layout.gpus
     if cost is not None:
@@ -235,7 +235,7 @@ def _price(best: Standing, scale: Scale) -> Iterator[str]:
         yield f"It costs as much as {gpus * each.per_hour:.3g} H100: {gpus} x {each.per_hour:g}, {named}."
 
 
-def _uneven(best: Standing, ranked: Sequence[Standing]) -> Iterator[str]:
+def _uneven(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
     """Yield what uneven stages are good for."""
     layout = best.candidate.layout
     if not layout.partition:
@@ -255,11 +255,11 @@ def _layers(layout: Layout) -> str:
     return "+".join(map(str, layout.partition))
 
 
-def _heaviest(standing: Standing) -> int:
-    return max(stage.weights_bytes for stage in standing.estimate.stages)
+def _heaviest(feasible: FeasibleCandidate) -> int:
+    return max(stage.weights_bytes for stage in feasible.estimate.stages)
 
 
-def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
+def _smaller(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
     """Yield why no layout with fewer GPUs does on the same pool: a limit is not met, requests would queue, it does not fit."""
     best = ranked[0]
     layout, pool = best.candidate.layout, best.candidate.pool.name
@@ -292,7 +292,7 @@ def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdic
     return verdict, worst.problem
 
 
-def _queueing(smaller: Standing, request: Request) -> str:
+def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
     if rate is not None:
         return (
@@ -302,21 +302,21 @@ def _queueing(smaller: Standing, request: Request) -> str:
     return f"On fewer GPUs requests would queue: {cut} runs {share} at once."
 
 
-def _served(standing: Standing) -> float:
-    return standing.estimate.capacity or standing.estimate.performance.requests_per_second
+def _served(feasible: FeasibleCandidate) -> float:
+    return feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
 
 
-def _running(standing: Standing, request: Request) -> int:
+def _running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all, where K/V is short for them."""
-    running, offered = standing.estimate.performance.running_requests, _offered(standing, request)
-    return running if standing.carries_load else min(running, max(1, offered - 1))
+    running, offered = feasible.estimate.performance.running_requests, _offered(feasible, request)
+    return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 
-def _offered(standing: Standing, request: Request) -> int:
-    return -(-request.workload.concurrency // standing.candidate.layout.replicas)
+def _offered(feasible: FeasibleCandidate, request: Request) -> int:
+    return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
 
 
-def _loses(best: Standing, other: Standing, scale: Scale) -> str:
+def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> str:
     request = scale.request
     later = "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
     later += "tight, may not start; " if other.tight and not best.tight else ""
@@ -334,7 +334,7 @@ def _loses(best: Standing, other: Standing, scale: Scale) -> str:
     return f"{later}{queues}{'; ' if queues else ''}{where}"
 
 
-def _queues_more(best: Standing, other: Standing, request: Request) -> str:
+def _queues_more(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> str:
     """Return how many requests run at once or are served, where they are fewer than under the chosen layout."""
     if other.served_share >= best.served_share:
         return ""

@@ -11,15 +11,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.modelspec.handover import Handover, read_handover
-from shardwright.reconcile.decision import Create, StartJob, Write, written_name
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handover
 from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
-from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, Fetch, config_name, fetch_job, job_name
+from shardwright.reconcile.writes import Create, StartJob, Write, written_name
+from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, HubFetch, config_name, fetch_job, job_name
 
 PATH: Final = "spec.model.id"
 
@@ -85,7 +85,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
 
 
-def _found(seen: Seen, fetch: Fetch, found: Handover | Problem) -> Fetched:
+def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
     """Return what is done with what the pod has left."""
     owner = seen.resource.owner
     if isinstance(found, Problem):
@@ -154,7 +154,7 @@ def _said(problem: Problem, job: str) -> Problem:
     return replace(problem, path=PATH, remedy=f"{remedy}; {again}") if remedy else _damaged(job)
 
 
-def _on_its_way(fetch: Fetch, how: str) -> Problem:
+def _on_its_way(fetch: HubFetch, how: str) -> Problem:
     at = fetch.revision or "its newest commit"
     return Problem(code="ConfigFetching", path=PATH, what=f"the config of {fetch.model} at {at}", limit=how)
 
