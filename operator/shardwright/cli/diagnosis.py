@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.cli.fetch_jobs import FetchJob, of_fetches
+from shardwright.cli.fetch_jobs import DiagnosedFetch, of_fetches
 from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result, examined
 from shardwright.cli.installations import InstalledOperator, Rights, of_installations, of_operators, of_rights
 from shardwright.hardware.facts import NodeFacts
@@ -55,7 +55,7 @@ class Chart:
     node_sets: Mapping[str, tuple[str, ...]] | None = None
     classes: Mapping[str, bool] | None = None
     models: tuple[DiagnosedModel, ...] | None = None
-    fetches: tuple[FetchJob, ...] | None = None
+    fetches: tuple[DiagnosedFetch, ...] | None = None
     measured: bool = False
     enforcement: Enforcement | None = None
     trouble: str = field(default="")

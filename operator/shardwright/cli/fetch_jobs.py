@@ -22,7 +22,7 @@ _AILMENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchJob:
+class DiagnosedFetch:
     """What matters of such a Job: for which ShardedModel it reads which model of the hub, and what of it says how far it is."""
 
     namespace: str
@@ -32,12 +32,12 @@ class FetchJob:
     job: Mapping[str, Any]
 
 
-def read_fetch_job(item: Mapping[str, Any]) -> FetchJob:
+def read_fetch(item: Mapping[str, Any]) -> DiagnosedFetch:
     """Return what matters of a Job, whatever it holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
     owners = (owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == KIND)
     created = metadata.get("creationTimestamp")
-    return FetchJob(
+    return DiagnosedFetch(
         namespace=text_or_empty(metadata.get("namespace")),
         name=text_or_empty(metadata.get("name")),
         owner=text_or_empty(next(owners, {}).get("name")),
@@ -49,7 +49,7 @@ def read_fetch_job(item: Mapping[str, Any]) -> FetchJob:
     )
 
 
-def of_fetches(jobs: Iterable[FetchJob], now: datetime) -> Iterator[Finding]:
+def of_fetches(jobs: Iterable[DiagnosedFetch], now: datetime) -> Iterator[Finding]:
     """Yield the Jobs that have ended without a config, and those that do not come to their end."""
     for one in jobs:
         state, age = state_of(one.job, now), age_seconds(one.job, now)

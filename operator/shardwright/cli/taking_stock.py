@@ -11,7 +11,7 @@ from shardwright import __version__
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cli.diagnosis import Chart, DiagnosedModel, read_class, read_model, read_version
-from shardwright.cli.fetch_jobs import FetchJob, read_fetch_job
+from shardwright.cli.fetch_jobs import DiagnosedFetch, read_fetch
 from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import owner_of
@@ -46,7 +46,7 @@ NOT_FOUND: Final = 404
 FETCH_JOBS: Final = f"{'='.join(MANAGED_BY)},app.kubernetes.io/component=fetch"
 """Labels of the Jobs that read configs from the hub."""
 
-Node = NodeFacts | NodeExclusion
+ReadNode = NodeFacts | NodeExclusion
 
 
 async def read_chart(client: Client, arguments: Namespace) -> Chart:
@@ -137,10 +137,10 @@ async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Map
     return {name: owner_of(role) for name, role in roles.items() if role}
 
 
-async def _nodes(client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]) -> Mapping[str, list[Node]]:
+async def _nodes(client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]) -> Mapping[str, list[ReadNode]]:
     """Return the nodes with GPUs by their set, each read with what the administrator of its installation states of nodes."""
     stated = {one.node_set: settings.stated for one, settings in found if settings}
-    sets: dict[str, list[Node]] = {}
+    sets: dict[str, list[ReadNode]] = {}
     async for page in client.pages(NODES):
         for node in page:
             name = text_or_empty(mapping(mapping(node.get("metadata")).get("labels")).get(NODE_SET))
@@ -154,12 +154,12 @@ def _of_nobody(node_set: str, stated: Sequence[Stated]) -> Stated:
     return replace(stated[0] if stated else NONE, node_set=node_set)
 
 
-def _name(node: Node) -> str:
+def _name(node: ReadNode) -> str:
     return node.node if isinstance(node, NodeExclusion) else node.name
 
 
-async def _fetches(client: Client) -> tuple[FetchJob, ...]:
-    return tuple(map(read_fetch_job, await client.list(JOBS, labelSelector=FETCH_JOBS)))
+async def _fetches(client: Client) -> tuple[DiagnosedFetch, ...]:
+    return tuple(map(read_fetch, await client.list(JOBS, labelSelector=FETCH_JOBS)))
 
 
 async def _classes(client: Client) -> Mapping[str, bool]:

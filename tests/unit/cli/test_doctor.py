@@ -13,7 +13,7 @@ import pytest
 from shardwright.cli import reach
 from shardwright.cli.diagnosis import Chart, DiagnosedModel, examine, read_model, read_version
 from shardwright.cli.doctor import lines_of
-from shardwright.cli.fetch_jobs import read_fetch_job
+from shardwright.cli.fetch_jobs import read_fetch
 from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result
 from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.main import main
@@ -248,7 +248,7 @@ def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nod
 
 
 def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> Any:
-    return read_fetch_job(
+    return read_fetch(
         {
             "metadata": {
                 "namespace": "models",
@@ -401,9 +401,9 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
     for part in parts:
         read_model({part: odd})
         read_operator({part: odd}, {"spec": odd}, lease_known=True)
-        read_fetch_job({part: odd})
+        read_fetch({part: odd})
     owned = nested | {"ownerReferences": [{"kind": "ShardedModel", "name": odd}], "creationTimestamp": odd}
-    jobs = (read_fetch_job(dict.fromkeys(parts, owned)),)
+    jobs = (read_fetch(dict.fromkeys(parts, owned)),)
     examine(a_chart(models=(read_model(dict.fromkeys(parts, nested)),), fetches=jobs), NOW)
 
 
