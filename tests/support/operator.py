@@ -82,7 +82,7 @@ class OperatorProcess:
             self.kubeconfig.write_text(self.kubeconfig.read_text().replace(control_plane.url, server))
         self._control_plane = control_plane
         self._source = source
-        self._identity = identity
+        self.identity = identity
         self._arguments = [
             sys.executable,
             "-m",
@@ -96,6 +96,7 @@ class OperatorProcess:
             *arguments,
         ]
         self._log = Path(self._folder.name) / "log"
+        self._log.touch()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -108,7 +109,7 @@ class OperatorProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-        leases.give_up(self._control_plane.api, self._identity)
+        leases.give_up(self._control_plane.api, self.identity)
         if error is not None:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()
