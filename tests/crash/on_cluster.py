@@ -321,6 +321,7 @@ def _play(stage: Stage, models: Models, engine: str, name: str, act: Act, point:
 def _striking(stage: Stage, point: Point | None) -> Iterator[Striker]:
     striker, leader, standby = Striker(stage.leader.operator, point), stage.leader, stage.standby
     if point and point.fate in _STOPPED:
+        wait_for(leader.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the leader to lead")  # or the standby would be it
         standby.operator.start(timeout=60)
     with _all_of(leader.proxy, striker.deal), _all_of(standby.proxy, striker.count):
         yield striker

@@ -77,9 +77,9 @@ class OperatorProcess:
         self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
         keys.write_text(SIGNING_KEY)
-        self.kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
-        if server:
-            self.kubeconfig.write_text(self.kubeconfig.read_text().replace(control_plane.url, server))
+        self.kubeconfig = Path(self._folder.name) / "kubeconfig"  # its own: another one may go by another address
+        shared = control_plane.kubeconfig_for(SYSTEM, account).read_text()
+        self.kubeconfig.write_text(shared.replace(control_plane.url, server) if server else shared)
         self._control_plane = control_plane
         self._source = source
         self.identity = identity
