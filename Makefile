@@ -45,8 +45,8 @@ faults: setup tools ## Every fault of a real API server, those too that take the
 
 SECONDS ?= 3600
 
-crash-matrix: setup tools ## Each write of a model's life lost, or its operator killed there, on the real control plane (two hours; POINTS=40 draws some, in 3 to 6 minutes)
-	$(BIN)/python -m tests.crash matrix $(if $(POINTS),--points $(POINTS)) $(if $(SEED),--seed $(SEED))
+crash-matrix: setup tools ## Each write of a model's life lost, or its operator killed or stopped there, on the real control plane (hours; POINTS=40 draws some, in 3 to 6 minutes; FATES=lost, killed or stopped)
+	$(BIN)/python -m tests.crash matrix $(if $(POINTS),--points $(POINTS)) $(if $(FATES),--fates $(FATES)) $(if $(SEED),--seed $(SEED))
 
 soak: setup tools ## Users, cluster and faults at random on the real control plane, for SECONDS; fails on a broken law or a leak
 	$(BIN)/python -m tests.crash soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

@@ -12,9 +12,7 @@ import pytest
 
 from tests.crash import on_cluster
 from tests.harness.controlplane import ControlPlane
-from tests.harness.fault_proxy import FaultProxy
 from tests.harness.plugin import Fleet
-from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
@@ -25,14 +23,11 @@ ACTS = 5
 
 @pytest.fixture(scope="module")
 def stage(chart: ControlPlane) -> Iterator[on_cluster.Stage]:
-    """A fleet of its own, and an operator that reaches the API server through a proxy only."""
+    """A fleet of its own, and operators that reach the API server through proxies only."""
     fleet = Fleet(chart)
     fleet("h100-8x-dell-xe9680", on_cluster.NODES)
-    with (
-        FaultProxy(chart.url, chart.ca_file) as proxy,
-        OperatorProcess(chart, server=proxy.url, pace=on_cluster.PACE) as operator,
-    ):
-        yield on_cluster.Stage(chart, proxy, operator)
+    with on_cluster.staged(chart) as built:
+        yield built
     fleet.delete()
 
 
@@ -40,7 +35,7 @@ def test_acts_of_a_life_end_as_ever_though_one_of_their_writes_was_lost_or_the_l
     stage: on_cluster.Stage,
 ) -> None:
     rng = random.Random(SEED)  # noqa: S311  guards nothing
-    with closing(on_cluster.live(stage, "TensorRT-LLM", partial(on_cluster.drawn, rng))) as life:
+    with closing(on_cluster.live(stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES))) as life:
         played = list(islice(life, ACTS))
     assert [(str(act), act.broken) for act in played if act.broken or not act.struck] == []
     assert [act.act for act in played] == [on_cluster.CREATE, *on_cluster.LIFE][:ACTS]

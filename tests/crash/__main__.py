@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from tests.crash import on_cluster, soak
 from tests.crash.lives import ENGINES
-from tests.crash.points import Point
+from tests.crash.points import Fate, Point
 from tests.harness.controlplane import ControlPlane
 from tests.harness.fault_proxy import FaultProxy
 from tests.harness.plugin import Fleet
@@ -35,35 +35,44 @@ def main() -> int:
     parser.add_argument("what", choices=["soak", "matrix"])
     parser.add_argument("--seconds", type=float, default=3600, help="how long to walk")
     parser.add_argument("--points", type=int, default=0, help="how many points to draw; 0: all")
+    parser.add_argument("--fates", default="", help="which fates alone, by how they begin: lost, killed, stopped")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     rng = random.Random(options.seed)  # noqa: S311  guards nothing
-    with stage(soak.NODES) as built:
-        broken = _soak(built, options.seconds, rng) if options.what == "soak" else _matrix(built, options.points, rng)
-        if broken:
-            print(built.operator.logs()[-8000:])
+    if options.what == "soak":
+        with cluster(soak.NODES) as control_plane:
+            broken = _soak(control_plane, options.seconds, rng)
+    else:
+        fates = {fate: weight for fate, weight in on_cluster.FATES.items() if fate.startswith(options.fates)}
+        with cluster(on_cluster.NODES) as control_plane:
+            broken = _matrix(control_plane, options.points, fates, rng)
     return 1 if broken else 0
 
 
 @contextmanager
-def stage(nodes: int) -> Iterator[on_cluster.Stage]:
-    """Build a control plane with the chart and so many nodes, and an operator behind a proxy."""
+def cluster(nodes: int) -> Iterator[ControlPlane]:
+    """Build a control plane with the chart and so many nodes."""
     with ControlPlane.start() as control_plane:
         install_chart(control_plane)
         Fleet(control_plane)(H100, nodes)
-        with (
-            FaultProxy(control_plane.url, control_plane.ca_file) as proxy,
-            OperatorProcess(control_plane, server=proxy.url, pace=soak.PACE) as operator,
-        ):
-            yield on_cluster.Stage(control_plane, proxy, operator)
+        yield control_plane
 
 
-def _soak(built: on_cluster.Stage, seconds: float, rng: random.Random) -> list[str]:
+def _soak(control_plane: ControlPlane, seconds: float, rng: random.Random) -> list[str]:
     """Walk for so long; return what was found, as soon as something is."""
-    control_plane = built.control_plane
     models = Models(control_plane, control_plane.create_namespace("soak"))
-    walk = soak.Walk(control_plane, built.operator, built.proxy, models, control_plane.nodes.names(), rng)
+    with (
+        FaultProxy(control_plane.url, control_plane.ca_file) as proxy,
+        OperatorProcess(control_plane, server=proxy.url, pace=soak.PACE) as operator,
+    ):
+        broken = _walk(soak.Walk(control_plane, operator, proxy, models, control_plane.nodes.names(), rng), seconds)
+        if broken:
+            print(operator.logs()[-8000:])
+    return broken
+
+
+def _walk(walk: soak.Walk, seconds: float) -> list[str]:
     broken: list[str] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and not broken:
@@ -85,15 +94,24 @@ def _report(walk: soak.Walk, broken: list[str]) -> str:
 
 
 Lives: TypeAlias = Iterator[tuple[str, on_cluster.PointOf]]
+Fates: TypeAlias = Mapping[Fate, int]
 Writes: TypeAlias = Counter[tuple[str, str]]
 """How many writes an act has had at most, by engine and act."""
 
 
-def _matrix(built: on_cluster.Stage, drawn: int, rng: random.Random) -> list[str]:
-    """Live until all points were struck, or so many drawn ones; return what was found."""
+def _matrix(control_plane: ControlPlane, drawn: int, fates: Fates, rng: random.Random) -> list[str]:
+    """Live until all points of these fates were struck, or so many drawn ones; return what was found."""
     writes: Writes = Counter()
+    with on_cluster.staged(control_plane) as built:
+        broken = _live(built, _drawn_lives(rng, fates) if drawn else _all_lives(writes, fates), drawn, writes)
+        if broken:
+            print(built.leader.operator.logs()[-8000:])
+    return broken
+
+
+def _live(built: on_cluster.Stage, lives: Lives, drawn: int, writes: Writes) -> list[str]:
     struck, broken = 0, list[str]()
-    for played in _acts(built, _drawn_lives(rng) if drawn else _all_lives(writes)):
+    for played in _acts(built, lives):
         writes[played.engine, played.act] = max(writes[played.engine, played.act], len(played.writes))
         struck += played.struck
         broken += [f"{played}: {what}" for what in played.broken]
@@ -110,19 +128,19 @@ def _acts(built: on_cluster.Stage, lives: Lives) -> Iterator[on_cluster.Played]:
         yield from on_cluster.live(built, engine, point_of)
 
 
-def _drawn_lives(rng: random.Random) -> Lives:
+def _drawn_lives(rng: random.Random, fates: Fates) -> Lives:
     for engine in cycle(ENGINES):
-        yield engine, partial(on_cluster.drawn, rng)
+        yield engine, partial(on_cluster.drawn, rng, fates)
 
 
-def _all_lives(writes: Writes) -> Lives:
+def _all_lives(writes: Writes, fates: Fates) -> Lives:
     """Yield a life of each engine that nothing strikes, then one for each number of a write and each fate."""
     for engine in ENGINES:
         yield engine, lambda _: None
         for number in count():
             if all(most <= number for (of, _), most in writes.items() if of == engine):
                 break
-            for fate in on_cluster.FATES:
+            for fate in fates:
                 yield engine, partial(_always, Point(number, fate))
 
 

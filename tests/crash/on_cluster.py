@@ -1,15 +1,17 @@
-"""Crash points on the real control plane: lives, in each act of which a write is lost or the last one of its operator.
+"""Crash points on the real control plane: lives, in each act of which something becomes of a write, or of its operator there.
 
 The acts of a life follow one another, so that a point costs no more than its act: nothing is made and taken away for it.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -21,7 +23,8 @@ from tests.crash.points import Fate, Point
 from tests.crash.stored import stored
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.harness.fault_proxy import Exchange, Fault, FaultProxy
+from tests.harness.fault_proxy import Exchange, Fault, FaultProxy, whole
+from tests.harness.leases import LEASE
 from tests.harness.waiting import wait_for
 from tests.support import invariants
 from tests.support.models import LARGE, Models
@@ -36,50 +39,141 @@ RESTS_WITHIN_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 1.0
 """How long nothing is written before an act counts as over: a look follows half a second after a write."""
 
-FATES: Final = (Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.KILLED_BEFORE, Fate.KILLED_AFTER)
+FATES: Final[dict[Fate, int]] = {
+    Fate.LOST_BEFORE: 4,
+    Fate.LOST_AFTER: 4,
+    Fate.KILLED_BEFORE: 4,
+    Fate.KILLED_AFTER: 4,
+    Fate.STOPPED_BEFORE: 1,
+    Fate.STOPPED_AFTER: 1,
+}
+"""How often each is drawn beside the others. Basis: where the leader is stopped its Lease must run out, which takes as long as
+several other points."""
+
+TIMINGS: Final = ("--lease-duration-seconds=7", "--lease-renew-deadline-seconds=5", "--lease-retry-seconds=1")
+TAKES_OVER_WITHIN_SECONDS: Final = 30.0
+ENDS_WITHIN_SECONDS: Final = 30.0
+
+_BEFORE: Final = (Fate.LOST_BEFORE, Fate.KILLED_BEFORE, Fate.STOPPED_BEFORE)
+_KILLED: Final = (Fate.KILLED_BEFORE, Fate.KILLED_AFTER)
+_STOPPED: Final = (Fate.STOPPED_BEFORE, Fate.STOPPED_AFTER)
 _WRITES: Final = ("POST", "PATCH", "PUT", "DELETE")
-_NOT_COUNTED: Final = ("/leases", "/events", "/selfsubjectaccessreviews")
+_OF_ANYBODY: Final = ("/leases", "accessreviews", "/tokenreviews")
+"""What is written by one that does not lead, too."""
+
+_NOT_COUNTED: Final = (*_OF_ANYBODY, "/events")
 _numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An operator, and the proxy by which alone it reaches the API server."""
+
+    operator: OperatorProcess
+    proxy: FaultProxy
 
 
 @dataclass
 class Stage:
-    """A control plane with nodes, and an operator that reaches it by a proxy only."""
+    """A control plane with nodes, an operator that leads, and one that is started where it is to take over."""
 
     control_plane: ControlPlane
-    proxy: FaultProxy
-    operator: OperatorProcess
+    leader: Seat
+    standby: Seat
+
+    def change_over(self) -> None:
+        """Have the standby be the leader from now on."""
+        self.leader, self.standby = self.standby, self.leader
+
+
+@contextmanager
+def staged(control_plane: ControlPlane) -> Iterator[Stage]:
+    """Start an operator on a control plane that has the chart and ``NODES`` nodes."""
+    with ExitStack() as stack:
+        first, second = (_seat(stack, control_plane, identity) for identity in ("operator-a", "operator-b"))
+        first.operator.start()
+        yield Stage(control_plane, first, second)
+
+
+def _seat(stack: ExitStack, control_plane: ControlPlane, identity: str) -> Seat:
+    proxy = stack.enter_context(FaultProxy(control_plane.url, control_plane.ca_file))
+    operator = OperatorProcess(control_plane, *TIMINGS, identity=identity, server=proxy.url, pace=PACE)
+    stack.push(operator)
+    return Seat(operator, proxy)
 
 
 @dataclass
 class Striker:
-    """Counts the writes of the operator and strikes at one of them; ``writes`` are all that it has seen, as "METHOD path"."""
+    """Counts the writes of the operator and strikes at one of them; ``writes`` are all that it has seen, as "METHOD path".
+
+    Where it has ``stopped`` the operator, this one may write nothing once it is ``woken``; ``broken`` are the laws that were.
+    """
 
     operator: OperatorProcess
     point: Point | None
     writes: list[str] = field(default_factory=list)
     last_at: float = field(default_factory=time.monotonic)
+    stopped: bool = False
+    woken: bool = False
+    broken: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def deal(self, _fault: Fault, asked: Exchange) -> None:
         """Deal with a request of the operator, as a fault of the proxy."""
+        if self.woken and _writes(asked, _OF_ANYBODY):
+            self.broken.append(f"{_said(asked)}: written by the one that was stopped")
         fate = self._fate(asked)
         if fate is None:
             asked.pass_on()
             return
-        if fate in (Fate.LOST_AFTER, Fate.KILLED_AFTER):
-            asked.forward().read()
-        if fate in (Fate.KILLED_BEFORE, Fate.KILLED_AFTER):
+        answer = None if fate in _BEFORE else whole(asked.forward())
+        if fate in _KILLED:
             self.operator.kill()
-        raise ConnectionResetError(fate)
+        if fate in _STOPPED:
+            self._stop()
+        if not answer or fate is not Fate.STOPPED_AFTER:
+            raise ConnectionResetError(fate)
+        asked.answer(answer)
+
+    def count(self, _fault: Fault, asked: Exchange) -> None:
+        """Pass a request of the one that takes over on, and count it where it writes."""
+        self._number(asked)
+        asked.pass_on()
+
+    def wake(self) -> None:
+        """Let who was stopped go on."""
+        self.stopped, self.woken = False, True
+        self._signal(signal.SIGCONT)
+
+    def _stop(self) -> None:
+        self._signal(signal.SIGSTOP)
+        self.stopped = True
+
+    def _signal(self, number: signal.Signals) -> None:
+        process = self.operator.running()
+        assert process, self.operator.logs()[-3000:]
+        os.kill(process, number)
 
     def _fate(self, asked: Exchange) -> Fate | None:
-        if asked.method not in _WRITES or "dryRun=" in asked.target or any(part in asked.path for part in _NOT_COUNTED):
+        number = self._number(asked)
+        return self.point.fate if self.point and self.point.number == number else None
+
+    def _number(self, asked: Exchange) -> int | None:
+        """Count a write and return its number, None where it is none that counts."""
+        if "dryRun=" in asked.target or not _writes(asked, _NOT_COUNTED):
             return None
         with self._lock:
             number, self.last_at = len(self.writes), time.monotonic()
-            self.writes.append(f"{asked.method} {asked.path}")
-        return self.point.fate if self.point and self.point.number == number else None
+            self.writes.append(_said(asked))
+        return number
+
+
+def _writes(asked: Exchange, but: tuple[str, ...]) -> bool:
+    return asked.method in _WRITES and not any(part in asked.path for part in but)
+
+
+def _said(asked: Exchange) -> str:
+    return f"{asked.method} {asked.path}"
 
 
 class Pods(StrEnum):
@@ -169,9 +263,12 @@ PointOf: TypeAlias = Callable[[str], Point | None]
 """Returns the point of an act."""
 
 
-def drawn(rng: random.Random, act: str) -> Point | None:
-    """Draw a point of an act, None where it has none."""
-    return Point(rng.randrange(LEAST_WRITES[act]), rng.choice(FATES)) if LEAST_WRITES[act] else None
+def drawn(rng: random.Random, fates: Mapping[Fate, int], act: str) -> Point | None:
+    """Draw a point of an act, with a fate of these by their weights; None where it has none."""
+    if not LEAST_WRITES[act]:
+        return None
+    (fate,) = rng.choices(list(fates), list(fates.values()))
+    return Point(rng.randrange(LEAST_WRITES[act]), fate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +314,22 @@ def _play(stage: Stage, models: Models, engine: str, name: str, act: Act, point:
     with _striking(stage, point) as striker:
         act.happens(models, stage.control_plane)
         broken = _wait_until_over(stage, models, act, before, striker)
-    return Played(engine, name, point, tuple(striker.writes), tuple(broken), time.monotonic() - began)
+    return Played(engine, name, point, tuple(striker.writes), (*broken, *striker.broken), time.monotonic() - began)
 
 
 @contextmanager
 def _striking(stage: Stage, point: Point | None) -> Iterator[Striker]:
-    striker = Striker(stage.operator, point)
-    with stage.proxy.add(Fault("*", "*", None, 0, request=striker.deal)):
+    striker, leader, standby = Striker(stage.leader.operator, point), stage.leader, stage.standby
+    if point and point.fate in _STOPPED:
+        wait_for(leader.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the leader to lead")  # or the standby would be it
+        standby.operator.start(timeout=60)
+    with _all_of(leader.proxy, striker.deal), _all_of(standby.proxy, striker.count):
         yield striker
+    stage.standby.operator.kill()
+
+
+def _all_of(proxy: FaultProxy, deal: Callable[[Fault, Exchange], None]) -> Fault:
+    return proxy.add(Fault("*", "*", None, 0, request=deal))
 
 
 def _wait_until_over(stage: Stage, models: Models, act: Act, before: set[str], striker: Striker) -> list[str]:
@@ -233,8 +338,9 @@ def _wait_until_over(stage: Stage, models: Models, act: Act, before: set[str], s
 
     def over() -> bool:
         nonlocal seen
-        if stage.operator.running() is None:
-            stage.operator.start(timeout=60)
+        if striker.stopped:
+            _take_over(stage, striker)
+        _keep_running(stage)
         objects = stored(stage.control_plane, models.namespace)
         seen = [*invariants.at_rest(objects), *_unlike(objects, act, before)]
         return not seen and time.monotonic() > striker.last_at + QUIET_SECONDS
@@ -244,6 +350,20 @@ def _wait_until_over(stage: Stage, models: Models, act: Act, before: set[str], s
     except AssertionError:
         return seen or ["it writes on and on"]
     return []
+
+
+def _take_over(stage: Stage, striker: Striker) -> None:
+    """Wait until another one leads, and until the one that was stopped has woken up and ended."""
+    wait_for(stage.standby.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the standby to lead")
+    striker.wake()
+    wait_for(lambda: striker.operator.running() is None, ENDS_WITHIN_SECONDS, "the one that was stopped to end")
+    stage.change_over()
+    striker.broken += invariants.of_lease([stage.control_plane.api.get(LEASE)], [stage.leader.operator.identity])
+
+
+def _keep_running(stage: Stage) -> None:
+    if stage.leader.operator.running() is None:
+        stage.leader.operator.start(timeout=60)
 
 
 def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterator[str]:
@@ -266,8 +386,7 @@ def _ready(model: Manifest) -> str:
 def _clear(stage: Stage, models: Models) -> None:
     """Take everything away that the next act would miss."""
     models.delete_all("ShardedModel")
-    if stage.operator.running() is None:
-        stage.operator.start(timeout=60)
+    _keep_running(stage)
     _uncordon(stage.control_plane)
     wait_for(partial(_is_empty, models), 60, "the pods to be gone")
 

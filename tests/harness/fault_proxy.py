@@ -184,7 +184,7 @@ class When:
 
         def repeat(fault: Fault, asked: Exchange) -> None:
             if asked.target not in fault.kept:
-                fault.kept[asked.target] = _whole(asked.forward())
+                fault.kept[asked.target] = whole(asked.forward())
             asked.answer(fault.kept[asked.target])
 
         return self._ask(repeat)
@@ -402,7 +402,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.method == WATCH and response.status == http.client.OK:
             self.stream(_lines(response), at_most=at_most)
         else:
-            self.answer(_whole(response), at_most=at_most)
+            self.answer(whole(response), at_most=at_most)
 
     def answer(self, answer: Answer, *, at_most: int | None = None) -> None:
         self.send_response_only(answer.status)
@@ -445,7 +445,8 @@ def _status(code: int, *, retry_after: int | None = None, message: str = "inject
     return Answer(code, said, (("Content-Type", "application/json"), *again))
 
 
-def _whole(response: http.client.HTTPResponse) -> Answer:
+def whole(response: http.client.HTTPResponse) -> Answer:
+    """Read an answer that is no stream to its end."""
     kept = tuple((name, value) for name in _KEPT if (value := response.getheader(name)) is not None)
     return Answer(response.status, response.read(), kept)
 

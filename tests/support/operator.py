@@ -77,12 +77,12 @@ class OperatorProcess:
         self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
         keys.write_text(SIGNING_KEY)
-        self.kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
-        if server:
-            self.kubeconfig.write_text(self.kubeconfig.read_text().replace(control_plane.url, server))
+        self.kubeconfig = Path(self._folder.name) / "kubeconfig"  # its own: another one may go by another address
+        shared = control_plane.kubeconfig_for(SYSTEM, account).read_text()
+        self.kubeconfig.write_text(shared.replace(control_plane.url, server) if server else shared)
         self._control_plane = control_plane
         self._source = source
-        self._identity = identity
+        self.identity = identity
         self._arguments = [
             sys.executable,
             "-m",
@@ -96,6 +96,7 @@ class OperatorProcess:
             *arguments,
         ]
         self._log = Path(self._folder.name) / "log"
+        self._log.touch()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -108,7 +109,7 @@ class OperatorProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-        leases.give_up(self._control_plane.api, self._identity)
+        leases.give_up(self._control_plane.api, self.identity)
         if error is not None:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()
