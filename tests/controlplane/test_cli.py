@@ -159,9 +159,11 @@ def test_every_way_not_to_get_in_is_one_line_with_its_way_out(
 
 
 def test_nothing_is_left_of_a_plan_that_was_interrupted(chart: ControlPlane, namespace: str, files: Files) -> None:
-    """No operator runs yet: it would wait for its answer for two minutes."""
+    """No operator runs yet: it would wait for its answer for two minutes. Whoever started the tests may ignore interrupts."""
     words = ["plan", "--server", "-f", files.manifests(a_manifest()), "-n", namespace, "--kubeconfig", str(chart.kubeconfig)]
-    process = subprocess.Popen([sys.executable, "-m", "shardwright.cli.main", *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-m", "shardwright.cli.main", *words], stderr=subprocess.PIPE, text=True
+    )
 
     def copies() -> list[str]:
         return chart.kubectl("get", "smodel", "-n", namespace, "-o", "name").split()

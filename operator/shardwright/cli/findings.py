@@ -10,7 +10,7 @@ class Check(StrEnum):
 
     KUBERNETES = "Kubernetes"
     RESOURCE = "ShardedModels"
-    OPERATOR = "InstalledOperator"
+    OPERATOR = "Operator"
     RIGHTS = "Rights"
     INSTALLATIONS = "Installations"
     NODES = "Nodes"

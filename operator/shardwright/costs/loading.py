@@ -96,7 +96,7 @@ def loading_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> Lo
         nodes: How many times that the whole model is (``distinct_nodes``): from the hub or an image every node fetches all of it.
         storage: Where the weights lie, None where that is not known.
 
-    >>> found = load_time(10**12, 1, Storage.CLAIM)
+    >>> found = loading_time(10**12, 1, Storage.CLAIM)
     >>> found.seconds, found.low, found.high, found.basis
     (2000.0, 500.0, 8000.0, 'assumed')
     """

@@ -86,7 +86,7 @@ def rate(bytes_per_second: float) -> str:
 def range_text(first: object, last: object) -> str:
     """Return a range; of one alone nothing but that.
 
-    >>> span(3, 3), len(span(0, 15))
+    >>> range_text(3, 3), len(range_text(0, 15))
     ('3', 4)
     """
     return str(first) if first == last else f"{first}{NONE}{last}"

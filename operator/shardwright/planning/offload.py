@@ -9,7 +9,7 @@ refused where ``/dev/shm`` has less, and the kubelet gives that no more than the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from shardwright.costs.estimates import Estimate
 from shardwright.costs.host import host_memory_bytes
@@ -65,7 +65,7 @@ class PodShape:
     beside_bytes: int
 
     @classmethod
-    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> "PodShape":
+    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> Self:
         """Return the shape of the pods of a layout over so many nodes a replica."""
         gpus = layout.gpus_per_replica // nodes
         beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))

@@ -152,11 +152,11 @@ import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker
-from shardwright.reconcile.budget import Budget
+from shardwright.reconcile.budget import QuestionBudget
 from tests.support.works import Pid
 
 async def main():
-    worker = Worker(Budget(cpu_seconds=5, memory_bytes=96 << 20), Metrics())
+    worker = Worker(QuestionBudget(cpu_seconds=5, memory_bytes=96 << 20), Metrics())
     print(await worker.ask(("a", "b"), Priority.NEW, Pid(), Memo()), flush=True)
     await asyncio.Event().wait()
 
