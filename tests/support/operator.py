@@ -114,7 +114,7 @@ class OperatorProcess:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()
 
-    def start(self, timeout: float = 30) -> Self:
+    def start(self, timeout: float = 90) -> Self:
         """Start it and wait until its caches are filled."""
         self.launch()
         wait_for(self._is_ready, timeout, "the operator to be ready")
