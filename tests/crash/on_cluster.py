@@ -106,13 +106,15 @@ def _seat(stack: ExitStack, control_plane: ControlPlane, identity: str) -> Seat:
 class Striker:
     """Counts the writes of the operator and strikes at one of them; ``writes`` are all that it has seen, as "METHOD path".
 
-    Where it has ``stopped`` the operator, this one may write nothing once it is ``woken``; ``broken`` are the laws that were.
+    ``dealt`` says that it has met its point. Where it has ``stopped`` the operator, this one may write nothing once it is
+    ``woken``; ``broken`` are the laws that were.
     """
 
     operator: OperatorProcess
     point: Point | None
     writes: list[str] = field(default_factory=list)
     last_at: float = field(default_factory=time.monotonic)
+    dealt: bool = False
     stopped: bool = False
     woken: bool = False
     broken: list[str] = field(default_factory=list)
@@ -126,6 +128,7 @@ class Striker:
         if fate is None:
             asked.pass_on()
             return
+        self.dealt = True
         answer = None if fate in _BEFORE else whole(asked.forward())
         if fate in _KILLED:
             self.operator.kill()
@@ -273,7 +276,7 @@ def drawn(rng: random.Random, fates: Mapping[Fate, int], act: str) -> Point | No
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An act of a life as it went: its point, all its writes, what is wrong in the end, and how long it took."""
+    """An act of a life as it went: its point, all its writes, what is wrong in the end, its seconds, whether it was struck."""
 
     engine: str
     act: str
@@ -281,16 +284,12 @@ class Played:
     writes: tuple[str, ...]
     broken: tuple[str, ...]
     seconds: float
-
-    @property
-    def struck(self) -> bool:
-        """Whether it had a write of the number of its point."""
-        return self.point is not None and self.point.number < len(self.writes)
+    struck: bool
 
     def __str__(self) -> str:
         if self.point is None:
             return f"{self.engine}, {self.act}, nothing struck"
-        where = self.writes[self.point.number] if self.struck else f"has no write {self.point.number}"
+        where = self.writes[self.point.number] if self.struck else f"met no write {self.point.number}"
         return f"{self.engine}, {self.act}, {self.point.fate}: {where}"
 
 
@@ -314,7 +313,7 @@ def _play(stage: Stage, models: Models, engine: str, name: str, act: Act, point:
     with _striking(stage, point) as striker:
         act.happens(models, stage.control_plane)
         broken = _wait_until_over(stage, models, act, before, striker)
-    return Played(engine, name, point, tuple(striker.writes), (*broken, *striker.broken), time.monotonic() - began)
+    return Played(engine, name, point, tuple(striker.writes), (*broken, *striker.broken), time.monotonic() - began, striker.dealt)
 
 
 @contextmanager
