@@ -7,6 +7,7 @@ from shardwright.costs.estimates import Performance, StageMemory, TimeShare
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment, Owner
+from shardwright.rendering.fetch_job import Fetcher, HubFetch
 from shardwright.units import GIB
 
 
@@ -112,3 +113,15 @@ def a_trtllm_deployment(**changes: Any) -> Deployment:
     """Return the same with TensorRT-LLM from an image that tells its version."""
     engine = {"engine": "TensorRTLLM", "engine_version": "1.2.1", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
     return a_deployment(**(engine | changes))
+
+
+def a_hub_fetch(model: str = "acme/llama") -> HubFetch:
+    """A config of a public repository, read with nothing that a user says."""
+    return HubFetch(
+        fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
+        model=model,
+        revision=None,
+        hub_token=None,
+        environment=(),
+        pull_secrets=(),
+    )

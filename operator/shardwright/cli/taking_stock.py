@@ -33,7 +33,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
-from shardwright.rendering.labels import MANAGED_BY
+from shardwright.rendering.fetch_job import JOB_LABELS
 
 DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
 STORAGE_CLASSES: Final = Resource(prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass")
@@ -42,9 +42,6 @@ OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
 
 SETTINGS_KEY: Final = "settings.json"
 NOT_FOUND: Final = 404
-
-FETCH_JOBS: Final = f"{'='.join(MANAGED_BY)},app.kubernetes.io/component=fetch"
-"""Labels of the Jobs that read configs from the hub."""
 
 ReadNode = NodeFacts | NodeExclusion
 
@@ -159,7 +156,7 @@ def _name(node: ReadNode) -> str:
 
 
 async def _fetches(client: Client) -> tuple[DiagnosedFetch, ...]:
-    return tuple(map(read_fetch, await client.list(JOBS, labelSelector=FETCH_JOBS)))
+    return tuple(map(read_fetch, await client.list(JOBS, labelSelector=",".join(map("=".join, JOB_LABELS.items())))))
 
 
 async def _classes(client: Client) -> Mapping[str, bool]:

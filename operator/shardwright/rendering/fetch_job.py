@@ -15,6 +15,9 @@ HUB_MODEL: Final = "shardwright.io/hub-model"
 HUB_COMMIT: Final = "shardwright.io/hub-commit"
 """Annotations of a ConfigMap with a config: of which repository it is, at which commit."""
 
+JOB_LABELS: Final = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "fetch"}
+"""Labels of such a Job and its pod, and of no other object."""
+
 FETCHES: Final = "shardwright.io/fetches-config-of"
 """Label of the pod that reads the config of a model: it is none of those that serve it, and no Service or policy selects it."""
 
@@ -94,16 +97,15 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101
     if fetch.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in fetch.pull_secrets]
-    labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "fetch"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": owned_metadata(job_name(owner, fetch), owner, labels, {HUB_MODEL: fetch.model}),
+        "metadata": owned_metadata(job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}),
         "spec": {
             "activeDeadlineSeconds": DEADLINE_SECONDS,
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {"metadata": {"labels": {**labels, FETCHES: base}}, "spec": spec},
+            "template": {"metadata": {"labels": {**JOB_LABELS, FETCHES: base}}, "spec": spec},
         },
     }
 

@@ -18,20 +18,13 @@ from shardwright.reconcile.fetched import LATER_SECONDS
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetcher, HubFetch
 from tests.harness.api import Manifest
+from tests.support.builders_deployment import a_hub_fetch
 from tests.support.builders_model import a_config
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.keys import KEYS
 
-FETCH = HubFetch(
-    fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
-    model="acme/ours",
-    revision=None,
-    hub_token=None,
-    environment=(),
-    pull_secrets=(),
-)
+FETCH = a_hub_fetch("acme/ours")
 NO_KEYS = SigningKeys()
 BUILT_IN = "meta-llama/Llama-3.1-8B-Instruct"
 TEXT = json.dumps(a_config())

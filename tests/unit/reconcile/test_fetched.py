@@ -19,20 +19,14 @@ from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
 from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, fetch_job, job_name
+from shardwright.rendering.fetch_job import config_map, fetch_job, job_name
 from shardwright.resolving.fetching import Unread
+from tests.support.builders_deployment import a_hub_fetch
 from tests.support.builders_model import a_config
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 OWNER = Owner(name="ours", namespace="models", uid="9b1f")
-FETCH = HubFetch(
-    fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
-    model="acme/llama",
-    revision=None,
-    hub_token=None,
-    environment=(),
-    pull_secrets=(),
-)
+FETCH = a_hub_fetch()
 JOB = job_name(OWNER, FETCH)
 FOUND = CheckpointFiles(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
 SOON, LATER = 3.0, 60.0

@@ -4,17 +4,11 @@ from dataclasses import replace
 
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.rendering.deployment import Owner, SecretKey
-from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, config_name, fetch_job, job_name
+from shardwright.rendering.fetch_job import Fetcher, config_map, config_name, fetch_job, job_name
+from tests.support.builders_deployment import a_hub_fetch
 
 OWNER = Owner(name="qwen2.5-7b", namespace="models", uid="9b1f")
-FETCH = HubFetch(
-    fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
-    model="acme/llama",
-    revision=None,
-    hub_token=None,
-    environment=(),
-    pull_secrets=(),
-)
+FETCH = a_hub_fetch()
 OWNED = [
     {
         "apiVersion": "shardwright.io/v1alpha1",
