@@ -11,13 +11,22 @@ from tests.support.spreading import LongestFirst
 
 pytest_plugins = ["tests.harness.plugin"]
 
-# A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so that a change is judged by
-# what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a test of its own.
+# A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so
+# that a change is judged by
+# what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a
+# test of its own.
 hypothesis.settings.register_profile(
-    "same", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
+    "same",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,
 )
 hypothesis.settings.register_profile(
-    "explore", hypothesis.settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
+    "explore",
+    hypothesis.settings.get_profile("same"),
+    derandomize=False,
+    max_examples=1000,
+    print_blob=True,
 )
 hypothesis.settings.load_profile("same")
 
@@ -30,29 +39,68 @@ _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the switches: rewrite golden files instead of comparing with them; collect what needs the real engine."""
-    parser.addoption("--engine", action="store_true", help="collect the tests on the real engine too (make test-engine)")
-    parser.addoption("--versions", action="store_true", help="collect the tests on older API servers too (make test-versions)")
-    parser.addoption("--browser", action="store_true", help="collect the tests in Chromium too (make test-browser)")
-    parser.addoption("--mpi", action="store_true", help="collect the tests with ssh and Open MPI too (make test-mpi)")
-    parser.addoption("--rights", action="store_true", help="collect what judges the requests of the control plane tests")
-    parser.addoption("--faults", action="store_true", help="run the faults too that take their time (make faults)")
-    parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
+    """Add the switches: rewrite golden files instead of comparing with them; collect what needs the
+    real engine.
+    """
+    parser.addoption(
+        "--engine",
+        action="store_true",
+        help="collect the tests on the real engine too (make test-engine)",
+    )
+    parser.addoption(
+        "--versions",
+        action="store_true",
+        help="collect the tests on older API servers too (make test-versions)",
+    )
+    parser.addoption(
+        "--browser",
+        action="store_true",
+        help="collect the tests in Chromium too (make test-browser)",
+    )
+    parser.addoption(
+        "--mpi",
+        action="store_true",
+        help="collect the tests with ssh and Open MPI too (make test-mpi)",
+    )
+    parser.addoption(
+        "--rights",
+        action="store_true",
+        help="collect what judges the requests of the control plane tests",
+    )
+    parser.addoption(
+        "--faults",
+        action="store_true",
+        help="run the faults too that take their time (make faults)",
+    )
+    parser.addoption(
+        "--update-goldens",
+        action="store_true",
+        help="rewrite golden files; read the diff before you commit",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave alone what is not asked for: the real engine takes 7 GB, an API server minutes to build, Open MPI and Chromium root.
+    """Leave alone what is not asked for: the real engine takes 7 GB, an API server minutes to
+    build, Open MPI and Chromium root.
 
     What judges a run of the control plane tests comes after them.
     """
-    options = {_OF_THE_ENGINE: "--engine", _OF_OTHER_VERSIONS: "--versions", _OF_MPI: "--mpi", _OF_RIGHTS: "--rights"}
+    options = {
+        _OF_THE_ENGINE: "--engine",
+        _OF_OTHER_VERSIONS: "--versions",
+        _OF_MPI: "--mpi",
+        _OF_RIGHTS: "--rights",
+    }
     options[_OF_THE_BROWSER] = "--browser"
     asked = options.get(collection_path)
     return True if asked and not config.getoption(asked) else None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves out just those.
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves
+    out just those.
 
     Faults that take their time are left out unless they are asked for.
     """
@@ -61,19 +109,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(_OF_THE_ENGINE):
             item.add_marker(pytest.mark.engine)
-        if "control_plane" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(_OF_THE_HARNESS):
+        if "control_plane" in getattr(
+            item, "fixturenames", ()
+        ) or item.path.is_relative_to(_OF_THE_HARNESS):
             item.add_marker(pytest.mark.controlplane)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Producer
+) -> LoadFileScheduling | None:
     """Spread files by what they cost, where `--dist loadfile` keeps each of them whole."""
     return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test depend on who runs it: pytest-xdist states a terminal of 80 columns, a person's shell another one."""
+    """Let no test depend on who runs it: pytest-xdist states a terminal of 80 columns, a person's
+    shell another one.
+    """
     monkeypatch.delenv("COLUMNS", raising=False)
 
 

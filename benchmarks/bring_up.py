@@ -1,10 +1,12 @@
-"""Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU and calls, by part of a look.
+"""Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU
+and calls, by part of a look.
 
     python -m benchmarks.bring_up [--models 30] [--nodes 600] [--profile PART]
 
-The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when its pods have been made, are
-bound, run, are ready, and then until a look has nothing to do. The API server is in memory and costs what it costs: its time, and
-the planner's, are left out. ``--profile`` prints where the CPU time of one part goes (``all`` for all of them).
+The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when
+its pods have been made, are bound, run, are ready, and then until a look has nothing to do. The API
+server is in memory and costs what it costs: its time, and the planner's, are left out.
+``--profile`` prints where the CPU time of one part goes (``all`` for all of them).
 """
 
 import argparse
@@ -84,7 +86,9 @@ class Spent:
 
         return call
 
-    def awaited(self, part: str, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def awaited(
+        self, part: str, function: Callable[P, Awaitable[R]]
+    ) -> Callable[P, Awaitable[R]]:
         """Return a coroutine function that counts as a part."""
 
         async def call(*arguments: P.args, **options: P.kwargs) -> R:
@@ -95,10 +99,17 @@ class Spent:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=int, default=30)
     parser.add_argument("--nodes", type=int, default=600)
-    parser.add_argument("--profile", default="", metavar="PART", help="all, look, read, advance, write, status, metrics, events")
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="PART",
+        help="all, look, read, advance, write, status, metrics, events",
+    )
     given = parser.parse_args(arguments)
     asyncio.run(measure(given.models, given.nodes, Spent(given.profile)))
 
@@ -110,12 +121,19 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
         parts.api.put(NODES, node)
     await parts.sync()
     manifests = population.models(FIRST + models)
-    await bring_up(parts, manifests[:FIRST], Spent(""))  # what is worked out once for a process
+    await bring_up(
+        parts, manifests[:FIRST], Spent("")
+    )  # what is worked out once for a process
     _count(parts, spent)
     await bring_up(parts, manifests[FIRST:], spent)
     for part, seconds in spent.seconds.most_common():
-        print(f"{part:10} {1e3 * seconds / models:7.2f} ms a model  {spent.calls[part] / models:6.2f} calls a model")
-    total = sum(seconds for part, seconds in spent.seconds.items() if part not in NOT_OURS)
+        print(
+            f"{part:10} {1e3 * seconds / models:7.2f} ms a model  {spent.calls[part] / models:6.2f}"
+            " calls a model"
+        )
+    total = sum(
+        seconds for part, seconds in spent.seconds.items() if part not in NOT_OURS
+    )
     print(f"{'together':10} {1e3 * total / models:7.2f} ms a model")
     if spent.profiler.getstats():
         pstats.Stats(spent.profiler).sort_stats("cumulative").print_stats(SHOWN)
@@ -124,7 +142,10 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
 def _count(parts: Parts, spent: Spent) -> None:
     """Have what the parts of a look cost counted."""
     counted: tuple[tuple[Any, str, str], ...] = (
-        *((parts.api, name, "api") for name in ("get", "create", "patch", "delete", "send")),
+        *(
+            (parts.api, name, "api")
+            for name in ("get", "create", "patch", "delete", "send")
+        ),
         *((parts.planner, name, "planner") for name in ("resolve", "answer")),
         (parts.reading, "read", "read"),
         (parts.metrics, "show", "metrics"),
@@ -135,7 +156,13 @@ def _count(parts: Parts, spent: Spent) -> None:
     )
     for owner, name, part in counted:
         function = getattr(owner, name)
-        setattr(owner, name, spent.awaited(part, function) if iscoroutinefunction(function) else spent.wrapped(part, function))
+        setattr(
+            owner,
+            name,
+            spent.awaited(part, function)
+            if iscoroutinefunction(function)
+            else spent.wrapped(part, function),
+        )
 
 
 async def bring_up(parts: Parts, models: list[Manifest], spent: Spent) -> None:
@@ -162,10 +189,22 @@ async def look(parts: Parts, key: Key, spent: Spent) -> None:
 
 def _set_pods(parts: Parts, key: Key, status: dict[str, Any]) -> None:
     """Have all pods of a model there with a status, on their nodes once they are bound."""
-    found = [(place, item) for place, item in parts.api.objects.items() if place[0] == STATEFUL_SETS.plural]
-    groups = [item for (_, namespace, name), item in found if namespace == key[0] and name.startswith(f"{key[1]}-")]
+    found = [
+        (place, item)
+        for place, item in parts.api.objects.items()
+        if place[0] == STATEFUL_SETS.plural
+    ]
+    groups = [
+        item
+        for (_, namespace, name), item in found
+        if namespace == key[0] and name.startswith(f"{key[1]}-")
+    ]
     for group in groups:
-        template, name, nodes = group["spec"]["template"], group["metadata"]["name"], sorted(planned_nodes(group))
+        template, name, nodes = (
+            group["spec"]["template"],
+            group["metadata"]["name"],
+            sorted(planned_nodes(group)),
+        )
         owner = {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
@@ -175,10 +214,22 @@ def _set_pods(parts: Parts, key: Key, status: dict[str, Any]) -> None:
         }
         for rank in range(group["spec"]["replicas"]):
             own = f"{name}-{rank}"
-            metadata = {"name": own, "namespace": key[0], "uid": f"pod-{own}", "ownerReferences": [owner]}
+            metadata = {
+                "name": own,
+                "namespace": key[0],
+                "uid": f"pod-{own}",
+                "ownerReferences": [owner],
+            }
             metadata["labels"] = template["metadata"]["labels"]
             bound = {"nodeName": nodes[rank]} if "conditions" in status else {}
-            parts.api.put(PODS, {"metadata": metadata, "spec": template["spec"] | bound, "status": status})
+            parts.api.put(
+                PODS,
+                {
+                    "metadata": metadata,
+                    "spec": template["spec"] | bound,
+                    "status": status,
+                },
+            )
 
 
 if __name__ == "__main__":

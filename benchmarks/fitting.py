@@ -1,6 +1,8 @@
-"""Least squares over the product's own cost model: robust, in log space, every family of measurements alike.
+"""Least squares over the product's own cost model: robust, in log space, every family of
+measurements alike.
 
-The engines are fitted together: each has values of its own, drawn towards values that are common to all of them.
+The engines are fitted together: each has values of its own, drawn towards values that are common to
+all of them.
 """
 
 import math
@@ -33,15 +35,19 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
 }
 """What is fitted, with where the common value starts and the bounds of all."""
 
-WAITING: Final = frozenset({"answer_steps", "request_seconds", "admission_seconds", "bunching"})
-"""What stands between a prompt and its answer: an engine's own affair, hardly drawn to the others'."""
+WAITING: Final = frozenset(
+    {"answer_steps", "request_seconds", "admission_seconds", "bunching"}
+)
+"""What stands between a prompt and its answer: an engine's own affair, hardly drawn to the others'.
+"""
 
 PRIOR: Final = 0.01
 """Weight of a common value's distance (log, squared) to its start, in residuals."""
 
 SHRINKAGE: Final = 0.1
-"""Weight of the distance of an engine's value to the common one. 0.001 to 0.3 were tried: this has the least error over the
-folds of shapes and of GPU types together."""
+"""Weight of the distance of an engine's value to the common one. 0.001 to 0.3 were tried: this has
+the least error over the folds of shapes and of GPU types together.
+"""
 
 SHRINKAGE_WAITING: Final = 0.003
 """The same for ``WAITING``."""
@@ -53,7 +59,9 @@ TAIL: Final = 0.25
 """Log residual beyond which a row counts ever less (Cauchy)."""
 
 TRUSTED: Final = (0.7, 0.23, 0.08, 0.03)
-"""How far (log) an unknown may move where the model is taken to be linear; the next where the loss does not fall."""
+"""How far (log) an unknown may move where the model is taken to be linear; the next where the loss
+does not fall.
+"""
 
 ENOUGH: Final = 3e-4
 """Share of the loss that a round must gain for another one."""
@@ -81,7 +89,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The generations of an engine (last month of each, empty: still) and what differs between them."""
+    """The generations of an engine (last month of each, empty: still) and what differs between
+    them.
+    """
 
     until: tuple[str, ...]
     own: frozenset[str]  # names that every generation has a value of its own for
@@ -90,12 +100,27 @@ class Scheme:
     def unknowns(self) -> tuple[tuple[str, int], ...]:
         """Return (name, generation) of every unknown; generation -1 holds for all."""
         shared = [(name, -1) for name in FREE if name not in self.own]
-        return (*shared, *((name, index) for name in FREE if name in self.own for index in range(len(self.until))))
+        return (
+            *shared,
+            *(
+                (name, index)
+                for name in FREE
+                if name in self.own
+                for index in range(len(self.until))
+            ),
+        )
 
     def generation(self, released: str) -> int:
         """Return the generation of a month of release."""
         last = len(self.until) - 1
-        return next((i for i, until in enumerate(self.until) if not until or (released and released <= until)), last)
+        return next(
+            (
+                i
+                for i, until in enumerate(self.until)
+                if not until or (released and released <= until)
+            ),
+            last,
+        )
 
     def coefficients(self, theta: Sequence[float]) -> tuple[Coefficients, ...]:
         """Return the coefficients of every generation."""
@@ -121,17 +146,30 @@ def predict(question: Question, fitted: Coefficients) -> Predicted:
 
 def terms(truth: GroundTruth, engine: str) -> list[Term]:
     """Return the residuals of an engine; rows of a family share what the family weighs."""
-    rows = [row for row in truth.rows if truth.questions[row.question].engine == engine and not row.experimental]
+    rows = [
+        row
+        for row in truth.rows
+        if truth.questions[row.question].engine == engine and not row.experimental
+    ]
     sizes = Counter(truth.questions[row.question].family for row in rows)
     found = []
     for row in rows:
         question = truth.questions[row.question]
         each = sizes[question.family] ** -0.25
-        figures = [("throughput", row.output_tokens_per_second), ("tpot", row.tpot_seconds)]
+        figures = [
+            ("throughput", row.output_tokens_per_second),
+            ("tpot", row.tpot_seconds),
+        ]
         if question.task.load.workload.arrival is Arrival.CLOSED_LOOP:
             figures.append(("ttft", row.ttft_seconds))
         found += [
-            Term(engine, ((row.question, kind, 1.0),), math.log(value), WEIGHTS[kind] * each, kind)
+            Term(
+                engine,
+                ((row.question, kind, 1.0),),
+                math.log(value),
+                WEIGHTS[kind] * each,
+                kind,
+            )
             for kind, value in figures
             if value
         ]
@@ -140,7 +178,12 @@ def terms(truth: GroundTruth, engine: str) -> list[Term]:
 
 def _decision_terms(truth: GroundTruth, engine: str) -> list[Term]:
     """Return, for every layout of a set, its distance to the mean of the set."""
-    sets = [item for item in truth.decisions if truth.questions[item.questions[0]].engine == engine and len(item.questions) > 1]
+    sets = [
+        item
+        for item in truth.decisions
+        if truth.questions[item.questions[0]].engine == engine
+        and len(item.questions) > 1
+    ]
     sizes = Counter(item.family for item in sets)
     found = []
     for item in sets:
@@ -148,44 +191,69 @@ def _decision_terms(truth: GroundTruth, engine: str) -> list[Term]:
         logs = [math.log(value) for value in item.values]
         mean, share = sum(logs) / len(logs), 1 / len(logs)
         for own, value in zip(item.questions, logs, strict=True):
-            parts = tuple((other, "throughput", (other == own) - share) for other in item.questions)
+            parts = tuple(
+                (other, "throughput", (other == own) - share)
+                for other in item.questions
+            )
             found.append(Term(engine, parts, value - mean, each, "decision"))
     return found
 
 
 class Problem:
-    """The residuals of all engines as a function of their unknowns; the common values come first."""
+    """The residuals of all engines as a function of their unknowns; the common values come
+    first.
+    """
 
     def __init__(self, truth: GroundTruth, schemes: Mapping[str, Scheme]) -> None:
         self.truth, self.schemes = truth, schemes
         self.terms = [term for engine in schemes for term in terms(truth, engine)]
-        self.used = [index for index, question in enumerate(truth.questions) if question.engine in schemes]
+        self.used = [
+            index
+            for index, question in enumerate(truth.questions)
+            if question.engine in schemes
+        ]
         self.blocks = _blocks(schemes)
-        self.unknowns = [(name, -1) for name in FREE] + [one for scheme in schemes.values() for one in scheme.unknowns]
+        self.unknowns = [(name, -1) for name in FREE] + [
+            one for scheme in schemes.values() for one in scheme.unknowns
+        ]
         self.common = [list(FREE).index(name) for name, _ in self.unknowns]
         questions = truth.questions
-        self._generations = {i: schemes[questions[i].engine].generation(questions[i].released) for i in self.used}
+        self._generations = {
+            i: schemes[questions[i].engine].generation(questions[i].released)
+            for i in self.used
+        }
         self._alike = self._first_alike()
 
     def start(self) -> list[float]:
         """Return the logarithms of the starting values."""
         return [math.log(FREE[name][0]) for name, _ in self.unknowns]
 
-    def coefficients(self, engine: str, theta: Sequence[float]) -> tuple[Coefficients, ...]:
+    def coefficients(
+        self, engine: str, theta: Sequence[float]
+    ) -> tuple[Coefficients, ...]:
         """Return the coefficients of every generation of an engine."""
         begin, end = self.blocks[engine]
         return self.schemes[engine].coefficients(theta[begin:end])
 
-    def evaluate(self, theta: Sequence[float], only: Iterable[int] | None = None) -> dict[int, Predicted]:
-        """Return the predictions of the questions; those that differ in the number of replicas alone are priced once."""
+    def evaluate(
+        self, theta: Sequence[float], only: Iterable[int] | None = None
+    ) -> dict[int, Predicted]:
+        """Return the predictions of the questions; those that differ in the number of replicas
+        alone are priced once.
+        """
         sets = {engine: self.coefficients(engine, theta) for engine in self.schemes}
         questions, found, priced = self.truth.questions, {}, {}
         for index in self.used if only is None else only:
             first = self._alike[index]
             if first not in priced:
-                priced[first] = predict(questions[first], sets[questions[first].engine][self._generations[first]])
+                priced[first] = predict(
+                    questions[first],
+                    sets[questions[first].engine][self._generations[first]],
+                )
             more = math.log(questions[index].task.groups / questions[first].task.groups)
-            found[index] = replace(priced[first], throughput=priced[first].throughput + more)
+            found[index] = replace(
+                priced[first], throughput=priced[first].throughput + more
+            )
         return found
 
     def lines(self, theta: Sequence[float]) -> list["Line"]:
@@ -194,18 +262,43 @@ class Problem:
         columns = [self._column(theta, at, position) for position in range(len(theta))]
         return [self._line(term, at, columns) for term in self.terms]
 
-    def _column(self, theta: Sequence[float], at: Mapping[int, Predicted], position: int) -> dict[int, Predicted]:
+    def _column(
+        self, theta: Sequence[float], at: Mapping[int, Predicted], position: int
+    ) -> dict[int, Predicted]:
         """Return the derivatives of the predictions by one unknown, where it has any."""
-        engine = next((name for name, (begin, end) in self.blocks.items() if begin <= position < end), "")
+        engine = next(
+            (
+                name
+                for name, (begin, end) in self.blocks.items()
+                if begin <= position < end
+            ),
+            "",
+        )
         generation, step = self.unknowns[position][1], 1e-4
         questions = self.truth.questions
-        only = [i for i in at if questions[i].engine == engine and generation in (-1, self._generations[i])]
-        there = self.evaluate([value + step * (index == position) for index, value in enumerate(theta)], only)
+        only = [
+            i
+            for i in at
+            if questions[i].engine == engine
+            and generation in (-1, self._generations[i])
+        ]
+        there = self.evaluate(
+            [value + step * (index == position) for index, value in enumerate(theta)],
+            only,
+        )
         return {index: _slope(at[index], there[index], step) for index in only}
 
-    def _line(self, term: Term, at: Mapping[int, Predicted], columns: Sequence[Mapping[int, Predicted]]) -> "Line":
+    def _line(
+        self,
+        term: Term,
+        at: Mapping[int, Predicted],
+        columns: Sequence[Mapping[int, Predicted]],
+    ) -> "Line":
         begin, end = self.blocks[term.engine]
-        slopes = [sum(f * getattr(column.get(i, _NONE), kind) for i, kind, f in term.parts) for column in columns[begin:end]]
+        slopes = [
+            sum(f * getattr(column.get(i, _NONE), kind) for i, kind, f in term.parts)
+            for column in columns[begin:end]
+        ]
         return Line(term, begin, residual(term, at), tuple(slopes))
 
     def _first_alike(self) -> dict[int, int]:
@@ -217,7 +310,13 @@ class Problem:
             load, work = question.task.load, question.task.load.workload
             lengths = (work.input_tokens, work.output_tokens, work.arrival)
             running = (load.offered, load.running, load.chunk_tokens)
-            key = (question.engine, question.released, question.task.replica, running, lengths)
+            key = (
+                question.engine,
+                question.released,
+                question.task.replica,
+                running,
+                lengths,
+            )
             found[index] = seen.setdefault(key, index)
         return found
 
@@ -233,7 +332,9 @@ class Line:
 
     def at(self, moved: Sequence[float]) -> float:
         """Return the residual after the unknowns have moved."""
-        return self.off + sum(map(mul, self.slopes, moved[self.begin : self.begin + len(self.slopes)]))
+        return self.off + sum(
+            map(mul, self.slopes, moved[self.begin : self.begin + len(self.slopes)])
+        )
 
 
 def _blocks(schemes: Mapping[str, Scheme]) -> dict[str, tuple[int, int]]:
@@ -246,7 +347,9 @@ def _blocks(schemes: Mapping[str, Scheme]) -> dict[str, tuple[int, int]]:
 
 def _slope(here: Predicted, there: Predicted, step: float) -> Predicted:
     return Predicted(
-        (there.throughput - here.throughput) / step, (there.tpot - here.tpot) / step, (there.ttft - here.ttft) / step
+        (there.throughput - here.throughput) / step,
+        (there.tpot - here.tpot) / step,
+        (there.ttft - here.ttft) / step,
     )
 
 
@@ -255,11 +358,20 @@ _NONE: Final = Predicted(0.0, 0.0, 0.0)
 
 def residual(term: Term, at: Mapping[int, Predicted]) -> float:
     """Return prediction less measurement, in log."""
-    return math.fsum(factor * getattr(at[index], kind) for index, kind, factor in term.parts) - term.target
+    return (
+        math.fsum(
+            factor * getattr(at[index], kind) for index, kind, factor in term.parts
+        )
+        - term.target
+    )
 
 
-def fit(problem: Problem, theta: Sequence[float], keep: Callable[[Term], bool], rounds: int) -> list[float]:
-    """Return the unknowns after some rounds, each the best of the linear problem within a distance that is to be trusted."""
+def fit(
+    problem: Problem, theta: Sequence[float], keep: Callable[[Term], bool], rounds: int
+) -> list[float]:
+    """Return the unknowns after some rounds, each the best of the linear problem within a distance
+    that is to be trusted.
+    """
     kept = [term for term in problem.terms if keep(term)]
     used = sorted({part[0] for term in kept for part in term.parts})
 
@@ -271,7 +383,9 @@ def fit(problem: Problem, theta: Sequence[float], keep: Callable[[Term], bool], 
     for _ in range(rounds):
         lines = [line for line in problem.lines(here) if keep(line.term)]
         tries = (linear_fit(problem, here, lines, trusted) for trusted in TRUSTED)
-        best = next(((tried, after) for tried in tries if (after := cost(tried)) < before), None)
+        best = next(
+            ((tried, after) for tried in tries if (after := cost(tried)) < before), None
+        )
         if best is None:
             return here
         gain, here, before = before - best[1], best[0], best[1]
@@ -280,8 +394,12 @@ def fit(problem: Problem, theta: Sequence[float], keep: Callable[[Term], bool], 
     return here
 
 
-def linear_fit(problem: Problem, theta: Sequence[float], lines: Sequence[Line], trusted: float) -> list[float]:
-    """Return the unknowns, each at most ``trusted`` from where the lines touch, that minimise the loss of the lines."""
+def linear_fit(
+    problem: Problem, theta: Sequence[float], lines: Sequence[Line], trusted: float
+) -> list[float]:
+    """Return the unknowns, each at most ``trusted`` from where the lines touch, that minimise the
+    loss of the lines.
+    """
     here, damping = list(theta), 1e-3
 
     def cost(values: Sequence[float]) -> float:
@@ -293,35 +411,64 @@ def linear_fit(problem: Problem, theta: Sequence[float], lines: Sequence[Line], 
         normal, gradient = _normal(problem, lines, theta, here)
         for _ in range(8):
             step = damped_step(normal, gradient, damping)
-            tried = _clipped(problem, [a + b for a, b in zip(here, step, strict=True)], theta, trusted)
+            tried = _clipped(
+                problem,
+                [a + b for a, b in zip(here, step, strict=True)],
+                theta,
+                trusted,
+            )
             after = cost(tried)
             if after < before:
                 break
             damping *= 6
         else:
             return here
-        gain, here, before, damping = before - after, tried, after, max(1e-6, damping / 5)
+        gain, here, before, damping = (
+            before - after,
+            tried,
+            after,
+            max(1e-6, damping / 5),
+        )
         if gain < 1e-5 * before:
             break
     return here
 
 
-def _loss(offs: Iterable[tuple[Term, float]], problem: Problem, theta: Sequence[float]) -> float:
-    total = sum(term.weight**2 * TAIL**2 * math.log1p((off / TAIL) ** 2) for term, off in offs)
-    return total + sum(weight * (theta[a] - other) ** 2 for a, _, weight, other in _pulls(problem, theta))
+def _loss(
+    offs: Iterable[tuple[Term, float]], problem: Problem, theta: Sequence[float]
+) -> float:
+    total = sum(
+        term.weight**2 * TAIL**2 * math.log1p((off / TAIL) ** 2) for term, off in offs
+    )
+    return total + sum(
+        weight * (theta[a] - other) ** 2
+        for a, _, weight, other in _pulls(problem, theta)
+    )
 
 
-def _pulls(problem: Problem, theta: Sequence[float]) -> Iterator[tuple[int, int, float, float]]:
+def _pulls(
+    problem: Problem, theta: Sequence[float]
+) -> Iterator[tuple[int, int, float, float]]:
     """Yield (unknown, the common one or -1, weight, value that it is drawn to)."""
-    for position, ((name, _), common) in enumerate(zip(problem.unknowns, problem.common, strict=True)):
+    for position, ((name, _), common) in enumerate(
+        zip(problem.unknowns, problem.common, strict=True)
+    ):
         if position < len(FREE):
             yield position, -1, PRIOR, math.log(FREE[name][0])
         else:
-            yield position, common, SHRINKAGE_WAITING if name in WAITING else SHRINKAGE, theta[common]
+            yield (
+                position,
+                common,
+                SHRINKAGE_WAITING if name in WAITING else SHRINKAGE,
+                theta[common],
+            )
 
 
 def _normal(
-    problem: Problem, lines: Sequence[Line], origin: Sequence[float], theta: Sequence[float]
+    problem: Problem,
+    lines: Sequence[Line],
+    origin: Sequence[float],
+    theta: Sequence[float],
 ) -> tuple[list[list[float]], list[float]]:
     """Return the normal equations, each term weighed down by how far off it is."""
     size = len(theta)
@@ -334,7 +481,9 @@ def _normal(
             if slope:
                 gradient[a] -= weight * slope * off
                 row = normal[a]
-                for b, other in enumerate(line.slopes[: a - line.begin + 1], line.begin):
+                for b, other in enumerate(
+                    line.slopes[: a - line.begin + 1], line.begin
+                ):
                     row[b] += weight * slope * other
     for a in range(size):
         for b in range(a):
@@ -350,16 +499,25 @@ def _normal(
     return normal, gradient
 
 
-def _clipped(problem: Problem, theta: Sequence[float], origin: Sequence[float], trusted: float) -> list[float]:
-    bounds = [(math.log(FREE[name][1]), math.log(FREE[name][2])) for name, _ in problem.unknowns]
+def _clipped(
+    problem: Problem, theta: Sequence[float], origin: Sequence[float], trusted: float
+) -> list[float]:
+    bounds = [
+        (math.log(FREE[name][1]), math.log(FREE[name][2]))
+        for name, _ in problem.unknowns
+    ]
     return [
         min(max(value, least, middle - trusted), most, middle + trusted)
         for value, middle, (least, most) in zip(theta, origin, bounds, strict=True)
     ]
 
 
-def damped_step(normal: Sequence[Sequence[float]], gradient: Sequence[float], damping: float) -> list[float]:
-    """Return the damped step by elimination with pivoting, at most one unit of logarithm anywhere."""
+def damped_step(
+    normal: Sequence[Sequence[float]], gradient: Sequence[float], damping: float
+) -> list[float]:
+    """Return the damped step by elimination with pivoting, at most one unit of logarithm
+    anywhere.
+    """
     size = len(gradient)
     rows = [[*normal[i], gradient[i]] for i in range(size)]
     for i in range(size):
@@ -371,7 +529,9 @@ def damped_step(normal: Sequence[Sequence[float]], gradient: Sequence[float], da
         for r in range(size):
             if r != i and rows[r][i]:
                 factor = rows[r][i] / rows[i][i]
-                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i], strict=True)]
+                rows[r] = [
+                    x - factor * y for x, y in zip(rows[r], rows[i], strict=True)
+                ]
     step = [rows[i][size] / rows[i][i] for i in range(size)]
     longest = max(1.0, *(abs(value) for value in step))
     return [value / longest for value in step]

@@ -1,4 +1,6 @@
-"""The published measurements as tasks of the product's own cost model, with what was measured beside them."""
+"""The published measurements as tasks of the product's own cost model, with what was measured
+beside them.
+"""
 
 import importlib.util
 import json
@@ -26,7 +28,9 @@ class Question:
     released: str
     source: str
     model: str
-    shape: tuple[int, ...]  # layers, hidden, heads, K/V heads, intermediate: what a fold holds out
+    shape: tuple[
+        int, ...
+    ]  # layers, hidden, heads, K/V heads, intermediate: what a fold holds out
     gpu: str
     gpus: int
 
@@ -86,7 +90,9 @@ def load(half: str, folder: Path = FOLDER) -> GroundTruth:
     )
 
 
-def _rows(cases: Iterator[tuple[dict[str, Any], dict[str, str]]], reader: "_Reader") -> Iterator[Measured]:
+def _rows(
+    cases: Iterator[tuple[dict[str, Any], dict[str, str]]], reader: "_Reader"
+) -> Iterator[Measured]:
     for case, row in cases:
         if (question := reader.question(case, row)) is not None:
             yield Measured(
@@ -99,7 +105,9 @@ def _rows(cases: Iterator[tuple[dict[str, Any], dict[str, str]]], reader: "_Read
 
 
 def _seconds(milliseconds: str) -> float | None:
-    return float(milliseconds) / 1000 if milliseconds and float(milliseconds) > 0 else None
+    return (
+        float(milliseconds) / 1000 if milliseconds and float(milliseconds) > 0 else None
+    )
 
 
 def _decision(members: list[tuple[int, Mapping[str, str]]]) -> Decision:
@@ -124,14 +132,20 @@ class _Reader:
         self._known: dict[str, int | None] = {}
 
     def question(self, case: dict[str, Any], row: Mapping[str, str]) -> int | None:
-        key = json.dumps({name: value for name, value in case.items() if name != "id"} | {"s": row["source_id"]}, sort_keys=True)
+        key = json.dumps(
+            {name: value for name, value in case.items() if name != "id"}
+            | {"s": row["source_id"]},
+            sort_keys=True,
+        )
         if key not in self._known:
             self._known[key] = self._add(case, row)
         return self._known[key]
 
     def _add(self, case: dict[str, Any], row: Mapping[str, str]) -> int | None:
         try:
-            read = self._cases.read(case, json.dumps(case["model"]["config"], sort_keys=True))
+            read = self._cases.read(
+                case, json.dumps(case["model"]["config"], sort_keys=True)
+            )
         except InputError:
             self.unread += 1
             return None
@@ -153,12 +167,28 @@ def _question(case: Case, cases: Cases, row: Mapping[str, str]) -> Question:
 
 
 def _shape(case: Case) -> tuple[int, ...]:
-    """Return what makes two models alike: layers, hidden size, heads, K/V heads and feed-forward widths."""
+    """Return what makes two models alike: layers, hidden size, heads, K/V heads and feed-forward
+    widths.
+    """
     model = case.model
-    heads = max((getattr(layer.attention, "heads", 0) for layer in model.layers), default=0)
-    kv_heads = max((getattr(layer.attention, "kv_heads", 0) for layer in model.layers), default=0)
-    widths = {getattr(layer.feed_forward, name, 0) for layer in model.layers for name in ("intermediate", "expert_intermediate")}
-    return (len(model.layers), model.hidden_size, heads, kv_heads, *sorted(widths - {0}))
+    heads = max(
+        (getattr(layer.attention, "heads", 0) for layer in model.layers), default=0
+    )
+    kv_heads = max(
+        (getattr(layer.attention, "kv_heads", 0) for layer in model.layers), default=0
+    )
+    widths = {
+        getattr(layer.feed_forward, name, 0)
+        for layer in model.layers
+        for name in ("intermediate", "expert_intermediate")
+    }
+    return (
+        len(model.layers),
+        model.hidden_size,
+        heads,
+        kv_heads,
+        *sorted(widths - {0}),
+    )
 
 
 def _scorer(folder: Path) -> ModuleType:

@@ -1,9 +1,11 @@
-"""Measure what a look costs at one model with many groups: seconds of CPU of each pure call, by what stands.
+"""Measure what a look costs at one model with many groups: seconds of CPU of each pure call, by
+what stands.
 
     python -m benchmarks.look [--groups 10 100 1000] [--profile CALL]
 
-Nothing but ``advance`` is measured: from a first look at which nothing exists to one at which all groups serve, and one after the
-spec has changed. ``--profile`` prints where the CPU time of one call goes.
+Nothing but ``advance`` is measured: from a first look at which nothing exists to one at which all
+groups serve, and one after the spec has changed. ``--profile`` prints where the CPU time of one
+call goes.
 """
 
 import argparse
@@ -23,9 +25,16 @@ SHOWN: Final = 25  # functions of a profile
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--groups", type=int, nargs="*", default=GROUPS)
-    parser.add_argument("--profile", default="", metavar="CALL", help="as in the second column, for example 'serve: begins'")
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="CALL",
+        help="as in the second column, for example 'serve: begins'",
+    )
     given = parser.parse_args(arguments)
     for groups in given.groups:
         measure(groups, given.profile)
@@ -39,7 +48,11 @@ def measure(groups: int, profiled: str) -> None:
         began = time.thread_time()
         step = profiler.runcall(advance, seen, now) if profiler else advance(seen, now)
         seconds = time.thread_time() - began
-        print(f"{groups:5} groups  {what:20} {1e3 * seconds:9.1f} ms  {1e3 * seconds / groups:7.3f} ms a group", flush=True)
+        print(
+            f"{groups:5} groups  {what:20} {1e3 * seconds:9.1f} ms  {1e3 * seconds / groups:7.3f} "
+            "ms a group",
+            flush=True,
+        )
         if profiler:
             pstats.Stats(profiler).sort_stats("cumulative").print_stats(SHOWN)
         return step

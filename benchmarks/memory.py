@@ -2,7 +2,8 @@
 
     python benchmarks/memory.py --data ../shared/groundtruth [--markdown]
 
-Signed errors are ours over published; above zero in the K/V columns means that we promise more than there is.
+Signed errors are ours over published; above zero in the K/V columns means that we promise more than
+there is.
 """
 
 import argparse
@@ -37,19 +38,34 @@ STORED: Final[Mapping[str, Mapping[str, Any]]] = {
         "format": "int-quantized",
         "ignore": ["lm_head"],
         "config_groups": {
-            "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}},
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+            },
         },
     },
     "int4": {"quant_method": "gptq", "bits": 4, "group_size": 128},
     "int4-gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
-    "int4-awq": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+    "int4-awq": {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": 128,
+        "zero_point": True,
+    },
 }
 """How weights of a precision are stored where the model's own config has them in 16 bits."""
 
-CLASSES: Final = {"80GB-class": "H100-SXM-80GB", "80GB-class (presumed)": "H100-SXM-80GB", "A100-40GB": "A100-SXM4-40GB"}
+CLASSES: Final = {
+    "80GB-class": "H100-SXM-80GB",
+    "80GB-class (presumed)": "H100-SXM-80GB",
+    "A100-40GB": "A100-SXM4-40GB",
+}
 """Rows that stand for a GPU of which a source states the size alone."""
 
-MODELS: Final = {"0.5B Qwen2-class": "Qwen--Qwen2.5-0.5B", "opt-125m": "facebook--opt-125m"}
+MODELS: Final = {
+    "0.5B Qwen2-class": "Qwen--Qwen2.5-0.5B",
+    "opt-125m": "facebook--opt-125m",
+}
 """Files of models that the scorer has no name for."""
 
 STAND_IN: Final = "RTX-A6000-48GB"
@@ -69,7 +85,9 @@ class NotComputableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Ours and the published figure of each component of one row: GiB per GPU, and tokens of the replica."""
+    """Ours and the published figure of each component of one row: GiB per GPU, and tokens of the
+    replica.
+    """
 
     row: Row
     memory: ReplicaMemory
@@ -82,12 +100,20 @@ class Comparison:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/groundtruth"))
     parser.add_argument("--half", default="dev")
-    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/memory.md")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the tables of docs/memory.md"
+    )
     options = parser.parse_args()
-    rows = list(csv.DictReader((options.data / f"memory_{options.half}.csv").open(encoding="utf-8")))
+    rows = list(
+        csv.DictReader(
+            (options.data / f"memory_{options.half}.csv").open(encoding="utf-8")
+        )
+    )
     done, undone = [], []
     for row in rows:
         try:
@@ -102,7 +128,9 @@ def main() -> int:
 def compare(row: Row, data: Path) -> Comparison:
     model = model_of(row, data)
     device = device_of(row)
-    layout = Layout(tensor=int(row["tp"]), pipeline=int(row["pp"]), expert=int(row["ep"]))
+    layout = Layout(
+        tensor=int(row["tp"]), pipeline=int(row["pp"]), expert=int(row["ep"])
+    )
     if layout.expert > layout.gpus_per_replica:
         raise NotComputableError("one rank of a data-parallel group")
     engine = traits(row["engine_version"])
@@ -117,12 +145,21 @@ def compare(row: Row, data: Path) -> Comparison:
         kv_cache_dtype="fp8" if row["kv_dtype"].startswith("fp8") else "auto",
     )
     holds = stage_holds(model, layout, load.kv_cache_dtype, engine)
-    frame = Frame(model=model, layout=layout, holds=holds, device=device, traits=engine, mean_tokens=length)
+    frame = Frame(
+        model=model,
+        layout=layout,
+        holds=holds,
+        device=device,
+        traits=engine,
+        mean_tokens=length,
+    )
     memory = memory_at(frame, next(limits_to_try(load, engine, device.gpu, 1)))
     return Comparison(row=row, memory=memory, pairs=dict(pairs(row, memory)))
 
 
-def pairs(row: Row, memory: ReplicaMemory) -> Iterator[tuple[str, tuple[float, float | None]]]:
+def pairs(
+    row: Row, memory: ReplicaMemory
+) -> Iterator[tuple[str, tuple[float, float | None]]]:
     fullest = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     ours = {
         "weights": memory.stages[0].weights_bytes / GIB,  # engines print rank 0
@@ -160,7 +197,9 @@ def device_of(row: Row) -> Device:
 
 
 def stand_in(total_gib: float) -> Gpu:
-    return replace(load_gpus()[STAND_IN], memory_bytes=int(total_gib * GIB) + DRIVER_BYTES)
+    return replace(
+        load_gpus()[STAND_IN], memory_bytes=int(total_gib * GIB) + DRIVER_BYTES
+    )
 
 
 def scorer(data: Path) -> Mapping[str, Any]:
@@ -176,25 +215,41 @@ def number(text: str) -> float | None:
 
 def print_table(done: list[Comparison], undone: list[tuple[str, str]]) -> None:
     print(
-        f"{'row':8} {'model':18} {'GPU':24} {'layout':8} {'version':11}", *(f"{name:>26}" for name, _ in COMPONENTS), "  K/V band"
+        f"{'row':8} {'model':18} {'GPU':24} {'layout':8} {'version':11}",
+        *(f"{name:>26}" for name, _ in COMPONENTS),
+        "  K/V band",
     )
     for item in done:
         row = item.row
         band = max(stage.band_bytes for stage in item.memory.stages) / GIB
         cells = [f"{cell(item, name):>26}" for name, _ in COMPONENTS]
-        place = f"{row['row_id']:8} {row['model'][:18]:18} {row['gpu'][:24]:24} t{row['tp']}p{row['pp']}".ljust(61)
+        place = (
+            f"{row['row_id']:8} {row['model'][:18]:18} {row['gpu'][:24]:24} "
+            f"t{row['tp']}p{row['pp']}"
+        ).ljust(61)
         print(place, f"{row['engine_version'][:11]:11}", *cells, f"{band:8.2f}")
     for row_id, reason in undone:
         print(f"{row_id:8} not computable: {reason}")
 
 
 def print_markdown(done: list[Comparison], undone: list[tuple[str, str]]) -> None:
-    print("| row | model, GPU, layout, vLLM | weights | activations | K/V space | K/V tokens |")
+    print(
+        "| row | model, GPU, layout, vLLM | weights | activations | K/V space | K/V tokens |"
+    )
     print("|---|---|---|---|---|---|")
     for item in done:
         row = item.row
-        what = f"{row['model']}, {row['gpu']}, tensor {row['tp']}" + (f" x pipeline {row['pp']}" if row["pp"] != "1" else "")
-        print("|", row["row_id"], "|", f"{what}, {row['engine_version'] or '-'}", "|", end=" ")
+        what = f"{row['model']}, {row['gpu']}, tensor {row['tp']}" + (
+            f" x pipeline {row['pp']}" if row["pp"] != "1" else ""
+        )
+        print(
+            "|",
+            row["row_id"],
+            "|",
+            f"{what}, {row['engine_version'] or '-'}",
+            "|",
+            end=" ",
+        )
         print(*(cell(item, name) for name, _ in COMPONENTS), sep=" | ", end=" |\n")
     print("\n| row | why there is nothing to compare |\n|---|---|")
     for row_id, reason in undone:
@@ -209,18 +264,33 @@ def cell(item: Comparison, name: str) -> str:
         return shown
     error = item.error(name)
     against = f"{published:,.0f}" if name == "K/V tokens" else f"{published:.2f}"
-    return f"{shown} / {against} ({error:+.1%})" if error is not None else f"{shown} / {against}"
+    return (
+        f"{shown} / {against} ({error:+.1%})"
+        if error is not None
+        else f"{shown} / {against}"
+    )
 
 
 def print_summary(done: list[Comparison]) -> None:
     """Print what the rows of high and medium confidence add up to."""
     sure = [item for item in done if item.row["confidence"] != "low"]
-    named = [(name, [error for item in sure if (error := item.error(name)) is not None]) for name, _ in COMPONENTS]
-    named.append(("either K/V", [error for item in sure if (error := kv_error(item)) is not None]))
+    named = [
+        (name, [error for item in sure if (error := item.error(name)) is not None])
+        for name, _ in COMPONENTS
+    ]
+    named.append(
+        (
+            "either K/V",
+            [error for item in sure if (error := kv_error(item)) is not None],
+        )
+    )
     for name, errors in named:
-        bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004 - the promise of the planner
+        bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004
         median = statistics.median(map(abs, errors))
-        print(f"{name:12} {len(errors):3} rows, median absolute error {median:.1%}, at most +5 % in {bounded:.0%}")
+        print(
+            f"{name:12} {len(errors):3} rows, median absolute error {median:.1%}, at most +5 % in "
+            f"{bounded:.0%}"
+        )
     judged = [(item, off) for item in sure if (off := error_bytes(item)) is not None]
     inside = sum(abs(off) <= item.memory.stages[0].band_bytes for item, off in judged)
     print(f"inside the band of K/V space: {inside} of {len(judged)}")
@@ -237,7 +307,9 @@ def error_bytes(item: Comparison) -> float | None:
     if published is not None:
         return (ours - published) * GIB
     tokens, measured = item.pairs["K/V tokens"]
-    return None if measured is None or not tokens else ours * GIB * (1 - measured / tokens)
+    return (
+        None if measured is None or not tokens else ours * GIB * (1 - measured / tokens)
+    )
 
 
 if __name__ == "__main__":

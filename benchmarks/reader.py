@@ -1,10 +1,12 @@
-"""Measure what reading a large cluster costs: CPU of the LISTs, of each event, and bytes of what is kept.
+"""Measure what reading a large cluster costs: CPU of the LISTs, of each event, and bytes of what is
+kept.
 
     python -m benchmarks.reader [--nodes 5000] [--pods 20000] [--events 20000]
 
-A second process plays the API server on loopback (HTTP without TLS, as fast as it is read), so that only our own CPU is counted.
-Nodes are the dump of an 8-GPU server with what a kubelet reports (50 images, conditions) and managed fields, 19 KB; pods
-hold 8 GPUs each and have 7.6 KB. What the event loop does with the changes is counted too.
+A second process plays the API server on loopback (HTTP without TLS, as fast as it is read), so that
+only our own CPU is counted. Nodes are the dump of an 8-GPU server with what a kubelet reports (50
+images, conditions) and managed fields, 19 KB; pods hold 8 GPUs each and have 7.6 KB. What the event
+loop does with the changes is counted too.
 """
 
 import argparse
@@ -30,14 +32,25 @@ from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Handover
 from shardwright.cluster.reader import Reader, Source
-from shardwright.cluster.sources import POD_SOURCE, node_source, project_node, project_pod
+from shardwright.cluster.sources import (
+    POD_SOURCE,
+    node_source,
+    project_node,
+    project_pod,
+)
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Again, Priority, Queue
 from shardwright.hardware.stated import NONE
 from shardwright.reconcile.ledger import Ledger
 from tests.harness.waiting import wait_for
 
-DUMP: Final = Path(__file__).resolve().parents[1] / "tests" / "data" / "nodes" / "SYNTH-h100-8x-eks-p5.yaml"
+DUMP: Final = (
+    Path(__file__).resolve().parents[1]
+    / "tests"
+    / "data"
+    / "nodes"
+    / "SYNTH-h100-8x-eks-p5.yaml"
+)
 PAGE: Final = 500
 LIMIT_SECONDS: Final = 120.0
 """Seconds until the benchmark gives up, assumed: the slowest step took 3."""
@@ -45,27 +58,57 @@ AT: Final = "2026-01-02T12:00:00Z"
 
 
 def managed(manager: str, parts: int) -> dict[str, Any]:
-    entries = {f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}, "f:value": {}} for entry in range(4)}
-    fields = {f"f:{part}": {f"f:{other}": entries for other in range(5)} for part in range(parts)}
+    entries = {
+        f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}, "f:value": {}}
+        for entry in range(4)
+    }
+    fields = {
+        f"f:{part}": {f"f:{other}": entries for other in range(5)}
+        for part in range(parts)
+    }
     stamp = {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": AT}
     return {**stamp, "fieldsType": "FieldsV1", "fieldsV1": fields}
 
 
 def a_node(dump: dict[str, Any], number: int, version: int) -> dict[str, Any]:
     """A node; ``version`` is that of its heartbeat, too."""
-    metadata, name = dump["metadata"], f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal"
-    names = [f"registry.example.com/image-{{}}{tag}" for tag in ("@sha256:" + "a" * 64, ":v1")]
-    images = [{"names": [text.format(image) for text in names], "sizeBytes": 1} for image in range(50)]
+    metadata, name = (
+        dump["metadata"],
+        f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal",
+    )
+    names = [
+        f"registry.example.com/image-{{}}{tag}"
+        for tag in ("@sha256:" + "a" * 64, ":v1")
+    ]
+    images = [
+        {"names": [text.format(image) for text in names], "sizeBytes": 1}
+        for image in range(50)
+    ]
     kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    times = {"lastHeartbeatTime": f"2026-01-02T12:00:{version % 60:02}Z", "lastTransitionTime": AT}
-    conditions = [{"type": kind, "status": str(kind == "Ready"), "message": "kubelet is fine " * 3, **times} for kind in kinds]
+    times = {
+        "lastHeartbeatTime": f"2026-01-02T12:00:{version % 60:02}Z",
+        "lastTransitionTime": AT,
+    }
+    conditions = [
+        {
+            "type": kind,
+            "status": str(kind == "Ready"),
+            "message": "kubelet is fine " * 3,
+            **times,
+        }
+        for kind in kinds
+    ]
     return {
         "metadata": {
             "name": name,
             "uid": f"{number:08x}-0000-4000-8000-000000000000",
             "resourceVersion": str(version),
             "labels": {**metadata["labels"], "kubernetes.io/hostname": name},
-            "managedFields": [managed("kubelet", 3), managed("kube-controller-manager", 2), managed("nfd-master", 2)],
+            "managedFields": [
+                managed("kubelet", 3),
+                managed("kube-controller-manager", 2),
+                managed("nfd-master", 2),
+            ],
         },
         "spec": dump.get("spec", {}),
         "status": {**dump["status"], "conditions": conditions, "images": images},
@@ -76,13 +119,40 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
     container = {
         "name": "worker",
         "image": "registry.example.com/team/training:v1.2.3",
-        "env": [{"name": f"VARIABLE_{index}", "value": f"value of {index}"} for index in range(15)],
-        "resources": {part: {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"} for part in ("limits", "requests")},
-        "volumeMounts": [{"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(5)],
+        "env": [
+            {"name": f"VARIABLE_{index}", "value": f"value of {index}"}
+            for index in range(15)
+        ],
+        "resources": {
+            part: {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
+            for part in ("limits", "requests")
+        },
+        "volumeMounts": [
+            {"name": f"volume-{index}", "mountPath": f"/mnt/{index}"}
+            for index in range(5)
+        ],
     }
-    running = {"name": "worker", "ready": True, "started": True, "restartCount": 0, "state": {"running": {"startedAt": AT}}}
-    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"training-{number}", "uid": f"{number:08x}", "controller": True}
+    running = {
+        "name": "worker",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": AT}},
+    }
+    kinds = (
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    )
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": f"training-{number}",
+        "uid": f"{number:08x}",
+        "controller": True,
+    }
     node = number % 5000
     return {
         "metadata": {
@@ -91,19 +161,36 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
             "uid": f"{number:08x}-0000-4000-8000-000000000000",
             "resourceVersion": str(version),
             "labels": {"app": "training", "job-name": f"training-{number}"},
-            "annotations": {"example.com/note": "x" * 200, "example.com/version": str(version)},
+            "annotations": {
+                "example.com/note": "x" * 200,
+                "example.com/version": str(version),
+            },
             "ownerReferences": [owner],
-            "managedFields": [managed("kube-controller-manager", 2), managed("kubelet", 2)],
+            "managedFields": [
+                managed("kube-controller-manager", 2),
+                managed("kubelet", 2),
+            ],
         },
         "spec": {
-            "volumes": [{"name": f"volume-{index}", "configMap": {"name": f"map-{index}"}} for index in range(5)],
+            "volumes": [
+                {"name": f"volume-{index}", "configMap": {"name": f"map-{index}"}}
+                for index in range(5)
+            ],
             "containers": [container],
             "nodeName": f"ip-10-0-{node // 256}-{node % 256}.us-west-2.compute.internal",
         },
         "status": {
             "phase": "Running",
-            "conditions": [{"type": kind, "status": "True", "lastTransitionTime": AT} for kind in kinds],
-            "containerStatuses": [{**running, "imageID": "registry.example.com/team/training@sha256:" + "0" * 64}],
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": AT}
+                for kind in kinds
+            ],
+            "containerStatuses": [
+                {
+                    **running,
+                    "imageID": "registry.example.com/team/training@sha256:" + "0" * 64,
+                }
+            ],
         },
     }
 
@@ -113,7 +200,9 @@ def dumped(content: Any) -> bytes:
 
 
 def serve(pipe: Connection, nodes: int, pods: int, events: int) -> None:
-    """Play the API server: LISTs in pages, then ``events`` that change nothing that matters, evenly over all objects."""
+    """Play the API server: LISTs in pages, then ``events`` that change nothing that matters, evenly
+    over all objects.
+    """
     dump = yaml.safe_load(DUMP.read_text())
     made: dict[str, tuple[int, Callable[[int, int], dict[str, Any]]]] = {
         "nodes": (nodes, lambda number, version: a_node(dump, number, version)),
@@ -124,16 +213,31 @@ def serve(pipe: Connection, nodes: int, pods: int, events: int) -> None:
     def page(plural: str, start: int) -> bytes:
         total, make = made[plural]
         end = min(start + PAGE, total)
-        metadata = {"resourceVersion": str(first), **({"continue": str(end)} if end < total else {})}
-        return dumped({"metadata": metadata, "items": [make(number, number + 1) for number in range(start, end)]})
+        metadata = {
+            "resourceVersion": str(first),
+            **({"continue": str(end)} if end < total else {}),
+        }
+        return dumped(
+            {
+                "metadata": metadata,
+                "items": [make(number, number + 1) for number in range(start, end)],
+            }
+        )
 
     def lines(plural: str) -> Iterator[bytes]:
         total, make = made[plural]
         for number in range(events):
             version = first + number + 1
-            yield dumped({"type": "MODIFIED", "object": make(number % total, version)}) + b"\n"
+            yield (
+                dumped({"type": "MODIFIED", "object": make(number % total, version)})
+                + b"\n"
+            )
 
-    pages = {(plural, start): page(plural, start) for plural in made for start in range(0, made[plural][0], PAGE)}
+    pages = {
+        (plural, start): page(plural, start)
+        for plural in made
+        for start in range(0, made[plural][0], PAGE)
+    }
     streams = {plural: list(lines(plural)) for plural in made}
     go = {plural: threading.Event() for plural in made}
 
@@ -170,8 +274,12 @@ def serve(pipe: Connection, nodes: int, pods: int, events: int) -> None:
         go[plural].set()
 
 
-async def read(client: Client, pipe: Connection, source: Source[Any], store: Store, events: int) -> None:
-    """Read one kind: first its LIST, then its events; print the CPU of each, of all threads of this process."""
+async def read(
+    client: Client, pipe: Connection, source: Source[Any], store: Store, events: int
+) -> None:
+    """Read one kind: first its LIST, then its events; print the CPU of each, of all threads of this
+    process.
+    """
     plural = source.resource.plural
     take = store.take_nodes if plural == "nodes" else store.take_pods
     listed = asyncio.Event()
@@ -189,14 +297,27 @@ async def read(client: Client, pipe: Connection, source: Source[Any], store: Sto
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     kept = reader.counts.changes
     print(f"{plural}: LIST {kept} kept, {cpu:.2f} s of CPU, {wall:.2f} s")
-    await asyncio.to_thread(wait_for, lambda: reader.counts.watches > 0, LIMIT_SECONDS, f"the watch of {plural}")
+    await asyncio.to_thread(
+        wait_for,
+        lambda: reader.counts.watches > 0,
+        LIMIT_SECONDS,
+        f"the watch of {plural}",
+    )
     cpu = time.process_time()
     pipe.send(plural)
-    await asyncio.to_thread(wait_for, lambda: reader.counts.events >= events, LIMIT_SECONDS, f"all events of {plural}")
+    await asyncio.to_thread(
+        wait_for,
+        lambda: reader.counts.events >= events,
+        LIMIT_SECONDS,
+        f"all events of {plural}",
+    )
     cpu = time.process_time() - cpu
     changed = reader.counts.changes - kept
     reader.stop()
-    print(f"{plural}: {cpu / events * 1e3:.3f} ms of CPU an event that changes nothing ({events} events, {changed} changes)")
+    print(
+        f"{plural}: {cpu / events * 1e3:.3f} ms of CPU an event that changes nothing ({events} "
+        f"events, {changed} changes)"
+    )
 
 
 def resident_mib() -> int:
@@ -214,7 +335,9 @@ def kept_bytes(name: str, count: int, make: Callable[[int], Any]) -> None:
         key, value = make(number)
         reader[key] = store[key] = value
     gc.collect()
-    print(f"{name}: {(tracemalloc.get_traced_memory()[0] - before) / count:.0f} bytes kept of each")
+    print(
+        f"{name}: {(tracemalloc.get_traced_memory()[0] - before) / count:.0f} bytes kept of each"
+    )
     tracemalloc.stop()
 
 
@@ -243,13 +366,19 @@ def queue_microseconds(keys: int = 1000, rounds: int = 50) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, count in (("nodes", 5000), ("pods", 20_000), ("events", 20_000)):
         parser.add_argument(f"--{name}", type=int, default=count)
     options = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("fork")
-    server = context.Process(target=serve, args=(theirs, options.nodes, options.pods, options.events), daemon=True)
+    server = context.Process(
+        target=serve,
+        args=(theirs, options.nodes, options.pods, options.events),
+        daemon=True,
+    )
     server.start()
     port, node_bytes, pod_bytes = ours.recv()
     print(f"an event of a node has {node_bytes} bytes, one of a pod {pod_bytes}")
@@ -268,7 +397,10 @@ def main() -> None:
     dump = yaml.safe_load(DUMP.read_text())
     kept_bytes("node", 1000, lambda number: projected_node(dump, number))
     kept_bytes("pod", 5000, projected_pod)
-    print(f"queue: {queue_microseconds():.1f} µs for one key to be added, taken, given an appointment and given back")
+    print(
+        f"queue: {queue_microseconds():.1f} µs for one key to be added, taken, given an "
+        "appointment and given back"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Reads the arguments of ``vllm serve`` as recipes write them, and says each in the words of a ShardedModel."""
+"""Reads the arguments of ``vllm serve`` as recipes write them, and says each in the words of a
+ShardedModel.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +15,17 @@ NOT_PLANNED: Final[Mapping[str, str]] = {
 }
 """Options without which a recipe runs as well, and why they are left out."""
 
-PLANS_OWN: Final = frozenset({"data-parallel-size", "distributed-executor-backend", "enable-expert-parallel"})
+PLANS_OWN: Final = frozenset(
+    {"data-parallel-size", "distributed-executor-backend", "enable-expert-parallel"}
+)
 """Options that follow from the plan: what they would say is for the planner to find."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The arguments of a recipe: what goes into ``engine.args``, into other fields, and what is left to the plan or out."""
+    """The arguments of a recipe: what goes into ``engine.args``, into other fields, and what is
+    left to the plan or out.
+    """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
@@ -40,15 +46,28 @@ def read_arguments(words: Sequence[str], version: str) -> Reading:
         if option is None:
             problems.append(_unknown(flag, version))
         elif dot:
-            found[name] = json.dumps({**json.loads(found.get(name, "{}")), canonical(key).replace("-", "_"): _json(values)})
+            found[name] = json.dumps(
+                {
+                    **json.loads(found.get(name, "{}")),
+                    canonical(key).replace("-", "_"): _json(values),
+                }
+            )
         else:
             found[name] = value if option.switch else " ".join(values)
     return _sorted(found, tuple(problems))
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each option without dashes and the words after it; some recipes have an option and its value in one word."""
-    whole = [part for word in words for part in (word.split(" ", 1) if word.startswith("--") and " " in word else [word])]
+    """Yield each option without dashes and the words after it; some recipes have an option and its
+    value in one word.
+    """
+    whole = [
+        part
+        for word in words
+        for part in (
+            word.split(" ", 1) if word.startswith("--") and " " in word else [word]
+        )
+    ]
     starts = [index for index, word in enumerate(whole) if word.startswith("--")]
     for start, end in zip(starts, [*starts[1:], len(whole)], strict=False):
         flag, equals, value = whole[start].removeprefix("--").partition("=")
@@ -59,7 +78,14 @@ def _named(head: str, table: Mapping[str, Option]) -> tuple[str, Option | None, 
     name = canonical(head)
     if name in table:
         return name, table[name], True
-    positive = next((option for option in table.values() if f"--{name}" in (option.off, f"--no-{option.name}")), None)
+    positive = next(
+        (
+            option
+            for option in table.values()
+            if f"--{name}" in (option.off, f"--no-{option.name}")
+        ),
+        None,
+    )
     if positive is not None and positive.switch:
         return positive.name, positive, False
     alias = next((option for option in table.values() if name in option.aliases), None)
@@ -85,7 +111,9 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
             case "tensor-parallel-size":
                 tensor = int(value)
             case "max-model-len" if value == "auto":
-                left.append("max-model-len auto: the plan says how long requests may be")
+                left.append(
+                    "max-model-len auto: the plan says how long requests may be"
+                )
             case "max-model-len":
                 workload["maxModelLen"] = int(value)
             case "kv-cache-dtype" if value in ("fp8", "fp8_e4m3"):
@@ -100,7 +128,14 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
             case _:
                 continue
         del arguments[name]
-    return Reading(arguments=arguments, workload=workload, model=model, tensor=tensor, left_out=tuple(left), problems=problems)
+    return Reading(
+        arguments=arguments,
+        workload=workload,
+        model=model,
+        tensor=tensor,
+        left_out=tuple(left),
+        problems=problems,
+    )
 
 
 def _unknown(flag: str, version: str) -> Problem:

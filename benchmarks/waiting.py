@@ -1,9 +1,11 @@
-"""Simulate who waits how long for GPUs under the rule of ``reconcile.waiting``, for several limits of back-filling.
+"""Simulate who waits how long for GPUs under the rule of ``reconcile.waiting``, for several limits
+of back-filling.
 
     python -m benchmarks.waiting
 
-Prints the table of docs/decisions/0010-waiting.md. Nothing is random but for the seeds that are printed, so it prints the same on
-every machine. The functions that decide are the operator's own; nodes and models are as simple as can be.
+Prints the table of docs/decisions/0010-waiting.md. Nothing is random but for the seeds that are
+printed, so it prints the same on every machine. The functions that decide are the operator's own;
+nodes and models are as simple as can be.
 """
 
 import random
@@ -15,7 +17,16 @@ from typing import Final
 from unittest.mock import patch
 
 from shardwright.reconcile import waiting
-from shardwright.reconcile.waiting import Claim, Room, Waiting, choose, claimed_before, holds, kept_back, rank_of
+from shardwright.reconcile.waiting import (
+    Claim,
+    Room,
+    Waiting,
+    choose,
+    claimed_before,
+    holds,
+    kept_back,
+    rank_of,
+)
 
 GPUS: Final = 8
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +35,9 @@ NEVER: Final = 10.0**9
 SEEDS: Final = range(6)
 NODES: Final = 24
 MODELS: Final = 400
-LARGE_SHARE: Final = 0.08  # models of 4 nodes; the others have one node and 1, 2, 4 or 8 GPUs
+LARGE_SHARE: Final = (
+    0.08  # models of 4 nodes; the others have one node and 1, 2, 4 or 8 GPUs
+)
 LARGE_NODES: Final = 4
 STAY_SECONDS: Final = 4 * 3600.0  # on average, exponential
 LOAD: Final = 0.95  # GPUs asked for as a share of those there are
@@ -33,7 +46,9 @@ LIMITS: Final = (0.0, 600.0, 3600.0, 14400.0, NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that arrives, wants ``gpus`` on each of ``nodes`` nodes, and goes after it has had them for ``stay`` seconds."""
+    """A model that arrives, wants ``gpus`` on each of ``nodes`` nodes, and goes after it has had
+    them for ``stay`` seconds.
+    """
 
     name: str
     arrives: float
@@ -45,7 +60,9 @@ class Model:
 
 @dataclass(slots=True)
 class Cluster:
-    """Nodes of 8 GPUs, who has which of them and until when, who waits, and when each model got its place."""
+    """Nodes of 8 GPUs, who has which of them and until when, who waits, and when each model got its
+    place.
+    """
 
     nodes: int
     held: dict[str, tuple[float, Claim]] = field(default_factory=dict)
@@ -64,8 +81,13 @@ class Cluster:
         """Let go who has had enough, take in who arrives, and serve those that wait in line."""
         self.held = {name: item for name, item in self.held.items() if item[0] > now}
         for model in arrived:
-            rank = rank_of(model.priority, f"{model.arrives:012.3f}", ("models", model.name))
-            self.line[model.name] = model, Waiting(rank=rank, since=_time(now), asked=model.name)
+            rank = rank_of(
+                model.priority, f"{model.arrives:012.3f}", ("models", model.name)
+            )
+            self.line[model.name] = (
+                model,
+                Waiting(rank=rank, since=_time(now), asked=model.name),
+            )
         for name in sorted(self.line, key=lambda name: self.line[name][1].rank):
             self._serve(name, now)
 
@@ -83,12 +105,24 @@ class Cluster:
         elif entry.may_claim(_time(now)):
             self.line[name] = model, self._with_claim(model, entry, free, claimed)
 
-    def _with_claim(self, model: Model, entry: Waiting, free: Mapping[str, int], claimed: Mapping[str, int]) -> Waiting:
+    def _with_claim(
+        self,
+        model: Model,
+        entry: Waiting,
+        free: Mapping[str, int],
+        claimed: Mapping[str, int],
+    ) -> Waiting:
         gpus = {node: GPUS - claimed.get(node, 0) for node in free}
-        rooms = {node: Room(node=node, gpus=gpus[node], free=min(free[node], gpus[node])) for node in free}
+        rooms = {
+            node: Room(node=node, gpus=gpus[node], free=min(free[node], gpus[node]))
+            for node in free
+        }
         if holds(entry.claim, rooms):
             return entry
-        near = choose(rooms.values(), lambda found: place(model, [room.node for room in found], gpus))
+        near = choose(
+            rooms.values(),
+            lambda found: place(model, [room.node for room in found], gpus),
+        )
         return replace(entry, claim=near)
 
 
@@ -107,8 +141,18 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
     now = 0.0
     while coming or cluster.held:
         ends = [end for end, _ in cluster.held.values()]
-        due = [(entry.claims_at - BEGIN).total_seconds() for _, entry in cluster.line.values() if entry.claims_at]
-        now = min([*ends, *(time for time in due if time > now), *(model.arrives for model in coming[:1])])
+        due = [
+            (entry.claims_at - BEGIN).total_seconds()
+            for _, entry in cluster.line.values()
+            if entry.claims_at
+        ]
+        now = min(
+            [
+                *ends,
+                *(time for time in due if time > now),
+                *(model.arrives for model in coming[:1]),
+            ]
+        )
         arrived = [model for model in coming if model.arrives <= now]
         coming = coming[len(arrived) :]
         cluster.step(now, arrived)
@@ -117,8 +161,10 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
 
 def arrivals(seed: int) -> list[Model]:
     """Return models that arrive at random, so many that the nodes are nearly full."""
-    dice = random.Random(seed)  # noqa: S311  a simulation
-    mean_gpus = LARGE_SHARE * LARGE_NODES * GPUS + (1 - LARGE_SHARE) * (1 + 2 + 4 + 8) / 4
+    dice = random.Random(seed)  # noqa: S311
+    mean_gpus = (
+        LARGE_SHARE * LARGE_NODES * GPUS + (1 - LARGE_SHARE) * (1 + 2 + 4 + 8) / 4
+    )
     between = mean_gpus * STAY_SECONDS / (NODES * GPUS * LOAD)
     time, models = 0.0, []
     for number in range(MODELS):
@@ -126,7 +172,9 @@ def arrivals(seed: int) -> list[Model]:
         large = dice.random() < LARGE_SHARE
         nodes, gpus = (LARGE_NODES, GPUS) if large else (1, dice.choice((1, 2, 4, 8)))
         stay = dice.expovariate(1 / STAY_SECONDS)
-        models.append(Model(name=f"m{number:03}", arrives=time, nodes=nodes, gpus=gpus, stay=stay))
+        models.append(
+            Model(name=f"m{number:03}", arrives=time, nodes=nodes, gpus=gpus, stay=stay)
+        )
     return models
 
 
@@ -147,8 +195,19 @@ def row(limit_seconds: float) -> str:
         offered += last * NODES * GPUS
     large, small = waits[True], waits[False]
     name = "none" if limit_seconds == NEVER else f"{limit_seconds:.0f} s"
-    figures = (statistics.median(large), _high(large), max(large), statistics.median(small), _high(small), max(small))
-    return f"| {name} | " + " | ".join(f"{figure / 60:.0f}" for figure in figures) + f" | {used / offered:.1%} |"
+    figures = (
+        statistics.median(large),
+        _high(large),
+        max(large),
+        statistics.median(small),
+        _high(small),
+        max(small),
+    )
+    return (
+        f"| {name} | "
+        + " | ".join(f"{figure / 60:.0f}" for figure in figures)
+        + f" | {used / offered:.1%} |"
+    )
 
 
 def _high(values: Sequence[float]) -> float:
@@ -157,7 +216,10 @@ def _high(values: Sequence[float]) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("| limit of back-filling | large: median | p95 | max | small: median | p95 | max | GPUs in use |")
+    print(
+        "| limit of back-filling | large: median | p95 | max | small: median | p95 | max | GPUs "
+        "in use |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for limit_seconds in LIMITS:
         print(row(limit_seconds), flush=True)

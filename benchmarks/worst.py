@@ -1,11 +1,13 @@
-"""Search for the spec and config that cost most to read, plan and render, in CPU and memory, of all that the API server admits.
+"""Search for the spec and config that cost most to read, plan and render, in CPU and memory, of all
+that the API server admits.
 
     python -m benchmarks.worst [--questions 400] [--seed 0] [--cpu-seconds 10] [--memory-mib 192]
 
-Each question is put to the operator's own worker, within its budget; what exceeds that has no answer, and counts as the whole
-budget. The search draws choices of `tests.support.costly`, keeps for each figure the worst few, and changes and crosses those.
-The same seed asks the same questions, as far as CPU time orders them alike. It ends with 1 where rendering, which the operator
-does outside of the worker, spent a whole budget.
+Each question is put to the operator's own worker, within its budget; what exceeds that has no
+answer, and counts as the whole budget. The search draws choices of `tests.support.costly`, keeps
+for each figure the worst few, and changes and crosses those. The same seed asks the same questions,
+as far as CPU time orders them alike. It ends with 1 where rendering, which the operator does
+outside of the worker, spent a whole budget.
 """
 
 from __future__ import annotations
@@ -33,7 +35,16 @@ from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock, Work
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
-from tests.support.costly import CHOICES, Choice, Render, changed, crossed, drawn, inventory_of, resource_of
+from tests.support.costly import (
+    CHOICES,
+    Choice,
+    Render,
+    changed,
+    crossed,
+    drawn,
+    inventory_of,
+    resource_of,
+)
 
 KEY: Final = ("models", "model")
 ASK: Final = Ask(on=None, choice=PlanChoice.REPLAN)
@@ -50,7 +61,9 @@ class Cost:
     """What a choice has cost, and what came of it."""
 
     choice: Choice
-    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FIGURES, 0.0))
+    figures: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(FIGURES, 0.0)
+    )
     said: str = ""
 
 
@@ -61,7 +74,7 @@ class Search:
         self._metrics = Metrics()
         self._worker = Worker(budget, self._metrics)
         self._budget = budget
-        self._dice = random.Random(seed)  # noqa: S311 - the same questions for the same seed are wanted
+        self._dice = random.Random(seed)  # noqa: S311
         self.worst: dict[str, list[Cost]] = {figure: [] for figure in FIGURES}
         self.said = Counter[str]()
 
@@ -70,9 +83,16 @@ class Search:
             cost = await self._cost(self._next())
             self.said[cost.said] += 1
             for figure in FIGURES:
-                ordered = sorted([*self.worst[figure], cost], key=lambda one: one.figures[figure], reverse=True)
+                ordered = sorted(
+                    [*self.worst[figure], cost],
+                    key=lambda one: one.figures[figure],
+                    reverse=True,
+                )
                 if ordered[0] is cost:
-                    print(f"{figure:9} {cost.figures[figure]:8.2f}  {cost.said}: {told(cost.choice)}", flush=True)
+                    print(
+                        f"{figure:9} {cost.figures[figure]:8.2f}  {cost.said}: {told(cost.choice)}",
+                        flush=True,
+                    )
                 self.worst[figure] = ordered[:KEPT]
         self._worker.stop()
 
@@ -80,24 +100,41 @@ class Search:
         parents = self.worst[self._dice.choice(FIGURES)]
         if not parents or self._dice.random() < DRAWN:
             return drawn(self._dice)
-        one, other = self._dice.choice(parents).choice, self._dice.choice(parents).choice
+        one, other = (
+            self._dice.choice(parents).choice,
+            self._dice.choice(parents).choice,
+        )
         return changed(crossed(one, other, self._dice), self._dice)
 
     async def _cost(self, choice: Choice) -> Cost:
         content, text = resource_of(choice)
         cost = Cost(choice=choice)
-        asked = Resolve(text=json.dumps(content), config_text=text, administration=Administration())
+        asked = Resolve(
+            text=json.dumps(content), config_text=text, administration=Administration()
+        )
         subject = await self._asked(cost, "read", asked)
         if not isinstance(subject, Subject):
-            cost.said = f"refused: {subject[0].code}" if isinstance(subject, tuple) and subject else cost.said
+            cost.said = (
+                f"refused: {subject[0].code}"
+                if isinstance(subject, tuple) and subject
+                else cost.said
+            )
             return cost
         whole = inventory_of(choice["nodes"], choice["pools"], choice["free"])
-        planned = await self._asked(cost, "planned", MakePlan(subject=subject, ask=ASK, stock=Stock(whole=whole, taken={})))
+        planned = await self._asked(
+            cost,
+            "planned",
+            MakePlan(subject=subject, ask=ASK, stock=Stock(whole=whole, taken={})),
+        )
         if isinstance(planned, Planned):
             cost.said = "planned" if planned.replanned.record else "no plan"
-            rendered = await self._asked(cost, "rendered", Render(subject=subject, planned=planned))
+            rendered = await self._asked(
+                cost, "rendered", Render(subject=subject, planned=planned)
+            )
             if isinstance(rendered, tuple) and rendered[0]:
-                cost.said = f"{rendered[0]:,} objects of {rendered[1] / MEBIBYTE:,.1f} MiB"
+                cost.said = (
+                    f"{rendered[0]:,} objects of {rendered[1] / MEBIBYTE:,.1f} MiB"
+                )
         return cost
 
     async def _asked(self, cost: Cost, figure: str, work: Work[Any]) -> Any:
@@ -114,7 +151,12 @@ class Search:
 
     def _seconds(self, work: Work[Any]) -> float:
         question = {"question": type(work).__name__}
-        return self._metrics.registry.get_sample_value("shardwright_worker_cpu_seconds_total", question) or 0.0
+        return (
+            self._metrics.registry.get_sample_value(
+                "shardwright_worker_cpu_seconds_total", question
+            )
+            or 0.0
+        )
 
     def _forget_peak(self) -> None:
         if self._worker.pid:
@@ -122,8 +164,19 @@ class Search:
 
     def _peak_mib(self) -> float:
         """Return the most memory since it was forgotten; 0 of a process that is being replaced."""
-        lines = Path(f"/proc/{self._worker.pid}/status").read_text().splitlines() if self._worker.pid else ()
-        return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
+        lines = (
+            Path(f"/proc/{self._worker.pid}/status").read_text().splitlines()
+            if self._worker.pid
+            else ()
+        )
+        return next(
+            (
+                int(line.split()[1]) / 1024
+                for line in lines
+                if line.startswith("VmHWM:")
+            ),
+            0.0,
+        )
 
 
 def told(choice: Choice) -> str:
@@ -142,30 +195,59 @@ def told(choice: Choice) -> str:
         "ways",
         "filling",
     }
-    names = [name for name in CHOICES if name != "model" and (name in config) <= own and (name != "catalogue" or not own)]
-    return ", ".join(f"{name} {choice[name]}" for name in names if choice[name] not in ("", 0, {}))
+    names = [
+        name
+        for name in CHOICES
+        if name != "model"
+        and (name in config) <= own
+        and (name != "catalogue" or not own)
+    ]
+    return ", ".join(
+        f"{name} {choice[name]}" for name in names if choice[name] not in ("", 0, {})
+    )
 
 
 def main() -> int:
     """Run the search; the exit code says whether all stayed within the budget."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=400, help="how many are asked (default: 400)")
-    parser.add_argument("--seed", type=int, default=0, help="of the search (default: 0)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--questions", type=int, default=400, help="how many are asked (default: 400)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the search (default: 0)"
+    )
     parser.add_argument("--cpu-seconds", type=float, default=10.0)
     parser.add_argument("--memory-mib", type=int, default=192)
     given, console, began = parser.parse_args(), Console(), monotonic()
-    search = Search(QuestionBudget(cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MEBIBYTE), given.seed)
+    search = Search(
+        QuestionBudget(
+            cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MEBIBYTE
+        ),
+        given.seed,
+    )
     asyncio.run(search.run(given.questions))
-    table = Table("the worst", "read s", "planned s", "rendered s", "peak MiB", "what came of it")
+    table = Table(
+        "the worst", "read s", "planned s", "rendered s", "peak MiB", "what came of it"
+    )
     for figure in FIGURES:
         cost = search.worst[figure][0]
-        table.add_row(figure, *(f"{cost.figures[name]:.2f}" for name in FIGURES), cost.said)
+        table.add_row(
+            figure, *(f"{cost.figures[name]:.2f}" for name in FIGURES), cost.said
+        )
     console.print(table)
     for figure in FIGURES:
         console.print(f"{figure}: {told(search.worst[figure][0].choice)}")
-    answers = Counter(said if "objects" not in said else "rendered" for said in search.said.elements())
-    console.print(f"{given.questions} questions in {monotonic() - began:.0f} s; {dict(answers.most_common())}")
-    return 0 if search.worst["rendered"][0].figures["rendered"] < given.cpu_seconds else 1
+    answers = Counter(
+        said if "objects" not in said else "rendered" for said in search.said.elements()
+    )
+    console.print(
+        f"{given.questions} questions in {monotonic() - began:.0f} s; {dict(answers.most_common())}"
+    )
+    return (
+        0 if search.worst["rendered"][0].figures["rendered"] < given.cpu_seconds else 1
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The two Grafana dashboards of the chart: `python -m charts.dashboards` writes them into its files.
+"""The two Grafana dashboards of the chart: `python -m charts.dashboards` writes them into its
+files.
 
-Made with Grafana's own library, so that they are of Grafana's schema. A real Prometheus answers every query of theirs in
-tests/controlplane/test_dashboards.py.
+Made with Grafana's own library, so that they are of Grafana's schema. A real Prometheus answers
+every query of theirs in tests/controlplane/test_dashboards.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from grafana_foundation_sdk.builders import bargauge, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    prometheus,
+    stat,
+    table,
+    timeseries,
+)
 from grafana_foundation_sdk.builders import common as appearance
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -32,42 +39,93 @@ Query = tuple[str, str]
 
 
 def said(panel: Panel, title: str, text: str, unit: str = "short") -> Panel:
-    """Return the panel with what all panels have; ``text`` is shown where the pointer is on its corner."""
+    """Return the panel with what all panels have; ``text`` is shown where the pointer is on its
+    corner.
+    """
     return panel.title(title).description(text).unit(unit).datasource(SOURCE)
 
 
 def asking(panel: Panel, *queries: Query, instant: bool = False) -> Panel:
     """Return the panel with its queries."""
     for number, (expression, legend) in enumerate(queries):
-        query = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(chr(ord("A") + number))
+        query = (
+            prometheus.Dataquery()
+            .expr(expression)
+            .legend_format(legend)
+            .ref_id(chr(ord("A") + number))
+        )
         panel.with_target(query.instant() if instant else query.range())
     return panel
 
 
-def number(title: str, text: str, expression: str, unit: str = "short", *, bad_above: float | None = None) -> Panel:
+def number(
+    title: str,
+    text: str,
+    expression: str,
+    unit: str = "short",
+    *,
+    bad_above: float | None = None,
+) -> Panel:
     """Return one number as it is now; red above ``bad_above``."""
-    steps = [dashboard.Threshold(value=None, color="green" if bad_above is not None else "text")]
+    steps = [
+        dashboard.Threshold(
+            value=None, color="green" if bad_above is not None else "text"
+        )
+    ]
     if bad_above is not None:
         steps.append(dashboard.Threshold(value=bad_above + 1e-9, color="red"))
-    limits = builder.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
-    panel = stat.Panel().span(4).height(4).thresholds(limits).graph_mode(common.BigValueGraphMode.NONE)
-    panel.color_scheme(builder.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)).no_value("-")
+    limits = (
+        builder.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
+    )
+    panel = (
+        stat.Panel()
+        .span(4)
+        .height(4)
+        .thresholds(limits)
+        .graph_mode(common.BigValueGraphMode.NONE)
+    )
+    panel.color_scheme(
+        builder.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)
+    ).no_value("-")
     return said(asking(panel, (expression, ""), instant=True), title, text, unit)
 
 
 def words(title: str, text: str, expression: str, legend: str, span: int = 8) -> Panel:
     """Return what labels say, as words."""
-    panel = stat.Panel().span(span).height(4).text_mode(common.BigValueTextMode.NAME).graph_mode(common.BigValueGraphMode.NONE)
+    panel = (
+        stat.Panel()
+        .span(span)
+        .height(4)
+        .text_mode(common.BigValueTextMode.NAME)
+        .graph_mode(common.BigValueGraphMode.NONE)
+    )
     panel.color_mode(common.BigValueColorMode.NONE).no_value("-")
     return said(asking(panel, (expression, legend), instant=True), title, text)
 
 
 def lines(title: str, text: str, unit: str, *queries: Query, span: int = 12) -> Panel:
     """Return curves over time."""
-    legend = appearance.VizLegendOptions().show_legend(True).placement(common.LegendPlacement.BOTTOM)
+    legend = (
+        appearance.VizLegendOptions()
+        .show_legend(True)
+        .placement(common.LegendPlacement.BOTTOM)
+    )
     legend.display_mode(common.LegendDisplayMode.LIST)
-    together = appearance.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
-    panel = timeseries.Panel().span(span).height(8).legend(legend).tooltip(together).fill_opacity(8).line_width(2).min(0)
+    together = (
+        appearance.VizTooltipOptions()
+        .mode(common.TooltipDisplayMode.MULTI)
+        .sort(common.SortOrder.DESCENDING)
+    )
+    panel = (
+        timeseries.Panel()
+        .span(span)
+        .height(8)
+        .legend(legend)
+        .tooltip(together)
+        .fill_opacity(8)
+        .line_width(2)
+        .min(0)
+    )
     panel.show_points(common.VisibilityMode.NEVER)
     return said(asking(panel, *queries), title, text, unit)
 
@@ -75,23 +133,47 @@ def lines(title: str, text: str, unit: str, *queries: Query, span: int = 12) -> 
 def stacked(title: str, text: str, unit: str, *queries: Query, span: int = 12) -> Panel:
     """Return curves that are piled up."""
     pile = appearance.StackingConfig().mode(common.StackingMode.NORMAL)
-    return lines(title, text, unit, *queries, span=span).stacking(pile).fill_opacity(60).line_width(0)
+    return (
+        lines(title, text, unit, *queries, span=span)
+        .stacking(pile)
+        .fill_opacity(60)
+        .line_width(0)
+    )
 
 
 def dashed(panel: Panel, *legends: str) -> Panel:
     """Return the panel with these curves dashed: what was predicted, beside what was observed."""
     for legend in legends:
         dashes = {"fill": "dash", "dash": [10, 10]}
-        style = [dashboard.DynamicConfigValue("custom.lineStyle", dashes), dashboard.DynamicConfigValue("custom.fillOpacity", 0)]
+        style = [
+            dashboard.DynamicConfigValue("custom.lineStyle", dashes),
+            dashboard.DynamicConfigValue("custom.fillOpacity", 0),
+        ]
         panel.override_by_name(legend, style)
     return panel
 
 
-def rows(title: str, text: str, expression: str, columns: Sequence[str], *, value: str = "", span: int = 12) -> Panel:
+def rows(
+    title: str,
+    text: str,
+    expression: str,
+    columns: Sequence[str],
+    *,
+    value: str = "",
+    span: int = 12,
+) -> Panel:
     """Return a table with these labels as its columns, and the value where it has a name."""
-    query = prometheus.Dataquery().expr(expression).instant().format(PromQueryFormat.TABLE).ref_id("A")
+    query = (
+        prometheus.Dataquery()
+        .expr(expression)
+        .instant()
+        .format(PromQueryFormat.TABLE)
+        .ref_id("A")
+    )
     shown = [*columns, *(["Value"] if value else [])]
-    only = dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": shown}})
+    only = dashboard.DataTransformerConfig(
+        id_val="filterFieldsByName", options={"include": {"names": shown}}
+    )
     named = dashboard.DataTransformerConfig(
         id_val="organize",
         options={
@@ -99,60 +181,124 @@ def rows(title: str, text: str, expression: str, columns: Sequence[str], *, valu
             "renameByName": {"Value": value} if value else {},
         },
     )
-    panel = table.Panel().span(span).height(8).with_target(query).with_transformation(only).with_transformation(named)
+    panel = (
+        table.Panel()
+        .span(span)
+        .height(8)
+        .with_target(query)
+        .with_transformation(only)
+        .with_transformation(named)
+    )
     return said(panel.filterable(filterable=True).no_value("none"), title, text)
 
 
 def titled(title: str, uid: str, text: str) -> builder.Dashboard:
-    """Return a dashboard with what both have: a choice of Prometheus, six hours, a refresh each minute."""
-    made = builder.Dashboard(title).uid(uid).description(text).tags(["shardwright"]).refresh("1m").time("now-6h", "now")
+    """Return a dashboard with what both have: a choice of Prometheus, six hours, a refresh each
+    minute.
+    """
+    made = (
+        builder.Dashboard(title)
+        .uid(uid)
+        .description(text)
+        .tags(["shardwright"])
+        .refresh("1m")
+        .time("now-6h", "now")
+    )
     made.timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
-    return made.with_variable(builder.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+    return made.with_variable(
+        builder.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+    )
 
 
 def fleet() -> builder.Dashboard:
     """Return the dashboard of all models and of the operator."""
-    made = titled("shardwright / Fleet", "shardwright-fleet", "All models of a cluster, and the operator that runs them.")
+    made = titled(
+        "shardwright / Fleet",
+        "shardwright-fleet",
+        "All models of a cluster, and the operator that runs them.",
+    )
     ready = 'shardwright_model_condition{type="Ready", status="True"}'
     for panel in (
-        number("Models", "ShardedModels that the operator knows.", 'count(shardwright_model_condition{type="Ready"})'),
-        number("Ready", "Models whose condition Ready is True.", f"count({ready}) or vector(0)"),
+        number(
+            "Models",
+            "ShardedModels that the operator knows.",
+            'count(shardwright_model_condition{type="Ready"})',
+        ),
+        number(
+            "Ready",
+            "Models whose condition Ready is True.",
+            f"count({ready}) or vector(0)",
+        ),
         number(
             "Stalled",
             "Models that wait for somebody to act.",
             'count(shardwright_model_condition{type="Stalled", status="True"}) or vector(0)',
             bad_above=0,
         ),
-        number("Groups that serve", "Of all models.", "sum(shardwright_model_groups_serving)"),
+        number(
+            "Groups that serve",
+            "Of all models.",
+            "sum(shardwright_model_groups_serving)",
+        ),
         number(
             "Groups that are missing",
             "Wanted, and not serving.",
             "sum(clamp_min(shardwright_model_groups_wanted - shardwright_model_groups_serving, 0))",
             bad_above=0,
         ),
-        number("GPUs planned", "Of all plans that stand.", "sum(shardwright_plan_gpus)"),
+        number(
+            "GPUs planned", "Of all plans that stand.", "sum(shardwright_plan_gpus)"
+        ),
     ):
         made.with_panel(panel)
     not_ready = 'shardwright_model_condition{type="Ready", status!="True"}'
     made.with_panel(
-        rows("Not ready, and why", "The reason in one word: docs/reasons.md.", not_ready, ["namespace", "name", "reason"])
+        rows(
+            "Not ready, and why",
+            "The reason in one word: docs/reasons.md.",
+            not_ready,
+            ["namespace", "name", "reason"],
+        )
     )
-    layout = ["namespace", "name", "tensor", "pipeline", "expert", "attention_data", "replicas", "pool"]
-    made.with_panel(rows("Layouts", "How each model is cut, and on which kind of node.", "shardwright_plan_info", layout))
+    layout = [
+        "namespace",
+        "name",
+        "tensor",
+        "pipeline",
+        "expert",
+        "attention_data",
+        "replicas",
+        "pool",
+    ]
+    made.with_panel(
+        rows(
+            "Layouts",
+            "How each model is cut, and on which kind of node.",
+            "shardwright_plan_info",
+            layout,
+        )
+    )
     made.with_panel(
         lines(
             "A token takes, against the prediction",
             "Observed over predicted time per output token, the ten slowest. 1 is as predicted.",
             "short",
-            ("topk(10, shardwright:tpot:observed_over_predicted)", "{{namespace}}/{{name}}"),
+            (
+                "topk(10, shardwright:tpot:observed_over_predicted)",
+                "{{namespace}}/{{name}}",
+            ),
         )
     )
     made.with_panel(
         lines(
             "Load, against the planned one",
-            "Requests at work over those that the plan was made for, the ten fullest. Above 1 requests queue.",
+            "Requests at work over those that the plan was made for, the ten fullest. Above 1 "
+            "requests queue.",
             "short",
-            ("topk(10, shardwright:running_requests:observed_over_planned)", "{{namespace}}/{{name}}"),
+            (
+                "topk(10, shardwright:running_requests:observed_over_planned)",
+                "{{namespace}}/{{name}}",
+            ),
         )
     )
     made.with_panel(
@@ -160,7 +306,10 @@ def fleet() -> builder.Dashboard:
             "Restarts of groups in an hour",
             "Groups that were restarted as one, by model.",
             "short",
-            ("topk(10, sum by (namespace, name) (delta(shardwright_group_restarts[1h])) > 0)", "{{namespace}}/{{name}}"),
+            (
+                "topk(10, sum by (namespace, name) (delta(shardwright_group_restarts[1h])) > 0)",
+                "{{namespace}}/{{name}}",
+            ),
         )
     )
     made.with_panel(
@@ -179,11 +328,34 @@ def fleet() -> builder.Dashboard:
 
 def _operator(made: builder.Dashboard) -> None:
     for panel in (
-        words("Leader", "The process that leads.", "shardwright_leader == 1", "{{pod}}{{instance}}", span=6),
-        number("Leaders", "Processes that lead: always 1.", "sum(shardwright_leader)").span(3),
-        number("Groups that move", "Down because they move or roll.", f"shardwright_groups_moving {LEADER}").span(3),
-        words("Version", "Of each process.", "shardwright_build_info", "{{version}}", span=6),
-        number("Memory", "Of the main process that leads.", f"process_resident_memory_bytes {LEADER}", "bytes").span(6),
+        words(
+            "Leader",
+            "The process that leads.",
+            "shardwright_leader == 1",
+            "{{pod}}{{instance}}",
+            span=6,
+        ),
+        number(
+            "Leaders", "Processes that lead: always 1.", "sum(shardwright_leader)"
+        ).span(3),
+        number(
+            "Groups that move",
+            "Down because they move or roll.",
+            f"shardwright_groups_moving {LEADER}",
+        ).span(3),
+        words(
+            "Version",
+            "Of each process.",
+            "shardwright_build_info",
+            "{{version}}",
+            span=6,
+        ),
+        number(
+            "Memory",
+            "Of the main process that leads.",
+            f"process_resident_memory_bytes {LEADER}",
+            "bytes",
+        ).span(6),
         stacked(
             "Models that wait to be looked at",
             "By urgency: a broken group first, a comparison last.",
@@ -192,12 +364,22 @@ def _operator(made: builder.Dashboard) -> None:
         ),
         lines(
             "How long they wait",
-            "The first in the queue, and the 99th percentile of waits for a turn at the planner, the worker and the API server.",
+            "The first in the queue, and the 99th percentile of waits for a turn at the planner, "
+            "the worker and the API server.",
             "s",
             (f"shardwright_queue_oldest_age_seconds {LEADER}", "first in the queue"),
-            ("histogram_quantile(0.99, sum by (le, at) (rate(shardwright_turn_wait_seconds_bucket[5m])))", "{{at}}"),
             (
-                "histogram_quantile(0.99, sum by (le, urgency) (rate(shardwright_api_request_wait_seconds_bucket[5m])))",
+                (
+                    "histogram_quantile(0.99, sum by (le, at) "
+                    "(rate(shardwright_turn_wait_seconds_bucket[5m])))"
+                ),
+                "{{at}}",
+            ),
+            (
+                (
+                    "histogram_quantile(0.99, sum by (le, urgency) "
+                    "(rate(shardwright_api_request_wait_seconds_bucket[5m])))"
+                ),
                 "API server: {{urgency}}",
             ),
         ),
@@ -211,31 +393,71 @@ def _operator(made: builder.Dashboard) -> None:
             "Time of a look, and of a request",
             "Median and 99th percentile.",
             "s",
-            ("histogram_quantile(0.5, sum by (le) (rate(shardwright_reconcile_duration_seconds_bucket[5m])))", "look, median"),
-            ("histogram_quantile(0.99, sum by (le) (rate(shardwright_reconcile_duration_seconds_bucket[5m])))", "look, p99"),
             (
-                "histogram_quantile(0.5, sum by (le) (rate(shardwright_api_request_duration_seconds_bucket[5m])))",
+                (
+                    "histogram_quantile(0.5, sum by (le) "
+                    "(rate(shardwright_reconcile_duration_seconds_bucket[5m])))"
+                ),
+                "look, median",
+            ),
+            (
+                (
+                    "histogram_quantile(0.99, sum by (le) "
+                    "(rate(shardwright_reconcile_duration_seconds_bucket[5m])))"
+                ),
+                "look, p99",
+            ),
+            (
+                (
+                    "histogram_quantile(0.5, sum by (le) "
+                    "(rate(shardwright_api_request_duration_seconds_bucket[5m])))"
+                ),
                 "request, median",
             ),
-            ("histogram_quantile(0.99, sum by (le) (rate(shardwright_api_request_duration_seconds_bucket[5m])))", "request, p99"),
+            (
+                (
+                    "histogram_quantile(0.99, sum by (le) "
+                    "(rate(shardwright_api_request_duration_seconds_bucket[5m])))"
+                ),
+                "request, p99",
+            ),
         ),
         lines(
             "CPU",
             "Cores that each main process takes, and the worker for what it answers.",
             "short",
             (
-                "rate(process_cpu_seconds_total[5m]) and on (namespace, pod, instance) shardwright_build_info",
+                (
+                    "rate(process_cpu_seconds_total[5m]) and on (namespace, pod, instance) "
+                    "shardwright_build_info"
+                ),
                 "main {{pod}}{{instance}}",
             ),
-            ("sum by (question) (rate(shardwright_worker_cpu_seconds_total[5m]))", "worker: {{question}}"),
+            (
+                "sum by (question) (rate(shardwright_worker_cpu_seconds_total[5m]))",
+                "worker: {{question}}",
+            ),
         ),
         lines(
             "Faults",
-            "Looks that did not end well, answers that were refused for their cost, workers that were replaced; in an hour.",
+            "Looks that did not end well, answers that were refused for their cost, workers that "
+            "were replaced; in an hour.",
             "short",
-            ('sum by (result) (increase(shardwright_reconcile_duration_seconds_count{result!="ok"}[1h]))', "look: {{result}}"),
-            ("sum by (reason) (increase(shardwright_worker_refusals_total[1h]))", "too costly: {{reason}}"),
-            ("sum by (reason) (increase(shardwright_worker_restarts_total[1h]))", "worker: {{reason}}"),
+            (
+                (
+                    "sum by (result) "
+                    '(increase(shardwright_reconcile_duration_seconds_count{result!="ok"}[1h]))'
+                ),
+                "look: {{result}}",
+            ),
+            (
+                "sum by (reason) (increase(shardwright_worker_refusals_total[1h]))",
+                "too costly: {{reason}}",
+            ),
+            (
+                "sum by (reason) (increase(shardwright_worker_restarts_total[1h]))",
+                "worker: {{reason}}",
+            ),
         ),
     ):
         made.with_panel(panel)
@@ -244,17 +466,32 @@ def _operator(made: builder.Dashboard) -> None:
 def model() -> builder.Dashboard:
     """Return the dashboard of one model."""
     made = titled(
-        "shardwright / Model", "shardwright-model", "One model: how it stands, how it was planned, and how it runs beside that."
+        "shardwright / Model",
+        "shardwright-model",
+        "One model: how it stands, how it was planned, and how it runs beside that.",
     )
     for label, query in (
         ("namespace", "label_values(shardwright_model_condition, namespace)"),
-        ("name", 'label_values(shardwright_model_condition{namespace="$namespace"}, name)'),
+        (
+            "name",
+            'label_values(shardwright_model_condition{namespace="$namespace"}, name)',
+        ),
     ):
-        variable = builder.QueryVariable(label).label(label.title()).datasource(SOURCE).query(query)
-        made.with_variable(
-            variable.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(dashboard.VariableSort.ALPHABETICAL_ASC)
+        variable = (
+            builder.QueryVariable(label)
+            .label(label.title())
+            .datasource(SOURCE)
+            .query(query)
         )
-    degrees = "tensor {{tensor}} · pipeline {{pipeline}} · expert {{expert}} · attention replicas {{attention_data}}"
+        made.with_variable(
+            variable.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
+                dashboard.VariableSort.ALPHABETICAL_ASC
+            )
+        )
+    degrees = (
+        "tensor {{tensor}} · pipeline {{pipeline}} · expert {{expert}} · attention replicas "
+        "{{attention_data}}"
+    )
     cut = f"{degrees} · {{{{replicas}}}} replicas on {{{{pool}}}}"
     for panel in (
         words(
@@ -264,16 +501,28 @@ def model() -> builder.Dashboard:
             "{{status}}: {{reason}}",
             span=6,
         ),
-        words("Layout", "The plan of record.", f"shardwright_plan_info{{{MODEL}}}", cut, span=10),
+        words(
+            "Layout",
+            "The plan of record.",
+            f"shardwright_plan_info{{{MODEL}}}",
+            cut,
+            span=10,
+        ),
         number("GPUs", "Of all replicas.", f"shardwright_plan_gpus{{{MODEL}}}"),
         number(
             "Groups that are missing",
             "Wanted, and not serving.",
-            f"clamp_min(shardwright_model_groups_wanted{{{MODEL}}} - shardwright_model_groups_serving{{{MODEL}}}, 0)",
+            f"clamp_min(shardwright_model_groups_wanted{{{MODEL}}} - "
+            f"shardwright_model_groups_serving{{{MODEL}}}, 0)",
             bad_above=0,
         ),
         _beside("First token", "Mean time to the first token.", "s", "ttft_seconds"),
-        _beside("Time per token", "Mean time per output token after the first.", "s", "tpot_seconds"),
+        _beside(
+            "Time per token",
+            "Mean time per output token after the first.",
+            "s",
+            "tpot_seconds",
+        ),
         _output(),
         _load(),
         *_engine(),
@@ -285,16 +534,23 @@ def model() -> builder.Dashboard:
 
 
 def _beside(title: str, text: str, unit: str, figure: str) -> Panel:
-    observed, predicted = f"shardwright:{figure}:observed{{{MODEL}}}", f"shardwright_plan_{figure}{{{MODEL}}}"
+    observed, predicted = (
+        f"shardwright:{figure}:observed{{{MODEL}}}",
+        f"shardwright_plan_{figure}{{{MODEL}}}",
+    )
     text = f"{text} Dashed: predicted for the planned load."
-    return dashed(lines(title, text, unit, (observed, "observed"), (predicted, "predicted")), "predicted")
+    return dashed(
+        lines(title, text, unit, (observed, "observed"), (predicted, "predicted")),
+        "predicted",
+    )
 
 
 def _output() -> Panel:
     bound = f"shardwright_plan_output_tokens_per_second_bound{{{MODEL}, bound="
     panel = lines(
         "Output",
-        "Tokens a second of all replicas. Dashed: predicted for the planned load, and its band of 80 %.",
+        "Tokens a second of all replicas. Dashed: predicted for the planned load, and its band of "
+        "80 %.",
         "short",
         (f"shardwright:output_tokens_per_second:observed{{{MODEL}}}", "observed"),
         (f"shardwright_plan_output_tokens_per_second{{{MODEL}}}", "predicted"),
@@ -307,7 +563,8 @@ def _output() -> Panel:
 def _load() -> Panel:
     panel = lines(
         "Requests at work",
-        "Running in all groups, and waiting. Dashed: the planned load. Predictions say something where both are near each other.",
+        "Running in all groups, and waiting. Dashed: the planned load. Predictions say something "
+        "where both are near each other.",
         "short",
         (f"shardwright:running_requests:observed{{{MODEL}}}", "running"),
         (f"sum(vllm:num_requests_waiting{{{MODEL}}})", "waiting"),
@@ -324,7 +581,10 @@ def _engine() -> tuple[Panel, ...]:
             "s",
             *(
                 (
-                    f"histogram_quantile({part}, sum by (le) (rate(vllm:e2e_request_latency_seconds_bucket{{{MODEL}}}[10m])))",
+                    (
+                        f"histogram_quantile({part}, sum by (le) "
+                        f"(rate(vllm:e2e_request_latency_seconds_bucket{{{MODEL}}}[10m])))"
+                    ),
                     name,
                 )
                 for part, name in ((0.5, "median"), (0.95, "p95"), (0.99, "p99"))
@@ -340,11 +600,20 @@ def _engine() -> tuple[Panel, ...]:
 
 
 def _memory() -> Panel:
-    panel = bargauge.Panel().span(12).height(8).orientation(common.VizOrientation.HORIZONTAL).min(0)
+    panel = (
+        bargauge.Panel()
+        .span(12)
+        .height(8)
+        .orientation(common.VizOrientation.HORIZONTAL)
+        .min(0)
+    )
     panel.display_mode(common.BarGaugeDisplayMode.BASIC).color_scheme(
         builder.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC)
     )
-    query = (f"shardwright_plan_memory_bytes{{{MODEL}}}", "stage {{stage}}: {{component}}")
+    query = (
+        f"shardwright_plan_memory_bytes{{{MODEL}}}",
+        "stage {{stage}}: {{component}}",
+    )
     return said(
         asking(panel, query, instant=True),
         "Memory of the fullest GPU",
@@ -355,7 +624,12 @@ def _memory() -> Panel:
 
 def _groups() -> tuple[Panel, ...]:
     return (
-        lines("Groups", "1 while the group is ready.", "short", (f"shardwright_group_ready{{{MODEL}}}", "{{group}}")).max(1),
+        lines(
+            "Groups",
+            "1 while the group is ready.",
+            "short",
+            (f"shardwright_group_ready{{{MODEL}}}", "{{group}}"),
+        ).max(1),
         lines(
             "Restarts",
             "Of each group, as its StatefulSet remembers them.",

@@ -1,1 +1,3 @@
-"""What a user installs, made from one version and proved by installing it: `python -m release`, or `make release`."""
+"""What a user installs, made from one version and proved by installing it: `python -m release`, or
+`make release`.
+"""

@@ -1,4 +1,6 @@
-"""The chart as an OCI artifact: packed, pushed to a registry, pulled from it, and installed as it was pulled."""
+"""The chart as an OCI artifact: packed, pushed to a registry, pulled from it, and installed as it
+was pulled.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def write(out: Path) -> Path:
     """Write the chart's archive; the same bytes for the same chart."""
     file = out / NAME
     file.write_bytes(packed(CHART, epoch(), "shardwright/"))
-    _helm("lint", file, "--set", "image.repository=registry.example/shardwright/operator")
+    _helm(
+        "lint", file, "--set", "image.repository=registry.example/shardwright/operator"
+    )
     return file
 
 
@@ -47,10 +51,20 @@ def push_and_pull(file: Path, address: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     push(file, address, "--plain-http")
-    _helm("pull", f"oci://{address}/charts/shardwright", "--version", VERSION, "--plain-http", "--destination", folder)
+    _helm(
+        "pull",
+        f"oci://{address}/charts/shardwright",
+        "--version",
+        VERSION,
+        "--plain-http",
+        "--destination",
+        folder,
+    )
     pulled = folder / NAME
     if pulled.read_bytes() != file.read_bytes():
-        raise HarnessError("what is pulled from the registry is not the chart that was pushed")
+        raise HarnessError(
+            "what is pulled from the registry is not the chart that was pushed"
+        )
     return pulled
 
 
@@ -59,7 +73,11 @@ def refuses_without_image(chart: Path) -> str:
     try:
         _helm("template", "shardwright", chart)
     except HarnessError as error:
-        said = [line for line in str(error).splitlines() if "image.repository is empty" in line]
+        said = [
+            line
+            for line in str(error).splitlines()
+            if "image.repository is empty" in line
+        ]
         if said:
             return said[0].strip()
         raise
@@ -69,24 +87,54 @@ def refuses_without_image(chart: Path) -> str:
 def install(control_plane: ControlPlane, chart: Path, image: str) -> None:
     """Install the chart with the image by digest."""
     repository, _, digest = image.partition("@")
-    named = ["--set", f"image.repository={repository}", "--set", f"image.digest={digest}"]
-    control_plane.helm("install", "shardwright", str(chart), "--namespace", _NAMESPACE, "--create-namespace", *named)
-    deployed = control_plane.api.get(f"/apis/apps/v1/namespaces/{_NAMESPACE}/deployments/shardwright")
+    named = [
+        "--set",
+        f"image.repository={repository}",
+        "--set",
+        f"image.digest={digest}",
+    ]
+    control_plane.helm(
+        "install",
+        "shardwright",
+        str(chart),
+        "--namespace",
+        _NAMESPACE,
+        "--create-namespace",
+        *named,
+    )
+    deployed = control_plane.api.get(
+        f"/apis/apps/v1/namespaces/{_NAMESPACE}/deployments/shardwright"
+    )
     (container,) = deployed["spec"]["template"]["spec"]["containers"]
     if container["image"] != image:
         raise HarnessError(f"the chart deploys {container['image']}, not {image}")
 
 
 def serve(control_plane: ControlPlane, root: Path) -> str:
-    """Run the operator of an image's files as its Deployment says, until it has planned a model; return what it planned."""
-    with DeployedOperator(control_plane, _NAMESPACE, "shardwright", running.Root(root)) as operator:
+    """Run the operator of an image's files as its Deployment says, until it has planned a model;
+    return what it planned.
+    """
+    with DeployedOperator(
+        control_plane, _NAMESPACE, "shardwright", running.Root(root)
+    ) as operator:
         operator.leader()
         control_plane.api.create(_MODELS, _MODEL)
 
         def planned() -> str:
             operator.check()
-            conditions = control_plane.api.get(f"{_MODELS}/released").get("status", {}).get("conditions", [])
-            found = next((item for item in conditions if item["type"] == "Planned" and item["status"] != "Unknown"), None)
+            conditions = (
+                control_plane.api.get(f"{_MODELS}/released")
+                .get("status", {})
+                .get("conditions", [])
+            )
+            found = next(
+                (
+                    item
+                    for item in conditions
+                    if item["type"] == "Planned" and item["status"] != "Unknown"
+                ),
+                None,
+            )
             return f"Planned {found['status']}, {found['reason']}" if found else ""
 
         return wait_for(planned, _PLAN_SECONDS, "the model to be planned")

@@ -1,7 +1,9 @@
-"""The root filesystem below the operator: Debian packages by their digests, unpacked; none of their scripts run.
+"""The root filesystem below the operator: Debian packages by their digests, unpacked; none of their
+scripts run.
 
-What Debian's own tools would add to such a root is a shell, a package manager and 100 MB. Without them nothing is configured, and
-nothing needs to be: the image has one program, Python, and its libraries are where the loader looks for them.
+What Debian's own tools would add to such a root is a shell, a package manager and 100 MB. Without
+them nothing is configured, and nothing needs to be: the image has one program, Python, and its
+libraries are where the loader looks for them.
 """
 
 from __future__ import annotations
@@ -24,30 +26,96 @@ from tests.harness.errors import HarnessError
 from tests.kind.shell import run
 
 LOCK: Final = ROOT / "release" / "debian.lock"
-SUITE: Final = "bookworm"  # its Python is the one that requirements.lock was resolved for
+SUITE: Final = (
+    "bookworm"  # its Python is the one that requirements.lock was resolved for
+)
 MIRROR_VARIABLE: Final = "DEBIAN_MIRROR"
 
 PACKAGES: Final = (
-    *("base-files", "ca-certificates", "libbz2-1.0", "libc6", "libcrypt1", "libexpat1", "libffi8", "libgcc-s1", "liblzma5"),
-    *("libpython3.11-minimal", "libpython3.11-stdlib", "libssl3", "libstdc++6", "libuuid1", "python3.11-minimal", "zlib1g"),
+    *(
+        "base-files",
+        "ca-certificates",
+        "libbz2-1.0",
+        "libc6",
+        "libcrypt1",
+        "libexpat1",
+        "libffi8",
+        "libgcc-s1",
+        "liblzma5",
+    ),
+    *(
+        "libpython3.11-minimal",
+        "libpython3.11-stdlib",
+        "libssl3",
+        "libstdc++6",
+        "libuuid1",
+        "python3.11-minimal",
+        "zlib1g",
+    ),
 )
 """Python and what its standard library and our wheels are linked to."""
 
 LEFT_OUT: Final = (
-    *("usr/share/doc/*/[!c]*", "usr/share/doc/*/changelog*", "usr/share/man", "usr/share/locale", "usr/share/lintian"),
-    *("usr/share/binfmts", "usr/share/python3", "usr/share/base-files", "usr/share/menu", "usr/share/applications"),
-    *("usr/lib/binfmt.d", "usr/share/dict", "usr/share/info", "usr/share/misc", "usr/games", "usr/include", "usr/src"),
-    *("lib/*/gconv", "usr/lib/*/gconv", "usr/lib/python3.11/ensurepip", "usr/lib/python3.11/lib2to3", "usr/bin/pdb3.11"),
-    *("usr/bin/pygettext*", "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/test", "usr/lib/python3.11/__phello__"),
-    *("etc/*.d", "etc/skel", "etc/update-motd.d", "etc/issue*", "etc/ca-certificates*", "usr/sbin", "home", "root", "boot"),
+    *(
+        "usr/share/doc/*/[!c]*",
+        "usr/share/doc/*/changelog*",
+        "usr/share/man",
+        "usr/share/locale",
+        "usr/share/lintian",
+    ),
+    *(
+        "usr/share/binfmts",
+        "usr/share/python3",
+        "usr/share/base-files",
+        "usr/share/menu",
+        "usr/share/applications",
+    ),
+    *(
+        "usr/lib/binfmt.d",
+        "usr/share/dict",
+        "usr/share/info",
+        "usr/share/misc",
+        "usr/games",
+        "usr/include",
+        "usr/src",
+    ),
+    *(
+        "lib/*/gconv",
+        "usr/lib/*/gconv",
+        "usr/lib/python3.11/ensurepip",
+        "usr/lib/python3.11/lib2to3",
+        "usr/bin/pdb3.11",
+    ),
+    *(
+        "usr/bin/pygettext*",
+        "usr/lib/python3.11/pydoc_data",
+        "usr/lib/python3.11/test",
+        "usr/lib/python3.11/__phello__",
+    ),
+    *(
+        "etc/*.d",
+        "etc/skel",
+        "etc/update-motd.d",
+        "etc/issue*",
+        "etc/ca-certificates*",
+        "usr/sbin",
+        "home",
+        "root",
+        "boot",
+    ),
     *(
         "usr/lib/python3.11/lib-dynload/*_dbm.*",
         "usr/lib/python3.11/lib-dynload/_curses*",
         "usr/lib/python3.11/lib-dynload/nis.*",
     ),
-    *("usr/lib/python3.11/lib-dynload/readline.*", "usr/lib/python3.11/lib-dynload/_sqlite3.*"),
+    *(
+        "usr/lib/python3.11/lib-dynload/readline.*",
+        "usr/lib/python3.11/lib-dynload/_sqlite3.*",
+    ),
 )
-"""Documents, programs that nobody starts, and modules whose libraries are not here; the licences stay."""
+"""Documents, programs that nobody starts, and modules whose libraries are not here; the licences
+stay.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,15 +131,29 @@ class Package:
 
 def locked(architecture: str) -> tuple[Package, ...]:
     """Return the locked packages of an architecture."""
-    lines = [line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line.split()
+        for line in LOCK.read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     return tuple(Package(*words) for words in lines if words[0] == architecture)
 
 
 def lock() -> None:
-    """Write the lock anew, with the newest versions that the machine's Debian mirror has, security updates too."""
-    found = [package for architecture in ARCHITECTURES for package in _newest(architecture)]
-    lines = [f"{item.architecture} {item.name} {item.version} {item.sha256} {item.path}" for item in found]
-    header = f"# Debian {SUITE}: architecture, package, version, SHA-256, path below a mirror. `make lock-image` writes it.\n"
+    """Write the lock anew, with the newest versions that the machine's Debian mirror has, security
+    updates too.
+    """
+    found = [
+        package for architecture in ARCHITECTURES for package in _newest(architecture)
+    ]
+    lines = [
+        f"{item.architecture} {item.name} {item.version} {item.sha256} {item.path}"
+        for item in found
+    ]
+    header = (
+        f"# Debian {SUITE}: architecture, package, version, SHA-256, path below a mirror. "
+        "`make lock-image` writes it.\n"
+    )
     LOCK.write_text(header + "\n".join(lines) + "\n")
 
 
@@ -82,7 +164,12 @@ def unpack(architecture: str, root: Path) -> None:
     _trust(root)
     (root / "tmp").mkdir(exist_ok=True)
     for folder in sorted(root.rglob("*"), reverse=True):
-        if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()) and folder.name not in _KEPT_EMPTY:
+        if (
+            folder.is_dir()
+            and not folder.is_symlink()
+            and not any(folder.iterdir())
+            and folder.name not in _KEPT_EMPTY
+        ):
             folder.rmdir()
 
 
@@ -91,12 +178,17 @@ _KEPT_EMPTY: Final = ("tmp", "proc", "sys", "dev", "run", "etc")  # mount points
 
 def _unpack_one(file: Path, package: Package, root: Path) -> None:
     command = ["dpkg-deb", "--fsys-tarfile", str(file)]
-    with subprocess.Popen(command, stdout=PIPE) as reading, tarfile.open(fileobj=reading.stdout, mode="r|") as archive:
+    with (
+        subprocess.Popen(command, stdout=PIPE) as reading,
+        tarfile.open(fileobj=reading.stdout, mode="r|") as archive,
+    ):
         archive.extractall(root, members=_wanted(archive), filter="tar")
     if reading.returncode != 0:
         raise HarnessError(f"dpkg-deb cannot read {file}")
     described = run(["dpkg-deb", "--field", file])
-    status = root / "var" / "lib" / "dpkg" / "status.d" / package.name  # where scanners look in images without dpkg
+    status = (
+        root / "var" / "lib" / "dpkg" / "status.d" / package.name
+    )  # where scanners look in images without dpkg
     status.parent.mkdir(parents=True, exist_ok=True)
     status.write_text(described)
 
@@ -106,7 +198,9 @@ def _wanted(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         name = entry.name.removeprefix("./")
         parts = name.split("/")
         prefixes = ["/".join(parts[: end + 1]) for end in range(len(parts))]
-        if not any(fnmatch(prefix, pattern) for prefix in prefixes for pattern in LEFT_OUT):
+        if not any(
+            fnmatch(prefix, pattern) for prefix in prefixes for pattern in LEFT_OUT
+        ):
             yield entry
 
 
@@ -115,11 +209,20 @@ def _trust(root: Path) -> None:
     sources = root / "usr" / "share" / "ca-certificates"
     bundle = root / "etc" / "ssl" / "certs" / "ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    bundle.write_text("".join(file.read_text() for file in sorted(sources.rglob("*.crt"))))
+    bundle.write_text(
+        "".join(file.read_text() for file in sorted(sources.rglob("*.crt")))
+    )
     shutil.rmtree(sources)
 
 
-# -- fetching ---------------------------------------------------------------------------------------------------------------
+# -- fetching
+#
+#
+#
+#
+#
+#
+# ---------------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 def _fetched(package: Package) -> Path:
@@ -129,24 +232,36 @@ def _fetched(package: Package) -> Path:
     failures = []
     for mirror in _mirrors():
         part = file.with_suffix(f".part-{os.getpid()}")
-        command = ["/usr/lib/apt/apt-helper", "download-file", f"{mirror}{package.path}", str(part), f"SHA256:{package.sha256}"]
+        command = [
+            "/usr/lib/apt/apt-helper",
+            "download-file",
+            f"{mirror}{package.path}",
+            str(part),
+            f"SHA256:{package.sha256}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return part.rename(file)
         failures.append(" ".join(done.stderr.split())[-200:])
     raise HarnessError(
-        f"Debian package {package.name} {package.version} ({package.architecture}) is not on the mirror any more, or the "
-        f"mirror does not answer ({'; '.join(failures)}); lock what is there now (make lock-image), "
+        f"Debian package {package.name} {package.version} ({package.architecture}) is not on the "
+        "mirror any more, or the "
+        f"mirror does not answer ({'; '.join(failures)}); lock what is there now (make "
+        "lock-image), "
         f"or name a snapshot that has it in {MIRROR_VARIABLE}"
     )
 
 
 def _mirrors() -> list[str]:
-    """The mirrors that are named, else those that apt is set up with; their addresses are written nowhere."""
+    """The mirrors that are named, else those that apt is set up with; their addresses are written
+    nowhere.
+    """
     given = os.environ.get(MIRROR_VARIABLE, "").split()
     if given:
         return [f"{address.rstrip('/')}/" for address in given]
-    listed = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+    listed = run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    )
     return list(dict.fromkeys(listed.split()))
 
 
@@ -156,12 +271,22 @@ def _newest(architecture: str) -> Iterator[Package]:
         run(["apt-get", *options, "update", "--quiet"])
         for name in PACKAGES:
             shown = run(["apt-cache", *options, "show", "--no-all-versions", name])
-            fields = dict(re.findall(r"^(Version|SHA256|Filename): (\S+)$", shown, re.MULTILINE))
-            yield Package(architecture, name, fields["Version"], fields["SHA256"], fields["Filename"])
+            fields = dict(
+                re.findall(r"^(Version|SHA256|Filename): (\S+)$", shown, re.MULTILINE)
+            )
+            yield Package(
+                architecture,
+                name,
+                fields["Version"],
+                fields["SHA256"],
+                fields["Filename"],
+            )
 
 
 def _apt_of(architecture: str, scratch: Path) -> list[str]:
-    """Options for an apt that knows the machine's mirrors, one architecture, and no installed package."""
+    """Options for an apt that knows the machine's mirrors, one architecture, and no installed
+    package.
+    """
     (scratch / "status").touch()
     for name in ("state/lists/partial", "cache/archives/partial"):
         (scratch / name).mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""The operator's image for both architectures as an OCI layout: three layers, and what a registry shows of them."""
+"""The operator's image for both architectures as an OCI layout: three layers, and what a registry
+shows of them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ ENVIRONMENT: Final = {
 
 @dataclass(frozen=True)
 class Built:
-    """An image of one architecture: the folders of its layers, the lowest first, and its digest in the layout."""
+    """An image of one architecture: the folders of its layers, the lowest first, and its digest in
+    the layout.
+    """
 
     architecture: str
     layers: tuple[Path, ...]
@@ -48,24 +52,45 @@ class Built:
 
 
 def build(wheel: Path, layout: Path) -> tuple[Built, ...]:
-    """Write the image of every architecture into an OCI layout, under an index with the version as its name."""
+    """Write the image of every architecture into an OCI layout, under an index with the version as
+    its name.
+    """
     shutil.rmtree(layout, ignore_errors=True)
     (layout / "blobs" / "sha256").mkdir(parents=True)
     (layout / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
-    images = tuple(_build_one(architecture, wheel, layout) for architecture in ARCHITECTURES)
+    images = tuple(
+        _build_one(architecture, wheel, layout) for architecture in ARCHITECTURES
+    )
     manifests = [
-        _described(layout, _MANIFEST, image.digest) | {"platform": {"architecture": image.architecture, "os": "linux"}}
+        _described(layout, _MANIFEST, image.digest)
+        | {"platform": {"architecture": image.architecture, "os": "linux"}}
         for image in images
     ]
-    index = _blob(layout, _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests, "annotations": _labels()}))
-    named = _described(layout, _INDEX, index) | {"annotations": {"org.opencontainers.image.ref.name": VERSION}}
-    (layout / "index.json").write_bytes(_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]}))
+    index = _blob(
+        layout,
+        _json(
+            {
+                "schemaVersion": 2,
+                "mediaType": _INDEX,
+                "manifests": manifests,
+                "annotations": _labels(),
+            }
+        ),
+    )
+    named = _described(layout, _INDEX, index) | {
+        "annotations": {"org.opencontainers.image.ref.name": VERSION}
+    }
+    (layout / "index.json").write_bytes(
+        _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]})
+    )
     return images
 
 
 def index_digest(layout: Path) -> str:
     """Return the digest by which both architectures are pulled."""
-    return str(json.loads((layout / "index.json").read_text())["manifests"][0]["digest"])
+    return str(
+        json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
+    )
 
 
 def save(layout: Path, file: Path) -> None:
@@ -91,18 +116,24 @@ def unpack_tar(stream: Any, folder: Path) -> None:
 
 
 def _build_one(architecture: str, wheel: Path, layout: Path) -> Built:
-    base, packages, ours = (WORK / "layers" / architecture / name for name in ("base", "packages", "ours"))
+    base, packages, ours = (
+        WORK / "layers" / architecture / name for name in ("base", "packages", "ours")
+    )
     shutil.rmtree(base.parent, ignore_errors=True)
     debian.unpack(architecture, base)
     wheels.compile_all(base, _STANDARD_LIBRARY)
     wheels.make_environment(packages, _SYSTEM_PYTHON)
-    wheels.install(wheels.download(architecture).glob("*.whl"), packages, programs=False)
+    wheels.install(
+        wheels.download(architecture).glob("*.whl"), packages, programs=False
+    )
     wheels.compile_all(packages, wheels.HOME)
     wheels.install([wheel], ours, programs=True)
     wheels.compile_all(ours, wheels.HOME)
     layers = (base, packages, ours)
     blobs = [archive.packed(layer, epoch()) for layer in layers]
-    config = _config(architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs])
+    config = _config(
+        architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs]
+    )
     described = [_described(layout, _LAYER, _blob(layout, blob)) for blob in blobs]
     manifest = {
         "schemaVersion": 2,
@@ -116,7 +147,11 @@ def _build_one(architecture: str, wheel: Path, layout: Path) -> Built:
 
 def _config(architecture: str, layers: list[str]) -> dict[str, Any]:
     created = _created()
-    made = ("Debian packages of release/debian.lock", "wheels of requirements.lock", f"shardwright {VERSION}")
+    made = (
+        "Debian packages of release/debian.lock",
+        "wheels of requirements.lock",
+        f"shardwright {VERSION}",
+    )
     return {
         "architecture": architecture,
         "os": "linux",
@@ -137,7 +172,9 @@ def _config(architecture: str, layers: list[str]) -> dict[str, Any]:
 def _labels() -> dict[str, str]:
     return {
         "org.opencontainers.image.title": "shardwright operator",
-        "org.opencontainers.image.description": "Plans, renders and keeps alive sharded LLM serving on Kubernetes",
+        "org.opencontainers.image.description": (
+            "Plans, renders and keeps alive sharded LLM serving on Kubernetes"
+        ),
         "org.opencontainers.image.version": VERSION,
         "org.opencontainers.image.revision": commit(),
         "org.opencontainers.image.created": _created(),
@@ -150,7 +187,11 @@ def _created() -> str:
 
 
 def _described(layout: Path, media_type: str, digest: str) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": digest, "size": (layout / "blobs" / digest.replace(":", "/")).stat().st_size}
+    return {
+        "mediaType": media_type,
+        "digest": digest,
+        "size": (layout / "blobs" / digest.replace(":", "/")).stat().st_size,
+    }
 
 
 def _blob(layout: Path, content: bytes) -> str:

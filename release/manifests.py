@@ -22,7 +22,9 @@ _CRDS: Final = f"shardwright-crds-{VERSION}.yaml"
 
 
 def write(out: Path) -> None:
-    """Write the CRD, and the base: all objects, and the image as a name that an overlay replaces."""
+    """Write the CRD, and the base: all objects, and the image as a name that an overlay
+    replaces.
+    """
     shutil.copy(ROOT / "crds" / "shardwright.io_shardedmodels.yaml", out / _CRDS)
     base = WORK / "kustomize"
     shutil.rmtree(base, ignore_errors=True)
@@ -33,21 +35,48 @@ def write(out: Path) -> None:
 
 
 def prove(out: Path, image: str) -> str:
-    """Build an overlay of the base, with the image by digest, and compare it with the chart; return what came of it."""
+    """Build an overlay of the base, with the image by digest, and compare it with the chart; return
+    what came of it.
+    """
     home = WORK / "kustomize-try"
     shutil.rmtree(home, ignore_errors=True)
     shutil.unpack_archive(out / _BASE, home, filter="data")
     repository, _, digest = image.partition("@")
-    overlay = {"resources": ["../shardwright"], "images": [{"name": PLACEHOLDER, "newName": repository, "digest": digest}]}
+    overlay = {
+        "resources": ["../shardwright"],
+        "images": [{"name": PLACEHOLDER, "newName": repository, "digest": digest}],
+    }
     (home / "overlay").mkdir()
     (home / "overlay" / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     tools = build.binaries()
     made = read(run([tools / "kubectl", "kustomize", home / "overlay"]))
-    named = ["--set", f"image.repository={repository}", "--set", f"image.digest={digest}"]
-    rendered = read(run([tools / "helm", "template", "shardwright", CHART, "--namespace", _NAMESPACE, "--skip-tests", *named]))
-    rendered.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+    named = [
+        "--set",
+        f"image.repository={repository}",
+        "--set",
+        f"image.digest={digest}",
+    ]
+    rendered = read(
+        run(
+            [
+                tools / "helm",
+                "template",
+                "shardwright",
+                CHART,
+                "--namespace",
+                _NAMESPACE,
+                "--skip-tests",
+                *named,
+            ]
+        )
+    )
+    rendered.append(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
+    )
     if differing := sorted(_differing(rendered, made)):
-        raise HarnessError(f"the kustomize base is not what the chart renders: {', '.join(differing)}")
+        raise HarnessError(
+            f"the kustomize base is not what the chart renders: {', '.join(differing)}"
+        )
     return f"an overlay of it is the {len(made)} objects that the chart renders"
 
 
@@ -61,6 +90,15 @@ def crds(out: Path) -> Path:
     return out / _CRDS
 
 
-def _differing(rendered: list[dict[str, Any]], made: list[dict[str, Any]]) -> Iterator[str]:
-    ours, theirs = ({f"{item['kind']}/{item['metadata']['name']}": item for item in items} for items in (rendered, made))
-    return (name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+def _differing(
+    rendered: list[dict[str, Any]], made: list[dict[str, Any]]
+) -> Iterator[str]:
+    ours, theirs = (
+        {f"{item['kind']}/{item['metadata']['name']}": item for item in items}
+        for items in (rendered, made)
+    )
+    return (
+        name
+        for name in ours.keys() | theirs.keys()
+        if ours.get(name) != theirs.get(name)
+    )

@@ -1,4 +1,6 @@
-"""What the release says of itself: its section of the changelog, and what an upgrade changes, worked out from the files."""
+"""What the release says of itself: its section of the changelog, and what an upgrade changes,
+worked out from the files.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,35 @@ _VALUES: Final = "charts/shardwright/values.yaml"
 
 def write(out: Path) -> None:
     """Write the notes."""
-    (out / "NOTES.md").write_text(f"# shardwright {VERSION}\n\n{section(VERSION)}\n\n## Upgrading\n\n{upgrading()}\n")
+    (out / "NOTES.md").write_text(
+        f"# shardwright {VERSION}\n\n{section(VERSION)}\n\n## Upgrading\n\n{upgrading()}\n"
+    )
 
 
 def section(version: str) -> str:
     """Return what the changelog says of a version."""
     text = (ROOT / "CHANGELOG.md").read_text()
-    found = re.search(rf"^## {re.escape(version)}\b.*?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^## {re.escape(version)}\b.*?\n(.*?)(?=^## |\Z)",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
     return found[1].strip() if found else ""
 
 
 def upgrading() -> str:
     """Return how values of the chart and fields of the CRD differ from those of the tag before."""
     done = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0", "--match=v*", f"--exclude=v{VERSION}"],
+        [
+            "git",
+            "-C",
+            str(ROOT),
+            "describe",
+            "--tags",
+            "--abbrev=0",
+            "--match=v*",
+            f"--exclude=v{VERSION}",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -39,11 +56,18 @@ def upgrading() -> str:
     if done.returncode != 0:
         return "This is the first release: there is nothing to upgrade from."
     before = done.stdout.strip()
-    values = changes(_at(before, _VALUES), yaml.safe_load((CHART / "values.yaml").read_text()))
-    fields = changes(_fields(_at(before, _CRD)), _fields(yaml.safe_load((ROOT / _CRD).read_text())))
+    values = changes(
+        _at(before, _VALUES), yaml.safe_load((CHART / "values.yaml").read_text())
+    )
+    fields = changes(
+        _fields(_at(before, _CRD)), _fields(yaml.safe_load((ROOT / _CRD).read_text()))
+    )
     parts = [
         f"### {title}\n\n{told or 'Unchanged.'}"
-        for title, told in (("Values of the chart", values), ("Fields of ShardedModel", fields))
+        for title, told in (
+            ("Values of the chart", values),
+            ("Fields of ShardedModel", fields),
+        )
     ]
     return "\n\n".join([f"From {before}:", *parts])
 
@@ -59,7 +83,11 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     old, new = dict(_leaves(before, "")), dict(_leaves(now, ""))
     lines = [f"- new: `{path}` (`{new[path]}`)" for path in new if path not in old]
     lines += [f"- gone: `{path}` (`{old[path]}`)" for path in old if path not in new]
-    lines += [f"- changed: `{path}` (`{old[path]}` to `{new[path]}`)" for path in new if path in old and old[path] != new[path]]
+    lines += [
+        f"- changed: `{path}` (`{old[path]}` to `{new[path]}`)"
+        for path in new
+        if path in old and old[path] != new[path]
+    ]
     return "\n".join(lines)
 
 
@@ -73,14 +101,26 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def _fields(crd: Mapping[str, Any]) -> dict[str, Any]:
     """The types of all fields, by version."""
-    return {version["name"]: _types(version["schema"]["openAPIV3Schema"]) for version in crd["spec"]["versions"]}
+    return {
+        version["name"]: _types(version["schema"]["openAPIV3Schema"])
+        for version in crd["spec"]["versions"]
+    }
 
 
 def _types(schema: Mapping[str, Any]) -> Any:
     inner = schema.get("properties") or (schema.get("items") or {}).get("properties")
-    return {name: _types(child) for name, child in inner.items()} if inner else schema.get("type", "any")
+    return (
+        {name: _types(child) for name, child in inner.items()}
+        if inner
+        else schema.get("type", "any")
+    )
 
 
 def _at(tag: str, path: str) -> Any:
-    text = subprocess.run(["git", "-C", str(ROOT), "show", f"{tag}:{path}"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["git", "-C", str(ROOT), "show", f"{tag}:{path}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return yaml.safe_load(text)

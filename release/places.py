@@ -34,8 +34,12 @@ def downloads() -> Path:
 
 @cache
 def epoch() -> int:
-    """Seconds since 1970 that every file of the release carries: SOURCE_DATE_EPOCH, else the time of the commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH") or run(["git", "-C", ROOT, "log", "-1", "--format=%ct"])
+    """Seconds since 1970 that every file of the release carries: SOURCE_DATE_EPOCH, else the time
+    of the commit.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH") or run(
+        ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
+    )
     return int(given)
 
 
@@ -54,8 +58,16 @@ def check_one_version() -> None:
         "version of Chart.yaml": chart["version"],
         "appVersion of Chart.yaml": chart["appVersion"],
     }
-    wrong = [f"{place} is {version}" for place, version in stated.items() if version != VERSION]
-    if not re.search(rf"^## {re.escape(VERSION)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE):
+    wrong = [
+        f"{place} is {version}"
+        for place, version in stated.items()
+        if version != VERSION
+    ]
+    if not re.search(
+        rf"^## {re.escape(VERSION)}\b",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.MULTILINE,
+    ):
         wrong.append(f"CHANGELOG.md has no section {VERSION}")
     if wrong:
         raise HarnessError(f"the package is {VERSION}, but {'; '.join(wrong)}")

@@ -1,4 +1,6 @@
-"""The plugin of kubectl as krew installs it: one archive for each architecture, with all that it needs but Python itself."""
+"""The plugin of kubectl as krew installs it: one archive for each architecture, with all that it
+needs but Python itself.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ BROUGHT_BY: Final = "cluster"
 """The extra whose libraries a plugin needs: it reads a cluster."""
 
 _OF_AIO: Final = {"aiohttp", "aiohttp-retry"}
-"""What the Kubernetes client asks for and only its part `aio` imports, which is left out (`wheels.LEFT_OUT`)."""
+"""What the Kubernetes client asks for and only its part `aio` imports, which is left out
+(`wheels.LEFT_OUT`).
+"""
 
 LAUNCHER: Final = """#!/usr/bin/env python3
 import os
@@ -46,7 +50,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "li
 from shardwright.cli.main import main
 
 sys.exit(main())
-"""
+"""  # noqa: E501
 
 
 def write(wheel: Path, out: Path) -> None:
@@ -62,11 +66,14 @@ def write(wheel: Path, out: Path) -> None:
         launcher.chmod(0o755)
         shutil.copy(ROOT / "LICENSE", home / "LICENSE")
         _archive(out, architecture).write_bytes(packed(home, epoch()))
-    (out / "shardwright-krew.yaml").write_text(yaml.safe_dump(_manifest(out), sort_keys=False, width=120))
+    (out / "shardwright-krew.yaml").write_text(
+        yaml.safe_dump(_manifest(out), sort_keys=False, width=120)
+    )
 
 
 def prove(out: Path, kubeconfig: Path) -> str:
-    """Have krew install the archive of this machine by the manifest, and kubectl start it; return what came of it.
+    """Have krew install the archive of this machine by the manifest, and kubectl start it; return
+    what came of it.
 
     kubeconfig: of a cluster that it reads.
     """
@@ -78,15 +85,33 @@ def prove(out: Path, kubeconfig: Path) -> str:
         "HOME": str(home),
     }
     archive = _archive(out, "amd64")
-    run([build.krew(), "install", f"--manifest={out / 'shardwright-krew.yaml'}", f"--archive={archive}"], environment=environment)
-    sample, fleet = ROOT / "manifests" / "samples" / "llama-405b.yaml", ROOT / "examples" / "fleet" / "nodes.yaml"
-    said = run(["kubectl", "shardwright", "plan", "-f", sample, "--nodes", fleet], environment=environment)
+    run(
+        [
+            build.krew(),
+            "install",
+            f"--manifest={out / 'shardwright-krew.yaml'}",
+            f"--archive={archive}",
+        ],
+        environment=environment,
+    )
+    sample, fleet = (
+        ROOT / "manifests" / "samples" / "llama-405b.yaml",
+        ROOT / "examples" / "fleet" / "nodes.yaml",
+    )
+    said = run(
+        ["kubectl", "shardwright", "plan", "-f", sample, "--nodes", fleet],
+        environment=environment,
+    )
     live = run(
-        ["kubectl", "shardwright", "plan", "-f", sample, "--kubeconfig", kubeconfig], environment=environment, accepted=(0, 1)
+        ["kubectl", "shardwright", "plan", "-f", sample, "--kubeconfig", kubeconfig],
+        environment=environment,
+        accepted=(0, 1),
     )
     if "llama-405b: " not in live:
         raise HarnessError(f"the plugin does not read a cluster: {live}")
-    size = sum(path.stat().st_size for path in (home / "store").rglob("*") if path.is_file())
+    size = sum(
+        path.stat().st_size for path in (home / "store").rglob("*") if path.is_file()
+    )
     return f"{size / 1e6:.0f} MB installed by krew; {said.splitlines()[0]}"
 
 
@@ -100,7 +125,9 @@ def _manifest(out: Path) -> dict[str, Any]:
         {
             "selector": {"matchLabels": {"os": "linux", "arch": architecture}},
             "uri": f"{where}/{_archive(out, architecture).name}",
-            "sha256": hashlib.sha256(_archive(out, architecture).read_bytes()).hexdigest(),
+            "sha256": hashlib.sha256(
+                _archive(out, architecture).read_bytes()
+            ).hexdigest(),
             "bin": "kubectl-shardwright",
         }
         for architecture in ARCHITECTURES
@@ -112,7 +139,10 @@ def _manifest(out: Path) -> dict[str, Any]:
         "spec": {
             "version": f"v{VERSION}",
             "shortDescription": "Plan sharded LLM serving, and say why",
-            "description": "Plans how a model is cut over the GPUs of a cluster, explains the plan, and renders its objects.\n",
+            "description": (
+                "Plans how a model is cut over the GPUs of a cluster, explains the plan, and "
+                "renders its objects.\n"
+            ),
             "caveats": "Needs Python 3.11 to 3.14 as python3.\n",
             "platforms": platforms,
         },
@@ -120,16 +150,22 @@ def _manifest(out: Path) -> dict[str, Any]:
 
 
 def _needed(wheel: Path, architecture: str) -> Iterator[Path]:
-    """The wheels that the command line needs, its client of a cluster too; compiled ones for every Python that is served."""
+    """The wheels that the command line needs, its client of a cluster too; compiled ones for every
+    Python that is served.
+    """
     names = set(_closure(wheel, wheels.download(architecture)))
     for python in PYTHONS:
         for found in sorted(wheels.download(architecture, python).glob("*.whl")):
-            if _name(found) in names and (python == PYTHONS[0] or not found.name.endswith("-none-any.whl")):
+            if _name(found) in names and (
+                python == PYTHONS[0] or not found.name.endswith("-none-any.whl")
+            ):
                 yield found
 
 
 def _closure(wheel: Path, folder: Path) -> Iterator[str]:
-    """Names of the distributions that a wheel asks for with the extra `cluster`, and those that they ask for."""
+    """Names of the distributions that a wheel asks for with the extra `cluster`, and those that
+    they ask for.
+    """
     available = {_name(found): found for found in folder.glob("*.whl")}
     waiting, seen = [(wheel, BROUGHT_BY)], set[str]()
     while waiting:
@@ -137,11 +173,20 @@ def _closure(wheel: Path, folder: Path) -> Iterator[str]:
         for text in _metadata(file).get_all("Requires-Dist") or ():
             requirement = Requirement(text)
             name = canonicalize_name(requirement.name)
-            environment = {"extra": extra, "python_version": "3.11", "platform_system": "Linux", "sys_platform": "linux"}
-            if name in seen | _OF_AIO or (requirement.marker and not requirement.marker.evaluate(environment)):
+            environment = {
+                "extra": extra,
+                "python_version": "3.11",
+                "platform_system": "Linux",
+                "sys_platform": "linux",
+            }
+            if name in seen | _OF_AIO or (
+                requirement.marker and not requirement.marker.evaluate(environment)
+            ):
                 continue
             if name not in available:
-                raise HarnessError(f"{file.name} needs {name}, which requirements.lock does not have")
+                raise HarnessError(
+                    f"{file.name} needs {name}, which requirements.lock does not have"
+                )
             seen.add(name)
             waiting += [(available[name], each) for each in ("", *requirement.extras)]
             yield name
@@ -149,7 +194,11 @@ def _closure(wheel: Path, folder: Path) -> Iterator[str]:
 
 def _metadata(wheel: Path) -> Any:
     with ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+        (name,) = (
+            name
+            for name in archive.namelist()
+            if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
+        )
         return HeaderParser().parsestr(archive.read(name).decode())
 
 

@@ -1,4 +1,6 @@
-"""Wheel and source distribution, and the wheel in a fresh environment: what `pipx install shardwright` gives."""
+"""Wheel and source distribution, and the wheel in a fresh environment: what `pipx install
+shardwright` gives.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,14 @@ COMMANDS: Final = (
 
 
 def build(out: Path) -> Path:
-    """Write the source distribution into a folder, and the wheel that is built from it; return the wheel."""
+    """Write the source distribution into a folder, and the wheel that is built from it; return the
+    wheel.
+    """
     stamped = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch())}
-    run([sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT], environment=stamped)
+    run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT],
+        environment=stamped,
+    )
     (wheel,) = out.glob("*.whl")
     return wheel
 
@@ -48,10 +55,25 @@ def prove(wheel: Path, kubeconfig: Path | None) -> str:
     home = WORK / "pipx"
     shutil.rmtree(home, ignore_errors=True)
     venv.create(home, with_pip=True)
-    pip: list[str | Path] = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip: list[str | Path] = [
+        home / "bin" / "python",
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "install",
+    ]
     run([*pip, wheel])
     listed = run(
-        [home / "bin" / "python", "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools"]
+        [
+            home / "bin" / "python",
+            "-m",
+            "pip",
+            "list",
+            "--format=freeze",
+            "--exclude=pip",
+            "--exclude=setuptools",
+        ]
     ).split()
     for command in COMMANDS:
         _used(home, *command)
@@ -60,7 +82,9 @@ def prove(wheel: Path, kubeconfig: Path | None) -> str:
     size = _size(home)
     if kubeconfig:
         run([*pip, f"{wheel}[cluster]"])
-        _used(home, "plan", *_TYPED[:1], "--kubeconfig", str(kubeconfig), accepted=(0, 1))
+        _used(
+            home, "plan", *_TYPED[:1], "--kubeconfig", str(kubeconfig), accepted=(0, 1)
+        )
     return f"{len(listed)} packages, {size / 1e6:.0f} MB: {', '.join(sorted(listed))}"
 
 
@@ -68,7 +92,9 @@ def _size(home: Path) -> int:
     """Bytes of the packages, without pip's own."""
     (site,) = home.glob("lib/python*/site-packages")
     return sum(
-        archive.size(folder) for folder in site.iterdir() if folder.is_dir() and not folder.name.startswith(("pip", "setuptools"))
+        archive.size(folder)
+        for folder in site.iterdir()
+        if folder.is_dir() and not folder.name.startswith(("pip", "setuptools"))
     )
 
 
@@ -76,17 +102,35 @@ def _used(home: Path, *words: str, accepted: tuple[int, ...] = (0,)) -> None:
     done = _run(home, "shardwright", *words)
     if done.returncode not in accepted or not done.stdout:
         raise HarnessError(
-            f"installed from its wheel, `shardwright {' '.join(words)}` ends with {done.returncode}: {done.stderr}"
+            f"installed from its wheel, `shardwright {' '.join(words)}` ends with {done.returncode}"
+            f": {done.stderr}"
         )
 
 
 def _refused(home: Path, words: tuple[str, ...], remedy: str) -> None:
     done = _run(home, *words)
-    if done.returncode == 0 or remedy not in done.stderr or done.stderr.count("\n") != 1:
-        raise HarnessError(f"without its extra, `{' '.join(words)}` does not say in one line what to install: {done.stderr}")
+    if (
+        done.returncode == 0
+        or remedy not in done.stderr
+        or done.stderr.count("\n") != 1
+    ):
+        raise HarnessError(
+            f"without its extra, `{' '.join(words)}` does not say in one line what to install: "
+            f"{done.stderr}"
+        )
     say(f"  {words[0]}: {done.stderr.strip()}")
 
 
 def _run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
-    return subprocess.run([str(home / "bin" / words[0]), *words[1:]], env=clean, capture_output=True, text=True, check=False)
+    clean = {
+        "PATH": f"{home / 'bin'}:/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        "LANG": "C.UTF-8",
+    }
+    return subprocess.run(
+        [str(home / "bin" / words[0]), *words[1:]],
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,4 +1,6 @@
-"""A registry on loopback, for the time of a `with`: what is released is pushed there, and pulled again."""
+"""A registry on loopback, for the time of a `with`: what is released is pushed there, and pulled
+again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def serving(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{free_port()}"
     with subprocess.Popen(
-        [build.crane(), "registry", "serve", "--address", address, "--disk", folder], stderr=subprocess.DEVNULL
+        [build.crane(), "registry", "serve", "--address", address, "--disk", folder],
+        stderr=subprocess.DEVNULL,
     ) as server:
         try:
             wait_for(lambda: _answers(address), 30, "the registry on loopback")
@@ -40,7 +43,9 @@ def _answers(address: str) -> bool:
 
 
 def push_image(address: str, layout: Path) -> str:
-    """Push an image of both architectures and return it by digest, as a chart names it: repository and digest."""
+    """Push an image of both architectures and return it by digest, as a chart names it: repository
+    and digest.
+    """
     repository = f"{address}/shardwright/operator"
     crane("push", str(layout), f"{repository}:{VERSION}")
     return f"{repository}@{crane('digest', f'{repository}:{VERSION}').strip()}"
@@ -54,8 +59,17 @@ def login(host: str, user: str, password: str) -> None:
 
 
 def pull_image(reference: str, architecture: str, folder: Path) -> Path:
-    """Pull one architecture of an image by digest and return its files, as a container would see them."""
-    command = [str(build.crane()), "export", "--platform", f"linux/{architecture}", reference, "-"]
+    """Pull one architecture of an image by digest and return its files, as a container would see
+    them.
+    """
+    command = [
+        str(build.crane()),
+        "export",
+        "--platform",
+        f"linux/{architecture}",
+        reference,
+        "-",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=_direct()) as exporting:
         image.unpack_tar(exporting.stdout, folder)
     return folder
@@ -68,4 +82,8 @@ def crane(*words: str) -> str:
 
 def _direct() -> dict[str, str]:
     """The environment without a proxy: the registry is on loopback."""
-    return {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.lower().endswith("_proxy")
+    }

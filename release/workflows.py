@@ -15,6 +15,22 @@ _FOLDER = ROOT / ".github" / "workflows"
 def check() -> str:
     """Raise where a workflow is wrong, or gives more away than it must."""
     files = sorted(_FOLDER.glob("*.yaml"))
-    run([build.actionlint(), "-shellcheck", Path(sys.executable).parent / "shellcheck", *files])
-    run([Path(sys.executable).parent / "zizmor", "--offline", "--quiet", "--no-progress", "--persona=pedantic", *files])
+    run(
+        [
+            build.actionlint(),
+            "-shellcheck",
+            Path(sys.executable).parent / "shellcheck",
+            *files,
+        ]
+    )
+    run(
+        [
+            Path(sys.executable).parent / "zizmor",
+            "--offline",
+            "--quiet",
+            "--no-progress",
+            "--persona=pedantic",
+            *files,
+        ]
+    )
     return f"{', '.join(file.name for file in files)}: nothing found by actionlint and zizmor"

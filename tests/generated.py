@@ -1,6 +1,8 @@
-"""`python -m tests.generated`: write every generated file. `make generate` does so; nothing of it needs a control plane.
+"""`python -m tests.generated`: write every generated file. `make generate` does so; nothing of it
+needs a control plane.
 
-`manifests/install.yaml` is the chart as Helm renders it, so Helm alone is built for it, where it is not cached.
+`manifests/install.yaml` is the chart as Helm renders it, so Helm alone is built for it, where it is
+not cached.
 """
 
 import contextlib
@@ -16,7 +18,9 @@ from tests.support.reference_pages import VARIABLES, pages
 
 ROOT = Path(__file__).parent.parent
 CRD = "shardwright.io_shardedmodels.yaml"
-NAMESPACE = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n"
+NAMESPACE = (
+    "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n"
+)
 IMAGE = "image.repository=registry.example/shardwright/operator"
 
 
@@ -26,7 +30,11 @@ def documents() -> dict[Path, str]:
         os.environ.pop(name, None)
     crd = _crd()
     written = {ROOT / "docs" / name: text for name, text in pages().items()}
-    return written | {ROOT / "crds" / CRD: crd, ROOT / "charts/shardwright/files" / CRD: crd} | chart_documents()
+    return (
+        written
+        | {ROOT / "crds" / CRD: crd, ROOT / "charts/shardwright/files" / CRD: crd}
+        | chart_documents()
+    )
 
 
 def _crd() -> str:
@@ -38,8 +46,19 @@ def _crd() -> str:
 
 def install_manifest() -> str:
     """Return the chart as Helm renders it, behind its namespace."""
-    words = ["template", "shardwright", "charts/shardwright", "--namespace", "shardwright-system", "--skip-tests", "--set", IMAGE]
-    done = subprocess.run([build.helm(), *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    words = [
+        "template",
+        "shardwright",
+        "charts/shardwright",
+        "--namespace",
+        "shardwright-system",
+        "--skip-tests",
+        "--set",
+        IMAGE,
+    ]
+    done = subprocess.run(
+        [build.helm(), *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return NAMESPACE + done.stdout
 
 

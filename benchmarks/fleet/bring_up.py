@@ -1,4 +1,6 @@
-"""From the start of the operator until all models are Ready, with a crash now and then in one of them."""
+"""From the start of the operator until all models are Ready, with a crash now and then in one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +68,19 @@ def bring_up(bench: Bench, operator: OperatorProcess) -> None:
     _wait_ready(bench, names, applied, before)
     after = bench.cpu["bring_up"]
     requests = count(bench.audit.since(mark))
-    bench.requests |= {what: number / len(models) for what, number in sorted(requests.items())}
+    bench.requests |= {
+        what: number / len(models) for what, number in sorted(requests.items())
+    }
     bench.figures["bring_up.requests_per_model"] = sum(requests.values()) / len(models)
-    children = bench.figures["bring_up.child_objects_per_model"] = _children(bench) / len(models)
-    bench.figures["bring_up.requests_without_children_per_model"] = sum(requests.values()) / len(models) - children
-    bench.figures["bring_up.cpu_milliseconds_per_model"] = 1000 * after["first"] / len(models)
+    children = bench.figures["bring_up.child_objects_per_model"] = _children(
+        bench
+    ) / len(models)
+    bench.figures["bring_up.requests_without_children_per_model"] = (
+        sum(requests.values()) / len(models) - children
+    )
+    bench.figures["bring_up.cpu_milliseconds_per_model"] = (
+        1000 * after["first"] / len(models)
+    )
     _planning_apart(bench, operator, planning)
 
 
@@ -79,7 +89,14 @@ def _apply(bench: Bench, manifests: list[Manifest]) -> float:
     path = "/apis/shardwright.io/v1alpha1/namespaces/{}/shardedmodels"
     api = bench.control_plane.api
     with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(lambda item: api.create(path.format(item["metadata"]["namespace"]), item), manifests))
+        list(
+            pool.map(
+                lambda item: api.create(
+                    path.format(item["metadata"]["namespace"]), item
+                ),
+                manifests,
+            )
+        )
     return time.monotonic()
 
 
@@ -87,11 +104,20 @@ def _wait_placed(bench: Bench, names: set[str], applied: float) -> None:
     """Wait until every model has its StatefulSet; at some points on the way let a probe crash."""
     seen, limit = bench.seen, bench.size.limit_seconds
     crashes = dict(enumerate(CRASHES_AT))
-    with bench.steps.step(f"{len(names):,} models applied, their StatefulSets made", len(names)) as show:
+    with bench.steps.step(
+        f"{len(names):,} models applied, their StatefulSets made", len(names)
+    ) as show:
         deadline = time.monotonic() + limit
-        while len(placed := names & seen.placed.keys()) < len(names) and time.monotonic() < deadline:
+        while (
+            len(placed := names & seen.placed.keys()) < len(names)
+            and time.monotonic() < deadline
+        ):
             show(len(placed))
-            due = [index for index, share in crashes.items() if len(placed) >= share * len(names)]
+            due = [
+                index
+                for index, share in crashes.items()
+                if len(placed) >= share * len(names)
+            ]
             for index in due:
                 del crashes[index]
                 crash(bench, f"probe-{index}")
@@ -120,14 +146,25 @@ def _wait_ready(bench: Bench, names: set[str], applied: float, before: Reading) 
         done = seen.wait(lambda: names <= seen.ready.keys(), bench.size.limit_seconds)
     bench.cpu["bring_up"] = before.until(bench.read())
     if done:
-        bench.figures["bring_up.ready_seconds"] = max(seen.ready[name] for name in names) - applied
+        bench.figures["bring_up.ready_seconds"] = (
+            max(seen.ready[name] for name in names) - applied
+        )
     else:
-        missing = sorted(f"{name} {seen.reasons.get(name)}" for name in names - seen.ready.keys())
-        bench.note(f"Not Ready: {len(missing)} models, among them {', '.join(missing[:3])}.")
+        missing = sorted(
+            f"{name} {seen.reasons.get(name)}" for name in names - seen.ready.keys()
+        )
+        bench.note(
+            f"Not Ready: {len(missing)} models, among them {', '.join(missing[:3])}."
+        )
     probes = [f"probe-{index}" for index in range(len(CRASHES_AT))]
-    seen.wait(lambda: all(probe in seen.emptied for probe in probes if probe in seen.crashed), PROBE_SECONDS)
+    seen.wait(
+        lambda: all(probe in seen.emptied for probe in probes if probe in seen.crashed),
+        PROBE_SECONDS,
+    )
     late = sorted(
-        seen.emptied[probe] - seen.crashed[probe] for probe in probes if probe in seen.emptied and probe in seen.crashed
+        seen.emptied[probe] - seen.crashed[probe]
+        for probe in probes
+        if probe in seen.emptied and probe in seen.crashed
     )
     if len(late) == len(probes):
         bench.figures["reaction.median_seconds"] = late[len(late) // 2]
@@ -135,23 +172,38 @@ def _wait_ready(bench: Bench, names: set[str], applied: float, before: Reading) 
 
 
 def _children(bench: Bench) -> int:
-    """Count what the operator has made for the models of all teams; the probes are not among them."""
+    """Count what the operator has made for the models of all teams; the probes are not among
+    them.
+    """
     selector = "app.kubernetes.io/managed-by=shardwright"
-    found = [item for kind in CHILDREN for item in bench.control_plane.api.get(kind, labelSelector=selector)["items"]]
-    return sum(item["metadata"]["namespace"] != PROBES and _owned(item) for item in found)
+    found = [
+        item
+        for kind in CHILDREN
+        for item in bench.control_plane.api.get(kind, labelSelector=selector)["items"]
+    ]
+    return sum(
+        item["metadata"]["namespace"] != PROBES and _owned(item) for item in found
+    )
 
 
 def _owned(item: Manifest) -> bool:
     """Say whether a model owns it: a StatefulSet's own revisions carry our labels, too."""
-    return any(owner["kind"] == "ShardedModel" for owner in item["metadata"].get("ownerReferences", ()))
+    return any(
+        owner["kind"] == "ShardedModel"
+        for owner in item["metadata"].get("ownerReferences", ())
+    )
 
 
 def _planning(operator: OperatorProcess) -> float | None:
     text = operator.get("/metrics")[1]
-    return next((value for name in PLANNING if (value := metric(text, name)) is not None), None)
+    return next(
+        (value for name in PLANNING if (value := metric(text, name)) is not None), None
+    )
 
 
-def _planning_apart(bench: Bench, operator: OperatorProcess, before: float | None) -> None:
+def _planning_apart(
+    bench: Bench, operator: OperatorProcess, before: float | None
+) -> None:
     after = _planning(operator)
     if after is None:
         return
@@ -168,7 +220,10 @@ def memory(bench: Bench, operator: OperatorProcess) -> None:
     if root is None:
         raise RuntimeError(f"the operator has ended:\n{operator.logs()[-3000:]}")
     peaks = processes.peak_mebibytes(root)
-    workers = {f"worker-{index}": peaks[pid] for index, pid in enumerate(sorted(peaks.keys() - {root}), 1)}
+    workers = {
+        f"worker-{index}": peaks[pid]
+        for index, pid in enumerate(sorted(peaks.keys() - {root}), 1)
+    }
     bench.memory = {"main": peaks[root], **workers}
     bench.figures["memory.main_mebibytes"] = peaks[root]
     bench.figures["memory.all_mebibytes"] = sum(peaks.values())

@@ -1,4 +1,6 @@
-"""Another operator takes over, after a crash of the first and after its orderly end; then full comparisons, again and again."""
+"""Another operator takes over, after a crash of the first and after its orderly end; then full
+comparisons, again and again.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +18,55 @@ TAKEOVER_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
 """Between two questions for the first look; how exactly a takeover is timed."""
 PERIODS: Final = 3
-"""Full comparisons in the span that is measured; asking the operator how far it is would cost CPU that is measured."""
+"""Full comparisons in the span that is measured; asking the operator how far it is would cost CPU
+that is measured.
+"""
 OF_THE_CLUSTER: Final = {"list nodes", "list pods", "list computedomains"}
-"""Requests that are not about a model: of a full comparison, and for a kind that may be installed any time."""
+"""Requests that are not about a model: of a full comparison, and for a kind that may be installed
+any time.
+"""
 
 
 def take_over(bench: Bench) -> None:
-    """Kill the leader with a standby running; then let that one end in order with another standby running."""
-    first, second = bench.operators["first"], start(bench, "second", "--resync-seconds=360000")
+    """Kill the leader with a standby running; then let that one end in order with another standby
+    running.
+    """
+    first, second = (
+        bench.operators["first"],
+        start(bench, "second", "--resync-seconds=360000"),
+    )
     mark, before = bench.audit.mark(), bench.read()
-    _measure(bench, "failover_after_kill", first.kill, second, f"probe-{len(CRASHES_AT)}")
+    _measure(
+        bench, "failover_after_kill", first.kill, second, f"probe-{len(CRASHES_AT)}"
+    )
     bench.quiet(["second"], bench.size.limit_seconds)
     spent = bench.cpu["takeover"] = before.until(bench.read())
     bench.figures["takeover.cpu_seconds"] = spent["second"]
     requests = count(bench.audit.since(mark))
-    bench.figures["takeover.requests_per_model"] = sum(requests.values()) / bench.size.models
+    bench.figures["takeover.requests_per_model"] = (
+        sum(requests.values()) / bench.size.models
+    )
     bench.figures["takeover.writes"] = writes(requests)
     third = start(bench, "third", f"--resync-seconds={bench.size.resync_seconds:g}")
-    _measure(bench, "failover_after_term", lambda: second.stop(60), third, f"probe-{len(CRASHES_AT) + 1}")
+    _measure(
+        bench,
+        "failover_after_term",
+        lambda: second.stop(60),
+        third,
+        f"probe-{len(CRASHES_AT) + 1}",
+    )
 
 
-def _measure(bench: Bench, key: str, end: Callable[[], object], other: OperatorProcess, probe: str) -> None:
-    """End the leader while a probe crashes; measure until the other looks at a model, and until it empties the probe's group."""
+def _measure(
+    bench: Bench,
+    key: str,
+    end: Callable[[], object],
+    other: OperatorProcess,
+    probe: str,
+) -> None:
+    """End the leader while a probe crashes; measure until the other looks at a model, and until it
+    empties the probe's group.
+    """
     with bench.steps.step(f"{key.replace('_', ' ')}"):
         began = time.monotonic()
         ending = threading.Thread(target=end)
@@ -47,7 +76,9 @@ def _measure(bench: Bench, key: str, end: Callable[[], object], other: OperatorP
         if looked is not None:
             bench.figures[f"{key}.first_look_seconds"] = looked - began
         if bench.seen.wait(lambda: probe in bench.seen.emptied, TAKEOVER_SECONDS):
-            bench.figures[f"{key}.first_write_seconds"] = bench.seen.emptied[probe] - began
+            bench.figures[f"{key}.first_write_seconds"] = (
+                bench.seen.emptied[probe] - began
+            )
         ending.join()
 
 
@@ -62,7 +93,9 @@ def _first_look(bench: Bench, operator: OperatorProcess) -> float | None:
 
 
 def resync(bench: Bench) -> None:
-    """Measure what a full comparison costs, with an operator that makes one often: by the CPU of one of its looks."""
+    """Measure what a full comparison costs, with an operator that makes one often: by the CPU of
+    one of its looks.
+    """
     third, period = bench.operators["third"], bench.size.resync_seconds
     bench.quiet(["third"], period)
     looks, mark = bench.looks(third), bench.audit.mark()
@@ -79,5 +112,7 @@ def resync(bench: Bench) -> None:
     bench.figures["resync.cpu_seconds"] = extra / comparisons
     bench.figures["resync.comparisons"] = comparisons
     bench.figures["look.cpu_milliseconds"] = 1000 * extra / comparisons / models
-    asked = sum(number for what, number in requests.items() if what not in OF_THE_CLUSTER)
+    asked = sum(
+        number for what, number in requests.items() if what not in OF_THE_CLUSTER
+    )
     bench.figures["look.requests"] = asked / comparisons / models

@@ -38,7 +38,11 @@ def many_groups(bench: Bench, groups: int) -> None:
     seen.wait(lambda: applied.keys() <= seen.placed.keys(), limit)
     bench.cpu["groups"] = before.until(bench.read())
     bench.figures["groups.cpu_seconds"] = bench.cpu["groups"]["first"]
-    waits = sorted(seen.placed[name] - when for name, when in applied.items() if name in seen.placed)
+    waits = sorted(
+        seen.placed[name] - when
+        for name, when in applied.items()
+        if name in seen.placed
+    )
     bench.figures["groups.others_without_statefulset"] = len(applied) - len(waits)
     if waits:
         bench.figures["groups.others_median_seconds"] = waits[len(waits) // 2]

@@ -31,7 +31,7 @@ leases last four hours, so that none is renewed meanwhile; the controllers may s
 those of `manifests/samples` that are served, a third each of one GPU, of GPUs of one node and of two nodes, in ten
 namespaces; they are created as fast as the API server takes them. CPU is user and system time of all processes of the operator
 from /proc; requests are counted in the API server's audit log, without watches and the Lease.
-"""
+"""  # noqa: E501
 
 
 def result(bench: Bench, pace: float) -> dict[str, Any]:
@@ -47,7 +47,9 @@ def result(bench: Bench, pace: float) -> dict[str, Any]:
             "python": platform.python_version(),
             "pace_milliseconds": round(1000 * pace),
         },
-        "figures": {name: bench.figures[name] for name in WORDS if name in bench.figures},
+        "figures": {
+            name: bench.figures[name] for name in WORDS if name in bench.figures
+        },
         "requests_per_model": bench.requests,
         "memory_mebibytes": bench.memory,
         "cpu_seconds": bench.cpu,
@@ -65,18 +67,44 @@ def tables(
         ("CPU seconds by process", _cpu(found["cpu_seconds"])),
         (
             "Peak resident memory",
-            [["process", "MiB"], *([name, shown(peak)] for name, peak in found["memory_mebibytes"].items())],
+            [
+                ["process", "MiB"],
+                *(
+                    [name, shown(peak)]
+                    for name, peak in found["memory_mebibytes"].items()
+                ),
+            ],
         ),
     ]
 
 
-def _figures(figures: Mapping[str, float], limits: Mapping[str, float], before: Mapping[str, float]) -> list[list[str]]:
-    heads = ["what", *(["before"] if before else []), "measured", "limit", "unit", "figure"]
+def _figures(
+    figures: Mapping[str, float],
+    limits: Mapping[str, float],
+    before: Mapping[str, float],
+) -> list[list[str]]:
+    heads = [
+        "what",
+        *(["before"] if before else []),
+        "measured",
+        "limit",
+        "unit",
+        "figure",
+    ]
     rows = [heads]
     for name, (what, unit) in WORDS.items():
         if name in figures or name in limits or name in before:
             earlier = [_cell(before.get(name))] if before else []
-            rows.append([what, *earlier, _cell(figures.get(name)), _cell(limits.get(name)), unit, name])
+            rows.append(
+                [
+                    what,
+                    *earlier,
+                    _cell(figures.get(name)),
+                    _cell(limits.get(name)),
+                    unit,
+                    name,
+                ]
+            )
     return rows
 
 
@@ -86,20 +114,40 @@ def _cell(value: float | None) -> str:
 
 def _requests(requests: Mapping[str, float]) -> list[list[str]]:
     ordered = sorted(requests.items(), key=lambda item: -item[1])
-    return [["request", "a model"], *([what, shown(round(number, 2))] for what, number in ordered)]
+    return [
+        ["request", "a model"],
+        *([what, shown(round(number, 2))] for what, number in ordered),
+    ]
 
 
 def _cpu(phases: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
-    heads = ["phase", "seconds", "operators", *(name.removeprefix("kube-") for name in COMPONENTS), "benchmark", "others"]
+    heads = [
+        "phase",
+        "seconds",
+        "operators",
+        *(name.removeprefix("kube-") for name in COMPONENTS),
+        "benchmark",
+        "others",
+    ]
     rows = [heads]
     for phase, spent in phases.items():
         ours = sum(spent.get(name, 0.0) for name in OPERATORS)
         rest = (spent.get(name, 0.0) for name in (*COMPONENTS, "benchmark", "others"))
-        rows.append([phase, *(shown(round(value, 2)) for value in (spent["seconds"], ours, *rest))])
+        rows.append(
+            [
+                phase,
+                *(shown(round(value, 2)) for value in (spent["seconds"], ours, *rest)),
+            ]
+        )
     return rows
 
 
-def show(console: Console, found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[str, float]) -> None:
+def show(
+    console: Console,
+    found: Mapping[str, Any],
+    limits: Mapping[str, float],
+    before: Mapping[str, float],
+) -> None:
     """Print the tables and the notes."""
     for title, rows in tables(found, limits, before):
         table = Table(*rows[0], title=title, title_justify="left", box=box.SIMPLE)
@@ -110,32 +158,56 @@ def show(console: Console, found: Mapping[str, Any], limits: Mapping[str, float]
         console.print(note, soft_wrap=True, highlight=False)
 
 
-def page(found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[str, float]) -> str:
+def page(
+    found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[str, float]
+) -> str:
     """Return the page of the documentation."""
     size, machine = found["size"], found["machine"]
     measured = (
-        f"Measured {found['when'][:10]} with shardwright {found['version']}: {size['models']:,} models, {size['nodes']:,} nodes, "
-        f"{size['pods']:,} foreign pods, on {machine['cores']} cores and {machine['gibibytes']} GiB with Python "
-        f"{machine['python']}; the sum of three million numbers takes {machine['pace_milliseconds']} ms of CPU there."
+        f"Measured {found['when'][:10]} with shardwright {found['version']}: {size['models']:,} "
+        f"models, {size['nodes']:,} nodes, "
+        f"{size['pods']:,} foreign pods, on {machine['cores']} cores and {machine['gibibytes']} "
+        "GiB with Python "
+        f"{machine['python']}; the sum of three million numbers takes "
+        f"{machine['pace_milliseconds']}"
+        " ms of CPU there."
     )
     parts = [HEADER, measured, ""]
     for title, rows in tables(found, limits, before):
         parts += [f"## {title}", "", *_markdown(rows), ""]
-    parts += ["## What bounds the bring-up", "", *_bound(found["cpu_seconds"]["bring_up"], machine["cores"]), ""]
+    parts += [
+        "## What bounds the bring-up",
+        "",
+        *_bound(found["cpu_seconds"]["bring_up"], machine["cores"]),
+        "",
+    ]
     if found["notes"]:
         parts += ["## Notes", "", *(f"- {note}" for note in found["notes"]), ""]
     return "\n".join(parts)
 
 
 def _bound(spent: Mapping[str, float], cores: int) -> list[str]:
-    """Return in words what CPU the bring-up has taken, and how long it would take if the operator cost nothing."""
+    """Return in words what CPU the bring-up has taken, and how long it would take if the operator
+    cost nothing.
+    """
     ours = sum(spent.get(name, 0.0) for name in OPERATORS)
     cluster = sum(spent.get(name, 0.0) for name in COMPONENTS)
     server = shown(spent.get("kube-apiserver", 0.0))
     return [
-        f"From the first apply to the last model Ready, {shown(spent['seconds'])} s, the operator took {shown(ours)} s of CPU,",
-        f"the control plane and kwok {shown(cluster)} s (API server {server} s) for what these models consist of: objects,",
-        f"pods, EndpointSlices and events. On {cores} cores the control plane needs {shown(cluster / cores)} s for that,",
+        (
+            f"From the first apply to the last model Ready, {shown(spent['seconds'])} s, the "
+            "operator "
+            f"took {shown(ours)} s of CPU,"
+        ),
+        (
+            f"the control plane and kwok {shown(cluster)} s (API server {server} s) for what these "
+            "models consist of: objects,"
+        ),
+        (
+            f"pods, EndpointSlices and events. On {cores} cores the control plane needs "
+            f"{shown(cluster / cores)}"
+            " s for that,"
+        ),
         f"whoever asks for it; both together {shown((ours + cluster) / cores)} s.",
     ]
 

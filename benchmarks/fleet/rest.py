@@ -34,24 +34,49 @@ def rest(bench: Bench) -> None:
         requests = count(bench.audit.since(mark))
     bench.figures["rest.writes"] = writes(requests)
     bench.figures["rest.requests"] = sum(requests.values())
-    bench.figures["rest.cpu_percent_of_a_core"] = 100 * spent["first"] / spent["seconds"]
+    bench.figures["rest.cpu_percent_of_a_core"] = (
+        100 * spent["first"] / spent["seconds"]
+    )
     if requests:
-        bench.note("At rest: " + ", ".join(f"{number} {what}" for what, number in requests.most_common(5)) + ".")
+        bench.note(
+            "At rest: "
+            + ", ".join(f"{number} {what}" for what, number in requests.most_common(5))
+            + "."
+        )
 
 
 def events(bench: Bench) -> None:
-    """Send events that change nothing that matters: an annotation of a foreign pod, a heartbeat of a node."""
+    """Send events that change nothing that matters: an annotation of a foreign pod, a heartbeat of
+    a node.
+    """
     api, wanted = bench.control_plane.api, bench.size.events
-    pods = _repeated([f"/api/v1/namespaces/{FOREIGN}/pods/train-{index:06}" for index in range(bench.size.pods)], wanted)
+    pods = _repeated(
+        [
+            f"/api/v1/namespaces/{FOREIGN}/pods/train-{index:06}"
+            for index in range(bench.size.pods)
+        ],
+        wanted,
+    )
     nodes = [node["metadata"]["name"] for node in population.nodes(bench.size.nodes)]
     statuses = _repeated([f"/api/v1/nodes/{name}/status" for name in nodes], wanted)
 
     def annotate(path: str) -> None:
-        api.patch(path, {"metadata": {"annotations": {"example.org/step": str(time.monotonic_ns())}}})
+        api.patch(
+            path,
+            {
+                "metadata": {
+                    "annotations": {"example.org/step": str(time.monotonic_ns())}
+                }
+            },
+        )
 
     def beat(path: str) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        api.patch(path, {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": now}]}}, "strategic")
+        api.patch(
+            path,
+            {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": now}]}},
+            "strategic",
+        )
 
     _events(bench, POD_EVENT, f"{wanted:,} foreign pods annotated", annotate, pods)
     _events(bench, NODE_EVENT, f"{wanted:,} node heartbeats", beat, statuses)
@@ -61,7 +86,9 @@ def _repeated(paths: Sequence[str], wanted: int) -> list[str]:
     return [paths[index % len(paths)] for index in range(wanted)]
 
 
-def _events(bench: Bench, key: str, what: str, send: Callable[[str], Any], paths: Sequence[str]) -> None:
+def _events(
+    bench: Bench, key: str, what: str, send: Callable[[str], Any], paths: Sequence[str]
+) -> None:
     mark, before = bench.audit.mark(), bench.read()
     bench.in_parallel(what, send, paths, len(paths))
     bench.quiet(["first"], EVENTS_QUIET_SECONDS)

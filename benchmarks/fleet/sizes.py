@@ -10,9 +10,10 @@ from typing import Final
 class Size:
     """One form of the benchmark.
 
-    ``models``, ``nodes`` and ``pods`` (of other people, one GPU each) are what is in the cluster; ``events`` so many pod events
-    and as many node events are sent; ``resync_seconds`` is the operator's period while the full comparison is measured;
-    ``limit_seconds`` is when waiting for the models ends.
+    ``models``, ``nodes`` and ``pods`` (of other people, one GPU each) are what is in the cluster;
+    ``events`` so many pod events and as many node events are sent; ``resync_seconds`` is the
+    operator's period while the full comparison is measured; ``limit_seconds`` is when waiting for
+    the models ends.
     """
 
     name: str
@@ -60,4 +61,5 @@ SIZES: Final = {
         ),
     )
 }
-"""The forms by name: short is for CI, standard is what the goals are about, large is run by hand."""
+"""The forms by name: short is for CI, standard is what the goals are about, large is run by hand.
+"""

@@ -24,25 +24,42 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 
 class Watch(threading.Thread):
-    """One watch from now on; ``on_object`` is called with each object that is there, comes or changes, on this thread."""
+    """One watch from now on; ``on_object`` is called with each object that is there, comes or
+    changes, on this thread.
+    """
 
     def __init__(
-        self, control_plane: ControlPlane, path: str, on_object: Callable[[Manifest], None], *, accept: str = FULL, **query: str
+        self,
+        control_plane: ControlPlane,
+        path: str,
+        on_object: Callable[[Manifest], None],
+        *,
+        accept: str = FULL,
+        **query: str,
     ) -> None:
         super().__init__(name=f"watch {path}", daemon=True)
         self._server = urlsplit(control_plane.url)
         self._tls = ssl.create_default_context(cafile=str(control_plane.ca_file))
         self._connection: http.client.HTTPSConnection | None = None
-        self._target = f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': '36000', **query})}"
-        self._headers = {"Authorization": f"Bearer {control_plane.admin_token}", "Accept": accept}
+        self._target = (
+            f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': '36000', **query})}"
+        )
+        self._headers = {
+            "Authorization": f"Bearer {control_plane.admin_token}",
+            "Accept": accept,
+        }
         self._on_object = on_object
         self._closed = threading.Event()
         self.start()
 
     def run(self) -> None:
-        """Read events until closed; the API server ends a watch that falls behind: another one begins with all there is."""
+        """Read events until closed; the API server ends a watch that falls behind: another one
+        begins with all there is.
+        """
         while not self._closed.is_set():
-            with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):  # closed under our hands
+            with suppress(
+                OSError, ValueError, AttributeError, http.client.HTTPException
+            ):  # closed under our hands
                 self._read()
             self._closed.wait(PAUSE_SECONDS)
 
@@ -53,11 +70,15 @@ class Watch(threading.Thread):
             self._connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
     def _read(self) -> None:
-        self._connection = http.client.HTTPSConnection(str(self._server.hostname), self._server.port, context=self._tls)
+        self._connection = http.client.HTTPSConnection(
+            str(self._server.hostname), self._server.port, context=self._tls
+        )
         self._connection.request("GET", self._target, headers=self._headers)
         response = self._connection.getresponse()
         if response.status != http.client.OK:
-            raise RuntimeError(f"{self.name}: {response.status} {response.read().decode()}")
+            raise RuntimeError(
+                f"{self.name}: {response.status} {response.read().decode()}"
+            )
         for line in response:
             event = json.loads(line)
             if event["type"] in {"ADDED", "MODIFIED"}:
@@ -72,18 +93,30 @@ class Seen:
         self.placed: dict[str, float] = {}  # has a StatefulSet
         self.ready: dict[str, float] = {}
         self.crashed: dict[str, float] = {}  # of the probes: a container has ended
-        self.emptied: dict[str, float] = {}  # of the probes: the operator wrote `replicas: 0`
+        self.emptied: dict[
+            str, float
+        ] = {}  # of the probes: the operator wrote `replicas: 0`
         self.sets: set[str] = set()
         self.reasons: dict[str, str] = {}
         managed = "app.kubernetes.io/managed-by=shardwright"
         watched: tuple[tuple[str, Callable[[Manifest], None], str], ...] = (
             ("/apis/apps/v1/statefulsets", self._on_set, METADATA),
             ("/apis/shardwright.io/v1alpha1/shardedmodels", self._on_model, FULL),
-            (f"/apis/apps/v1/namespaces/{PROBES}/statefulsets", self._on_probe_set, FULL),
+            (
+                f"/apis/apps/v1/namespaces/{PROBES}/statefulsets",
+                self._on_probe_set,
+                FULL,
+            ),
             (f"/api/v1/namespaces/{PROBES}/pods", self._on_probe_pod, FULL),
         )
         self._watches = [
-            Watch(control_plane, path, handler, accept=accept, **({} if path.endswith("models") else {"labelSelector": managed}))
+            Watch(
+                control_plane,
+                path,
+                handler,
+                accept=accept,
+                **({} if path.endswith("models") else {"labelSelector": managed}),
+            )
             for path, handler, accept in watched
         ]
 
@@ -109,7 +142,14 @@ class Seen:
 
     def _on_model(self, item: Manifest) -> None:
         name, status = item["metadata"]["name"], item.get("status", {})
-        ready = next((condition for condition in status.get("conditions", ()) if condition["type"] == "Ready"), None)
+        ready = next(
+            (
+                condition
+                for condition in status.get("conditions", ())
+                if condition["type"] == "Ready"
+            ),
+            None,
+        )
         if ready:
             self.reasons[name] = ready["reason"]
         if ready and ready["status"] == "True":
@@ -123,8 +163,13 @@ class Seen:
 
     def _on_probe_pod(self, item: Manifest) -> None:
         states = item.get("status", {}).get("containerStatuses", ())
-        if any(state["restartCount"] or "terminated" in state["state"] for state in states):
-            self._note(self.crashed, item["metadata"]["annotations"]["shardwright.io/model-name"])
+        if any(
+            state["restartCount"] or "terminated" in state["state"] for state in states
+        ):
+            self._note(
+                self.crashed,
+                item["metadata"]["annotations"]["shardwright.io/model-name"],
+            )
 
 
 def _owner(item: Manifest) -> str:

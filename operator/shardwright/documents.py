@@ -1,4 +1,6 @@
-"""A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
+"""A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are
+those of the wire.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -28,7 +30,10 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
         "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
-        "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
+        "model": {
+            "id": subject.deployment.model,
+            "parameters": subject.model.parameters,
+        },
         **_engine(subject, report.outcome),
         "request": _request(subject),
         "reason": _reason(subject, report.outcome),
@@ -39,20 +44,32 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
 
 def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
     """Return the engine with the image for the GPUs of the plan."""
-    chosen = subject.deployment.on(outcome.resource) if isinstance(outcome, Plan) else subject.deployment
+    chosen = (
+        subject.deployment.on(outcome.resource)
+        if isinstance(outcome, Plan)
+        else subject.deployment
+    )
     return engine_status(replace(subject, deployment=chosen))
 
 
-def explanation_document(subject: Subject, report: Report, explanation: Explanation) -> dict[str, Any]:
+def explanation_document(
+    subject: Subject, report: Report, explanation: Explanation
+) -> dict[str, Any]:
     """Return the answer with everything that is said about it: bytes and seconds, not rounded."""
     document = plan_document(subject, report)
-    return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
+    return {
+        **document,
+        "kind": "PlanExplanation",
+        "explanation": _camel(asdict(explanation)),
+    }
 
 
 def _camel(value: Any) -> Any:
     if isinstance(value, dict):
         return {to_camel(key): _camel(item) for key, item in value.items()}
-    return [_camel(item) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [_camel(item) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 def to_camel(name: str) -> str:
@@ -68,7 +85,10 @@ def to_camel(name: str) -> str:
 def _request(subject: Subject) -> dict[str, Any]:
     request = subject.request
     load, objective, space = request.workload, request.objective, request.space
-    limits = {"ttftMilliseconds": objective.ttft_seconds, "tpotMilliseconds": objective.tpot_seconds}
+    limits = {
+        "ttftMilliseconds": objective.ttft_seconds,
+        "tpotMilliseconds": objective.tpot_seconds,
+    }
     pins = {
         "tensor": space.tensor,
         "pipeline": space.pipeline,
@@ -77,12 +97,20 @@ def _request(subject: Subject) -> dict[str, Any]:
         "context": space.context,
         "partition": list(space.partition) or None,
     }
-    budget = {"gpus": space.max_gpus, "nodes": space.max_nodes, "fill": space.fill or None}
+    budget = {
+        "gpus": space.max_gpus,
+        "nodes": space.max_nodes,
+        "fill": space.fill or None,
+    }
     return {
         "workload": _workload(load, subject.draft),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
-            **{name: to_milliseconds(seconds) for name, seconds in limits.items() if seconds is not None},
+            **{
+                name: to_milliseconds(seconds)
+                for name, seconds in limits.items()
+                if seconds is not None
+            },
             "statistic": objective.statistic.value,
         },
         **({} if space.fill else {"replicas": space.replicas}),
@@ -93,10 +121,19 @@ def _request(subject: Subject) -> dict[str, Any]:
 
 def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
     arrival = (
-        {"concurrency": load.concurrency} if load.requests_per_second is None else {"requestsPerSecond": load.requests_per_second}
+        {"concurrency": load.concurrency}
+        if load.requests_per_second is None
+        else {"requestsPerSecond": load.requests_per_second}
     )
-    imbalance = {} if load.expert_imbalance is None else {"expertImbalancePercent": round(load.expert_imbalance * 100)}
-    drafts = {"draftTokens": load.draft_tokens, "acceptancePercent": round(load.draft_acceptance * 100)}
+    imbalance = (
+        {}
+        if load.expert_imbalance is None
+        else {"expertImbalancePercent": round(load.expert_imbalance * 100)}
+    )
+    drafts = {
+        "draftTokens": load.draft_tokens,
+        "acceptancePercent": round(load.draft_acceptance * 100),
+    }
     return {
         "inputTokens": load.input_tokens,
         "outputTokens": load.output_tokens,
@@ -105,8 +142,18 @@ def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
         **imbalance,
-        **({"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}} if load.kv_offload else {}),
-        **({"draftModel": {"id": draft.source} | drafts} if draft else {"promptLookup": drafts} if load.draft_tokens else {}),
+        **(
+            {"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}}
+            if load.kv_offload
+            else {}
+        ),
+        **(
+            {"draftModel": {"id": draft.source} | drafts}
+            if draft
+            else {"promptLookup": drafts}
+            if load.draft_tokens
+            else {}
+        ),
     }
 
 
@@ -121,7 +168,11 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
 
 def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     if isinstance(outcome, NoPlan):
-        reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
+        reason = (
+            Reason.INSUFFICIENT_CAPACITY
+            if outcome.heals_by_itself
+            else Reason.NOTHING_FITS
+        )
     elif subject.intent.plan_only:
         reason = Reason.PLAN_ONLY
     else:

@@ -1,6 +1,7 @@
 """Problems: what is wrong, the limit, the gap and the way out, said the same way everywhere.
 
-A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an answer.
+A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an
+answer.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,8 @@ class Problem:
     """One thing that is wrong, in four parts, with a stable code.
 
     ``code`` is one CamelCase word: also the condition reason, the metric label, the docs anchor and
-    the id of the test. ``path`` is the field that the user would change, as it stands in the manifest.
+    the id of the test. ``path`` is the field that the user would change, as it stands in the
+    manifest.
     """
 
     code: str
@@ -26,12 +28,18 @@ class Problem:
         """Return the problem as one sentence: what, limit, gap; way out.
 
         >>> Problem(
-        ...     code="HeadsNotDivisible", path="spec.parallelism.tensor", what="28 attention heads",
-        ...     limit="must divide by tensor 8", gap="4 left over", remedy="use tensor 4 or 7",
+        ...     code="HeadsNotDivisible",
+        ...     path="spec.parallelism.tensor",
+        ...     what="28 attention heads",
+        ...     limit="must divide by tensor 8",
+        ...     gap="4 left over",
+        ...     remedy="use tensor 4 or 7",
         ... ).sentence()
         'spec.parallelism.tensor: 28 attention heads must divide by tensor 8, 4 left over; use tensor 4 or 7'
-        """
-        fact = ", ".join(part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part)
+        """  # noqa: E501
+        fact = ", ".join(
+            part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part
+        )
         sentence = "; ".join(part for part in (fact, self.remedy) if part)
         return f"{self.path}: {sentence}" if self.path else sentence
 

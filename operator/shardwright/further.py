@@ -1,4 +1,6 @@
-"""Where further groups of a plan would be: its cut, its pool, and pods as they are rendered for it."""
+"""Where further groups of a plan would be: its cut, its pool, and pods as they are rendered for
+it.
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +23,8 @@ _LESS_MEMORY: Final = "less memory on the nodes for K/V"
 
 
 def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for the layout of a plan, and the K/V that it keeps beside the GPUs, and no other.
+    """Return a request for the layout of a plan, and the K/V that it keeps beside the GPUs, and no
+    other.
 
     How many replicas are wanted stays open.
     """
@@ -37,37 +40,67 @@ def pinned(request: Request, plan: Plan) -> Request:
     )
     kept = plan.host_cache.pod_bytes if plan.host_cache else None
     wanted = request.workload.kv_offload
-    pinned_offload = None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
-    return replace(request, space=pins, workload=replace(request.workload, kv_offload=pinned_offload))
+    pinned_offload = (
+        None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
+    )
+    return replace(
+        request,
+        space=pins,
+        workload=replace(request.workload, kv_offload=pinned_offload),
+    )
 
 
-def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
-    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part.
+def _more(
+    request: Request, replicas: int, standing: tuple[tuple[str, int], ...]
+) -> Request:
+    """Return the request for further replicas alone; limits on latency hold for all of them, not
+    for a part.
 
     ``standing`` says where those are that there are, as far as replicas are to be spread.
     """
     objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False, standing=standing))
+    return replace(
+        request,
+        objective=objective,
+        space=replace(request.space, replicas=replicas, fill=False, standing=standing),
+    )
 
 
-def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[str, int], ...]:
+def _standing(
+    space: SearchSpace, plan: Plan, room: Inventory
+) -> tuple[tuple[str, int], ...]:
     over = Over.of(space)
     if over is None:
         return ()
-    return tuple(sorted(over.count(plan.groups, (node for pool in room.pools for node in pool.nodes)).items()))
+    return tuple(
+        sorted(
+            over.count(
+                plan.groups, (node for pool in room.pools for node in pool.nodes)
+            ).items()
+        )
+    )
 
 
 def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
-    """Return where as many as possible of ``most`` further groups of a plan would be, or why not one has a place."""
+    """Return where as many as possible of ``most`` further groups of a plan would be, or why not
+    one has a place.
+    """
     whole = further(subject, plan, room, most)
     if not isinstance(whole.outcome, NoPlan):
         return whole
-    fewer = bisect_left(range(1, most), True, key=lambda count: isinstance(further(subject, plan, room, count).outcome, NoPlan))
+    fewer = bisect_left(
+        range(1, most),
+        True,
+        key=lambda count: isinstance(
+            further(subject, plan, room, count).outcome, NoPlan
+        ),
+    )
     return further(subject, plan, room, fewer) if fewer else whole
 
 
 def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups.
+    """Return where further groups of a plan would be in a room, or why not: one template is for all
+    of its groups.
 
     They are spread beside the groups that the plan has.
     """
@@ -77,11 +110,18 @@ def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report
         wanted = replace(plan, layout=replace(plan.layout, replicas=count))
         outcome = _unlike(wanted, _LESS_MEMORY)
         return Report(outcome=outcome, alternatives=(), excluded=(), considered=0)
-    report = make_plan(subject.model, roomy, _more(pinned(subject.request, plan), count, standing), subject.traits)
+    report = make_plan(
+        subject.model,
+        roomy,
+        _more(pinned(subject.request, plan), count, standing),
+        subject.traits,
+    )
     if isinstance(report.outcome, NoPlan):
         return report
     unlike = "; ".join(differences(report.outcome, plan))
-    return replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
+    return (
+        replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
+    )
 
 
 def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
@@ -89,27 +129,49 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
     wanted = subject.request.workload.kv_offload
     if wanted is None or plan.host_cache is None:
         return room
-    shape = offload.PodShape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
+    shape = offload.PodShape.of(
+        plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray
+    )
     return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 
 
 def differences(found: Plan, plan: Plan) -> Iterator[str]:
     """Yield why pods as they are rendered for a plan do not run where another was found."""
-    if (found.nodes_per_replica, found.gpus_per_node) != (plan.nodes_per_replica, plan.gpus_per_node):
-        yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
+    if (found.nodes_per_replica, found.gpus_per_node) != (
+        plan.nodes_per_replica,
+        plan.gpus_per_node,
+    ):
+        yield (
+            f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica}"
+            f" x {plan.gpus_per_node}"
+        )
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
-        yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
-    if plan.host_cache and (found.host_cache is None or found.host_cache.pod_bytes < plan.host_cache.pod_bytes):
+        yield (
+            f"{found.resource} on {found.architecture}, not {plan.resource} on "
+            f"{plan.architecture}"
+        )
+    if plan.host_cache and (
+        found.host_cache is None
+        or found.host_cache.pod_bytes < plan.host_cache.pod_bytes
+    ):
         yield _LESS_MEMORY
     if found.compute_domain != plan.compute_domain:
-        yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
+        yield (
+            f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike "
+            "the plan"
+        )
     offered, wanted = dict(found.rdma), dict(plan.rdma)
-    if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
+    if offered.keys() != wanted.keys() or any(
+        offered[name] < count for name, count in wanted.items()
+    ):
         yield f"{_devices(offered)}, not {_devices(wanted)}"
 
 
 def _devices(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
+    return (
+        ", ".join(f"{count} {name}" for name, count in counts.items())
+        or "no RDMA devices"
+    )
 
 
 def _unlike(found: Plan, unlike: str) -> NoPlan:
@@ -124,17 +186,26 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan alone; where none has its name now, those of the same product that hold its nodes."""
+    """Return the pool of the plan alone; where none has its name now, those of the same product
+    that hold its nodes.
+    """
     planned = {node for group in plan.groups for node in group}
     named = [pool for pool in inventory.pools if pool.name == plan.pool]
     holding = [
-        pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
+        pool
+        for pool in inventory.pools
+        if pool.product == plan.product
+        and any(node.name in planned for node in pool.nodes)
     ]
-    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
+    excluded = tuple(
+        item for item in inventory.excluded if item.product == plan.product
+    )
     return replace(inventory, pools=tuple(named or holding), excluded=excluded)
 
 
 def without(inventory: Inventory, plan: Plan) -> Inventory:
     """Return what is left beside the groups of a plan."""
     held = Counter(node for group in plan.groups for node in group)
-    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})
+    return inventory.without(
+        {node: count * plan.gpus_per_node for node, count in held.items()}
+    )

@@ -18,12 +18,15 @@ from shardwright.replanning import Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
 GAIN_MIN: Final = 0.10
-"""What a plan must bring to take the place of one that serves, as a share of the objective. Basis: assumed; a move restarts every
-group, and predictions of two layouts may be off against each other by some per cent."""
+"""What a plan must bring to take the place of one that serves, as a share of the objective. Basis:
+assumed; a move restarts every group, and predictions of two layouts may be off against each other
+by some per cent.
+"""
 
 PAUSE: Final = timedelta(hours=1)
-"""How long a plan that took the place of another one stays before the next one may. Basis: assumed, several times as long as a
-large model takes to load."""
+"""How long a plan that took the place of another one stays before the next one may. Basis: assumed,
+several times as long as a large model takes to load.
+"""
 
 
 def is_due(record: PlanRecord, now: datetime) -> bool:
@@ -40,10 +43,11 @@ def improve(
     *,
     take: bool,
 ) -> Replanned:
-    """Return the record with a better plan where there is one that is worth a restart; else as it is, and what would be better.
+    """Return the record with a better plan where there is one that is worth a restart; else as it
+    is, and what would be better.
 
-    Both plans are predicted on the same inventory: what was predicted of the one that stands when it was made counts for
-    nothing. Where it cannot be predicted any more, nothing is said of it.
+    Both plans are predicted on the same inventory: what was predicted of the one that stands when
+    it was made counts for nothing. Where it cannot be predicted any more, nothing is said of it.
 
     Args:
         subject: What was asked.
@@ -57,14 +61,21 @@ def improve(
     made = plan_anew(subject, record, inventory, planned=planned, worst=worst)
     if made.record is None or made.short or not made.record.plan.deployable:
         return stands
-    stands = replace(stands, anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool))
+    stands = replace(
+        stands,
+        anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool),
+    )
     if _is_alike(made.record.plan, record.plan):
         return stands
     predicted = _predicted(subject, record.plan, inventory)
     if predicted is None:
         return stands
-    scales = _scales(subject, record.plan.gpu_price, inventory, pool_of(predicted, inventory))
-    found, *others = (better(made.record.plan, predicted, inventory, scale) for scale in scales)
+    scales = _scales(
+        subject, record.plan.gpu_price, inventory, pool_of(predicted, inventory)
+    )
+    found, *others = (
+        better(made.record.plan, predicted, inventory, scale) for scale in scales
+    )
     if found and _is_enough(found):
         found = replace(found, relisted=not all(map(_is_enough, others)))
         if take and not found.relisted:
@@ -72,15 +83,24 @@ def improve(
     return replace(stands, better=found)
 
 
-def _scales(subject: Subject, counted: GpuPrice | None, inventory: Inventory, pool: Pool) -> tuple[Scale, ...]:
-    """Return by what another plan must be better: that of today, and GPUs' data sheets where they had not this price then.
+def _scales(
+    subject: Subject, counted: GpuPrice | None, inventory: Inventory, pool: Pool
+) -> tuple[Scale, ...]:
+    """Return by what another plan must be better: that of today, and GPUs' data sheets where they
+    had not this price then.
 
     Else a release with other lists would move groups though nothing has changed for them.
     """
     scale = Scale.of(subject.request, inventory)
     price = scale.price(pool)
-    known = counted is not None and price is not None and counted.per_hour == price.per_hour
-    return (scale,) if known or not scale.relative else (scale, replace(scale, by_data_sheet=True))
+    known = (
+        counted is not None and price is not None and counted.per_hour == price.per_hour
+    )
+    return (
+        (scale,)
+        if known or not scale.relative
+        else (scale, replace(scale, by_data_sheet=True))
+    )
 
 
 def _is_enough(found: Better | None) -> bool:
@@ -93,8 +113,20 @@ def _is_alike(one: Plan, other: Plan) -> bool:
 
 
 def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return what is predicted of a plan's layout now, None where it would not be planned so any more."""
+    """Return what is predicted of a plan's layout now, None where it would not be planned so any
+    more.
+    """
     request = pinned(subject.request, plan)
     space = replace(request.space, replicas=plan.layout.replicas, fill=False)
-    found = make_plan(subject.model, pools_of(inventory, plan), replace(request, space=space), subject.traits).outcome
-    return found if isinstance(found, Plan) and replace(found.layout, partition=plan.layout.partition) == plan.layout else None
+    found = make_plan(
+        subject.model,
+        pools_of(inventory, plan),
+        replace(request, space=space),
+        subject.traits,
+    ).outcome
+    return (
+        found
+        if isinstance(found, Plan)
+        and replace(found.layout, partition=plan.layout.partition) == plan.layout
+        else None
+    )

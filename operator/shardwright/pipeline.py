@@ -1,7 +1,8 @@
-"""Subject and inventory to a report, a record and a bundle: what the CLI and the operator both call.
+"""Subject and inventory to a report, a record and a bundle: what the CLI and the operator both
+call.
 
-Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving`` (or what
-``replanning`` does) → ``record_of`` → ``bundle_for``.
+Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving``
+(or what ``replanning`` does) → ``record_of`` → ``bundle_for``.
 """
 
 from dataclasses import asdict, replace
@@ -26,11 +27,17 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
 
     With ``replicas: 0`` it is the plan of one replica that holds no node.
     """
-    return _as_deployed(subject, make_plan(subject.model, inventory, subject.request, subject.traits))
+    return _as_deployed(
+        subject, make_plan(subject.model, inventory, subject.request, subject.traits)
+    )
 
 
-def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
-    """Return the same report as ``plan_serving``, and every candidate that was considered for it."""
+def plan_with_survey(
+    subject: Subject, inventory: Inventory
+) -> tuple[Report, tuple[Surveyed, ...]]:
+    """Return the same report as ``plan_serving``, and every candidate that was considered for
+    it.
+    """
     considered = consider(subject.model, inventory, subject.request, subject.traits)
     return _as_deployed(subject, choose(considered)), survey(considered)
 
@@ -44,11 +51,15 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
     def fits(larger: Inventory) -> bool:
         return isinstance(plan_serving(subject, larger).outcome, Plan)
 
-    return replace(report, outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits)))
+    return replace(
+        report,
+        outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits)),
+    )
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
-    """Return what ``status`` says about the engine: version, image, what the administrator's defaults added.
+    """Return what ``status`` says about the engine: version, image, what the administrator's
+    defaults added.
 
     With the plan that is ``deployed`` it says how long its pods may take to start.
     """
@@ -56,7 +67,9 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
     shown = ShownEngine(
         name=subject.deployment.engine,
         version=subject.deployment.engine_version,
-        image=(subject.deployment.on(deployed.resource) if deployed else subject.deployment).image,
+        image=(
+            subject.deployment.on(deployed.resource) if deployed else subject.deployment
+        ).image,
         defaults=list(subject.defaulted[:DEFAULTS_MAX_ITEMS]) or None,
         start_budget=ShownStartBudget(**asdict(budget)) if budget else None,
     )
@@ -93,13 +106,16 @@ def bundle_for(
     Args:
         subject: What was asked.
         plan: The plan that stands.
-        ready_pods: Pods of the groups that have been ready at some time, for the disruption budget (None: all).
+        ready_pods: Pods of the groups that have been ready at some time, for the disruption budget
+            (None: all).
         cluster_domain: DNS domain of the cluster.
         generations: Under which generation each group exists (empty: the first).
-        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
+        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that
+            is known).
 
     Raises:
-        InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any more.
+        InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any
+            more.
     """
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
@@ -125,4 +141,9 @@ def without_groups(report: Report) -> Report:
     if isinstance(report.outcome, NoPlan):
         return report
     plan = report.outcome
-    return replace(report, outcome=replace(plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)))
+    return replace(
+        report,
+        outcome=replace(
+            plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)
+        ),
+    )

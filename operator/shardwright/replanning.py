@@ -1,4 +1,6 @@
-"""What becomes of a plan when the number of replicas or the cluster changes: groups come, go or move, the cut stays."""
+"""What becomes of a plan when the number of replicas or the cluster changes: groups come, go or
+move, the cut stays.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +8,15 @@ from itertools import count, islice
 from typing import Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.further import differences, further, most_further, pinned, pools_of, with_room, without
+from shardwright.further import (
+    differences,
+    further,
+    most_further,
+    pinned,
+    pools_of,
+    with_room,
+    without,
+)
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better, Prospect
@@ -15,7 +25,9 @@ from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
-KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
+KEPT: Final = (
+    "The replicas keep the cut that they have: a new number of them cuts nothing anew."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +40,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has).
+    """The record that stands now and what to show; ``short`` is why not all that is asked for has a
+    place (None: all has).
 
-    ``better`` is a plan that would be better than that of the record, ``anew`` what a plan would be that were made now.
+    ``better`` is a plan that would be better than that of the record, ``anew`` what a plan would be
+    that were made now.
     """
 
     record: PlanRecord | None
@@ -50,79 +64,144 @@ def plan_anew(
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; where there is none, the one that there is stands.
 
-    Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which those are where there is no plan
-    of record, and where groups below the partition are, which a plan of record need not know. Where the new plan has fewer,
-    those that are ``worst`` go, by number.
+    Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which
+    those are where there is no plan of record, and where groups below the partition are, which a
+    plan of record need not know. Where the new plan has fewer, those that are ``worst`` go, by
+    number.
     """
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
         stood = _standing(record.plan) if record else tuple(held)
         stay = _staying(stood, worst, len(report.outcome.groups))
-        nodes, before = tuple(item.nodes for item in stay), record.plan if record else None
+        nodes, before = (
+            tuple(item.nodes for item in stay),
+            record.plan if record else None,
+        )
         groups = settled(subject, report.outcome, inventory, nodes, before)
         made = _numbered(report.outcome, [item.number for item in stay], groups)
-        report = replace(report, outcome=_clear_of(subject, made, inventory, _holding(subject, stood, held), before))
+        report = replace(
+            report,
+            outcome=_clear_of(
+                subject, made, inventory, _holding(subject, stood, held), before
+            ),
+        )
     return _recorded(subject, record, report)
 
 
 def _standing(plan: Plan) -> tuple[Held, ...]:
-    return tuple(Held(number=number, nodes=nodes) for number, nodes in zip(plan.group_numbers, plan.groups, strict=True))
+    return tuple(
+        Held(number=number, nodes=nodes)
+        for number, nodes in zip(plan.group_numbers, plan.groups, strict=True)
+    )
 
 
-def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[Held, ...]:
-    """Return at most so many of the groups, in order: the worst ones go first, of others that with the highest number.
+def _staying(
+    groups: Sequence[Held], worst: Sequence[int], most: int
+) -> tuple[Held, ...]:
+    """Return at most so many of the groups, in order: the worst ones go first, of others that with
+    the highest number.
 
     >>> one, two, three = (Held(number=number, nodes=()) for number in range(3))
-    >>> [[item.number for item in _staying((one, two, three), worst, 2)] for worst in ((1,), ())]
+    >>> [
+    ...     [item.number for item in _staying((one, two, three), worst, 2)]
+    ...     for worst in ((1,), ())
+    ... ]
     [[0, 2], [0, 1]]
     """
     rank = {number: at for at, number in enumerate(worst)}
-    order = sorted(groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number))
-    return tuple(sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number))
+    order = sorted(
+        groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number)
+    )
+    return tuple(
+        sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number)
+    )
 
 
-def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Return the groups below the partition with the nodes that they have: they keep their pods until it is lowered."""
-    return tuple({item.number: item for item in (*stood, *held) if item.number < subject.intent.partition}.values())
+def _holding(
+    subject: Subject, stood: Sequence[Held], held: Sequence[Held]
+) -> tuple[Held, ...]:
+    """Return the groups below the partition with the nodes that they have: they keep their pods
+    until it is lowered.
+    """
+    return tuple(
+        {
+            item.number: item
+            for item in (*stood, *held)
+            if item.number < subject.intent.partition
+        }.values()
+    )
 
 
-def _clear_of(subject: Subject, plan: Plan, inventory: Inventory, holding: Sequence[Held], before: Plan | None) -> Plan:
-    """Return a plan whose other groups stand on nothing that those that are ``holding`` have, as far as there is room.
+def _clear_of(
+    subject: Subject,
+    plan: Plan,
+    inventory: Inventory,
+    holding: Sequence[Held],
+    before: Plan | None,
+) -> Plan:
+    """Return a plan whose other groups stand on nothing that those that are ``holding`` have, as
+    far as there is room.
 
-    First they take places of the plan that are free of it from the groups that wait, then nodes that are free beside the plan.
+    First they take places of the plan that are free of it from the groups that wait, then nodes
+    that are free beside the plan.
     """
     if not holding:
         return plan
-    left = without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
+    left = without(
+        inventory, replace(before or plan, groups=tuple(item.nodes for item in holding))
+    )
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
     places, crowded = list(plan.groups), set[int]()
-    later = [index for index, number in enumerate(plan.group_numbers) if any(number == item.number for item in holding)]
+    later = [
+        index
+        for index, number in enumerate(plan.group_numbers)
+        if any(number == item.number for item in holding)
+    ]
     for index in (index for index in range(len(places)) if index not in later):
-        free = (at for at in (index, *later) if all(room.get(node, 0) >= plan.gpus_per_node for node in places[at]))
+        free = (
+            at
+            for at in (index, *later)
+            if all(room.get(node, 0) >= plan.gpus_per_node for node in places[at])
+        )
         if (at := next(free, None)) is None:
             crowded.add(index)
             continue
         places[index], places[at] = places[at], places[index]
         room |= {node: room[node] - plan.gpus_per_node for node in places[index]}
-    return rehouse(subject, replace(plan, groups=tuple(places)), left, frozenset(crowded))[0]
+    return rehouse(
+        subject, replace(plan, groups=tuple(places)), left, frozenset(crowded)
+    )[0]
 
 
-def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
-    """Return a plan with these groups, of which the first ones have the numbers that are ``kept``; others get free ones.
+def _numbered(
+    plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]
+) -> Plan:
+    """Return a plan with these groups, of which the first ones have the numbers that are ``kept``;
+    others get free ones.
 
-    The lowest free number is taken: a name of a group has three digits, and what watches a model by these names finds them again.
+    The lowest free number is taken: a name of a group has three digits, and what watches a model by
+    these names finds them again.
     """
     free = (number for number in count() if number not in kept)
     numbers = (*kept, *islice(free, len(groups) - len(kept)))
     ordered = sorted(zip(numbers, groups, strict=True))
     said = tuple(number for number, _ in ordered)
-    return replace(plan, groups=tuple(nodes for _, nodes in ordered), numbers=() if said == tuple(range(len(said))) else said)
+    return replace(
+        plan,
+        groups=tuple(nodes for _, nodes in ordered),
+        numbers=() if said == tuple(range(len(said))) else said,
+    )
 
 
 def settled(
-    subject: Subject, plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None
+    subject: Subject,
+    plan: Plan,
+    inventory: Inventory,
+    held: Sequence[tuple[str, ...]],
+    before: Plan | None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the nodes of each group of a new plan with the fewest moves: old groups stay where the new plan can run.
+    """Return the nodes of each group of a new plan with the fewest moves: old groups stay where the
+    new plan can run.
 
     Args:
         subject: What was asked.
@@ -137,22 +216,45 @@ def settled(
     if not kept or missing < 0:
         return _matched(plan.groups, held)
     stand = replace(plan, groups=tuple(kept.values()))
-    more = further(subject, stand, without(pools_of(inventory, plan), stand), missing).outcome if missing else None
+    more = (
+        further(
+            subject, stand, without(pools_of(inventory, plan), stand), missing
+        ).outcome
+        if missing
+        else None
+    )
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
-    return tuple(kept[index] if index in kept else next(others) for index in range(len(plan.groups)))
+    return tuple(
+        kept[index] if index in kept else next(others)
+        for index in range(len(plan.groups))
+    )
 
 
-def _usable(plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None) -> tuple[int, ...]:
-    """Return the groups, by index, whose nodes the new plan could use as they are, no more than it has groups."""
+def _usable(
+    plan: Plan,
+    inventory: Inventory,
+    held: Sequence[tuple[str, ...]],
+    before: Plan | None,
+) -> tuple[int, ...]:
+    """Return the groups, by index, whose nodes the new plan could use as they are, no more than it
+    has groups.
+    """
     alone = plan.nodes_per_replica == 1
     if not alone and (before is None or _shape(before) != _shape(plan)):
         return ()
-    room = {node.name: node.free for pool in inventory.pools if pool.name == plan.pool for node in pool.nodes}
+    room = {
+        node.name: node.free
+        for pool in inventory.pools
+        if pool.name == plan.pool
+        for node in pool.nodes
+    }
     found = []
     for index, nodes in enumerate(held[: len(plan.groups)]):
-        fits = len(nodes) == plan.nodes_per_replica and all(room.get(name, 0) >= plan.gpus_per_node for name in nodes)
+        fits = len(nodes) == plan.nodes_per_replica and all(
+            room.get(name, 0) >= plan.gpus_per_node for name in nodes
+        )
         if fits:
             found.append(index)
             room |= {name: room[name] - plan.gpus_per_node for name in nodes}
@@ -161,11 +263,20 @@ def _usable(plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], b
 
 def _shape(plan: Plan) -> tuple[object, ...]:
     """Return what tells how the ranks of a replica lie on its nodes."""
-    return replace(plan.layout, replicas=1), plan.pool, plan.nodes_per_replica, plan.gpus_per_node, plan.compute_domain
+    return (
+        replace(plan.layout, replicas=1),
+        plan.pool,
+        plan.nodes_per_replica,
+        plan.gpus_per_node,
+        plan.compute_domain,
+    )
 
 
-def _matched(places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the places in such an order that each group gets the one that shares most nodes with what it has.
+def _matched(
+    places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the places in such an order that each group gets the one that shares most nodes with
+    what it has.
 
     >>> _matched((("a",), ("b",), ("c",)), (("b",), ("c",), ("d",)))
     (('b',), ('c',), ('a',))
@@ -182,8 +293,13 @@ def _matched(places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]])
         if shared and index not in chosen and at not in chosen.values():
             chosen[index] = at
     free = iter(at for at in range(len(places)) if at not in chosen.values())
-    order = [chosen[index] if index in chosen else next(free) for index in range(len(places))]
-    return tuple(_as_held(places[at], held[index] if index < len(held) else ()) for index, at in enumerate(order))
+    order = [
+        chosen[index] if index in chosen else next(free) for index in range(len(places))
+    ]
+    return tuple(
+        _as_held(places[at], held[index] if index < len(held) else ())
+        for index, at in enumerate(order)
+    )
 
 
 def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -191,48 +307,82 @@ def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
     return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 
-def rescaled(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()) -> Replanned:
-    """Return the plan with the number of replicas that is wanted now; where they have no room, as it is."""
+def rescaled(
+    subject: Subject,
+    record: PlanRecord,
+    inventory: Inventory,
+    worst: Sequence[int] = (),
+) -> Replanned:
+    """Return the plan with the number of replicas that is wanted now; where they have no room, as
+    it is.
+    """
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
 
 def restore(
-    subject: Subject, record: PlanRecord | None, plan: Plan, inventory: Inventory, held: Sequence[Held], worst: Sequence[int]
+    subject: Subject,
+    record: PlanRecord | None,
+    plan: Plan,
+    inventory: Inventory,
+    held: Sequence[Held],
+    worst: Sequence[int],
 ) -> Replanned:
-    """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
+    """Return an earlier plan in place of the one that there is: its cut, on its pool, for the
+    groups that are wanted now.
 
-    Groups that are held stay on their nodes as far as the plan can run there; others keep clear of those below the partition, as
-    in a new plan. Where not all have room, the record is as it is.
+    Groups that are held stay on their nodes as far as the plan can run there; others keep clear of
+    those below the partition, as in a new plan. Where not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
-    report = _restored(subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted)
+    report = _restored(
+        subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted
+    )
     if isinstance(report.outcome, Plan):
         holding, before = _holding(subject, (), held), record.plan if record else None
-        report = replace(report, outcome=_clear_of(subject, report.outcome, inventory, holding, before))
+        report = replace(
+            report,
+            outcome=_clear_of(subject, report.outcome, inventory, holding, before),
+        )
     return _recorded(subject, record, report)
 
 
-def _restored(subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int) -> Report:
+def _restored(
+    subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int
+) -> Report:
     """Return so many groups of an earlier plan, of which those ``stay`` that can."""
-    usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
+    usable = [
+        stay[index]
+        for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)
+    ]
     if not usable:
         return further(subject, plan, own, wanted)
-    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
-    return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
+    stands = _numbered(
+        plan, [item.number for item in usable], [item.nodes for item in usable]
+    )
+    return rescale(
+        replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own
+    )
 
 
-def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:
-    """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas that is wanted now.
+def mend(
+    subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]
+) -> Replanned:
+    """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas
+    that is wanted now.
 
-    Groups that there are come before groups that are to come: as long as some wait for a place, and where there is none for
-    more, the record goes on answering the question that it answered. Where not all have room of this kind, and no group stays
-    or ``spec.replan`` lets those that stay move too, the model is planned anew.
+    Groups that there are come before groups that are to come: as long as some wait for a place, and
+    where there is none for more, the record goes on answering the question that it answered. Where
+    not all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move
+    too, the model is planned anew.
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
-    if short and (len(leaving) == len(record.plan.groups) or subject.intent.replan is Replan.ALWAYS):
+    if short and (
+        len(leaving) == len(record.plan.groups)
+        or subject.intent.replan is Replan.ALWAYS
+    ):
         anew = plan_anew(subject, record, inventory)
         if anew.short is None:
             return anew
@@ -244,35 +394,60 @@ def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: fr
 
 def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:
     if isinstance(report.outcome, NoPlan):
-        return Replanned(record=record, report=record.report() if record else report, short=report.outcome)
+        return Replanned(
+            record=record,
+            report=record.report() if record else report,
+            short=report.outcome,
+        )
     made = record_of(subject, report)
     if made and record:
         least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
         # one that is to start beside its former self goes on with that
-        generations = tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ()
+        generations = (
+            tuple(least.get(number, 0) for number in made.plan.group_numbers)
+            if least
+            else ()
+        )
         made = replace(made, generations=generations, improved_at=record.improved_at)
     return Replanned(record=made, report=report)
 
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return a plan of the same layout on the same pool, on nodes that are free now; None where there is none alike."""
-    pools = replace(inventory, pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool), excluded=())
+    """Return a plan of the same layout on the same pool, on nodes that are free now; None where
+    there is none alike.
+    """
+    pools = replace(
+        inventory,
+        pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool),
+        excluded=(),
+    )
     request = pinned(subject.request, plan)
     if request.space.fill:
-        request = replace(request, space=replace(request.space, replicas=plan.layout.replicas, fill=False))
-    found = make_plan(subject.model, with_room(subject, plan, pools), request, subject.traits).outcome
-    if isinstance(found, NoPlan) or replace(found.layout, partition=plan.layout.partition) != plan.layout:
+        request = replace(
+            request,
+            space=replace(request.space, replicas=plan.layout.replicas, fill=False),
+        )
+    found = make_plan(
+        subject.model, with_room(subject, plan, pools), request, subject.traits
+    ).outcome
+    if (
+        isinstance(found, NoPlan)
+        or replace(found.layout, partition=plan.layout.partition) != plan.layout
+    ):
         return None
     return None if any(differences(found, plan)) else found
 
 
-def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()) -> Report:
-    """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
+def rescale(
+    subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()
+) -> Report:
+    """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped,
+    none moves.
 
-    A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
-    number. Only the predictions and reasons are those of the new number; where a part of the nodes is away and
-    nothing can be predicted, groups are dropped all the same: those that are ``worst``, by number. A group
-    that is added takes the lowest number that is free.
+    A replica stays as it is, its engine's limits included: groups that run are not started anew for
+    a new number. Only the predictions and reasons are those of the new number; where a part of the
+    nodes is away and nothing can be predicted, groups are dropped all the same: those that are
+    ``worst``, by number. A group that is added takes the lowest number that is free.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
@@ -282,52 +457,82 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[
     if missing <= 0:
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
         stay = _staying(_standing(plan), worst, subject.intent.replicas)
-        fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
+        fewer = _numbered(
+            plan, [item.number for item in stay], [item.nodes for item in stay]
+        )
         return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):
         return whole
     added = further(subject, plan, without(own, plan), missing)
     if isinstance(added.outcome, NoPlan):
         return added
-    return _kept(whole, whole.outcome, _numbered(plan, plan.group_numbers, (*plan.groups, *added.outcome.groups)))
+    return _kept(
+        whole,
+        whole.outcome,
+        _numbered(plan, plan.group_numbers, (*plan.groups, *added.outcome.groups)),
+    )
 
 
-def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]) -> tuple[Plan, NoPlan | None]:
-    """Return ``plan`` with as many as possible of the ``leaving`` groups on other nodes of their kind, and why not all.
+def rehouse(
+    subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]
+) -> tuple[Plan, NoPlan | None]:
+    """Return ``plan`` with as many as possible of the ``leaving`` groups on other nodes of their
+    kind, and why not all.
 
     Every group keeps its index, and the others stay where they are.
     """
-    kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
+    kept = tuple(
+        group for index, group in enumerate(plan.groups) if index not in leaving
+    )
     pools, missing = pools_of(inventory, plan), len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     while len(places) < missing and short is None:
         stand = replace(plan, groups=(*kept, *places))
-        outcome = most_further(subject, stand, without(pools, stand), missing - len(places)).outcome
+        outcome = most_further(
+            subject, stand, without(pools, stand), missing - len(places)
+        ).outcome
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
-    groups = tuple(next(others, group) if index in leaving else group for index, group in enumerate(plan.groups))
+    groups = tuple(
+        next(others, group) if index in leaving else group
+        for index, group in enumerate(plan.groups)
+    )
     return replace(plan, groups=groups), short
 
 
-def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
-    """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found, None where there are none.
+def place_beside(
+    subject: Subject, plan: Plan, inventory: Inventory
+) -> tuple[str, ...] | None:
+    """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found,
+    None where there are none.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """
-    space, per_group = subject.request.space, plan.gpus_per_node * plan.nodes_per_replica
+    space, per_group = (
+        subject.request.space,
+        plan.gpus_per_node * plan.nodes_per_replica,
+    )
     groups = len(plan.groups) + 1
     if groups * per_group > (space.max_gpus or groups * per_group):
         return None
-    if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
+    if groups * plan.nodes_per_replica > (
+        space.max_nodes or groups * plan.nodes_per_replica
+    ):
         return None
     outcome = further(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None
     (place,) = outcome.groups
     mounted_on = {node for group in plan.groups for node in group}
-    return place if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place) else None
+    return (
+        place
+        if len(mounted_on) > 1
+        or not subject.intent.shares_claim
+        or mounted_on.issuperset(place)
+        else None
+    )
 
 
 def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:

@@ -1,8 +1,10 @@
-r"""What people read, made harmless: one function for each place into which text goes that somebody else may have written.
+r"""What people read, made harmless: one function for each place into which text goes that somebody
+else may have written.
 
-Signs that do nothing but steer (ESC and other controls, line ends, direction of text, zero width, halves of surrogate pairs) are
-shown as their escape, ``\x1b``; what is too long for its place is cut, and ends in an ellipsis. Structured documents are not in
-here: JSON and YAML have escapes of their own.
+Signs that do nothing but steer (ESC and other controls, line ends, direction of text, zero width,
+halves of surrogate pairs) are shown as their escape, ``\x1b``; what is too long for its place is
+cut, and ends in an ellipsis. Structured documents are not in here: JSON and YAML have escapes of
+their own.
 """
 
 import json
@@ -11,7 +13,9 @@ from itertools import accumulate
 from typing import Final
 
 TERMINAL_MAX_LENGTH: Final = 4096
-"""Unit: characters of one line. Basis: assumed; no sentence of ours has 1,000 beside what it quotes."""
+"""Unit: characters of one line. Basis: assumed; no sentence of ours has 1,000 beside what it
+quotes.
+"""
 
 LOG_MAX_BYTES: Final = 6144
 """Unit: bytes of ASCII JSON, of a message or of the last part of a traceback.
@@ -20,7 +24,9 @@ Basis: container runtimes split a line of 16 KiB; one has both of them, and at m
 """
 
 LOG_FIELD_MAX_BYTES: Final = 512
-"""Unit: bytes of ASCII JSON, of any other field. Basis: as above; namespace and name have up to 317."""
+"""Unit: bytes of ASCII JSON, of any other field. Basis: as above; namespace and name have up to
+317.
+"""
 
 EVENT_MAX_BYTES: Final = 1024
 """Unit: bytes of UTF-8. Source: Kubernetes, pkg/apis/core/validation, NoteLengthLimit."""
@@ -29,7 +35,8 @@ METRIC_MAX_LENGTH: Final = 256
 """Unit: characters of the value of a label. Basis: names of Kubernetes have up to 253."""
 
 _MARKDOWN: Final = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"} | {sign: f"\\{sign}" for sign in "\\*_[]`~"}
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+    | {sign: f"\\{sign}" for sign in "\\*_[]`~"}
 )
 
 
@@ -53,7 +60,9 @@ def in_log_field(text: str) -> str:
 
 
 def in_traceback(text: str) -> str:
-    """Return a traceback for the log: its lines, and of a long one the last ones, which say what happened."""
+    """Return a traceback for the log: its lines, and of a long one the last ones, which say what
+    happened.
+    """
     return _cut_as_json(in_lines(text)[::-1], LOG_MAX_BYTES)[::-1]
 
 
@@ -63,16 +72,22 @@ def in_event(text: str) -> str:
     if len(shown) <= EVENT_MAX_BYTES:
         return shown.decode()
     end = "…".encode()
-    return (shown[: EVENT_MAX_BYTES - len(end)].decode(errors="ignore").encode() + end).decode()
+    return (
+        shown[: EVENT_MAX_BYTES - len(end)].decode(errors="ignore").encode() + end
+    ).decode()
 
 
 def in_status(text: str, longest: int) -> str:
-    """Return a sentence for a condition or another field of the status, of at most ``longest`` characters."""
+    """Return a sentence for a condition or another field of the status, of at most ``longest``
+    characters.
+    """
     return _cut(visible(text), longest)
 
 
 def in_status_lines(text: str, longest: int) -> str:
-    """Return the end of what somebody else has printed, for a field of the status of at most ``longest`` characters."""
+    """Return the end of what somebody else has printed, for a field of the status of at most
+    ``longest`` characters.
+    """
     return _end(in_lines(text), longest)
 
 
@@ -87,7 +102,9 @@ def in_markdown(text: str) -> str:
     >>> in_markdown("<b>a|b</b>  *[x](javascript:1)")
     '&lt;b&gt;a&#124;b&lt;/b&gt; \\*\\[x\\](javascript:1)'
     """
-    return _cut(visible(" ".join(text.split())), TERMINAL_MAX_LENGTH).translate(_MARKDOWN)
+    return _cut(visible(" ".join(text.split())), TERMINAL_MAX_LENGTH).translate(
+        _MARKDOWN
+    )
 
 
 def in_page(text: str) -> str:
@@ -100,7 +117,8 @@ def in_page(text: str) -> str:
 
 
 def in_script(value: object) -> str:
-    r"""Return JSON that stands inside a script element of HTML: ASCII, and without a sign that could end the element.
+    r"""Return JSON that stands inside a script element of HTML: ASCII, and without a sign that
+    could end the element.
 
     >>> in_script({"a": "</script><!--"})
     '{"a":"\\u003c/script\\u003e\\u003c!--"}'
@@ -122,7 +140,10 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
 
 
 def _is_harmless(text: str) -> bool:
@@ -134,7 +155,9 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _cut_as_json(text: str, max_bytes: int) -> str:
-    """Return text that JSON of ASCII alone, which takes up to twelve bytes for a sign, writes in so many between its quotes."""
+    """Return text that JSON of ASCII alone, which takes up to twelve bytes for a sign, writes in so
+    many between its quotes.
+    """
     if _json_bytes(text) <= max_bytes:
         return text
     ends = list(accumulate(_json_bytes(sign) for sign in text[:max_bytes]))

@@ -1,7 +1,7 @@
 """Units: SI inside the core, GiB and milliseconds only where a person or the wire looks.
 
-Every number in the core is in bytes, seconds, bytes per second or FLOP per second and says so in its
-name. This module converts and formats; it rounds nothing that is computed with.
+Every number in the core is in bytes, seconds, bytes per second or FLOP per second and says so in
+its name. This module converts and formats; it rounds nothing that is computed with.
 """
 
 from typing import Final

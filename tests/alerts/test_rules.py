@@ -1,4 +1,6 @@
-"""The alerts that the chart brings: each fires where it must and nowhere else, has a runbook, and asks for series that exist."""
+"""The alerts that the chart brings: each fires where it must and nowhere else, has a runbook, and
+asks for series that exist.
+"""
 
 import re
 import subprocess
@@ -19,14 +21,24 @@ HEADINGS: Final = ("## What it means", "## Look", "## Do")
 
 
 def rules() -> list[dict[str, Any]]:
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule
+        for group in yaml.safe_load(RULES.read_text())["groups"]
+        for rule in group["rules"]
+    ]
 
 
 ALERTS: Final = sorted(rule["alert"] for rule in rules() if "alert" in rule)
 
 
 def ran(*arguments: str, given: str | None = None) -> str:
-    found = subprocess.run([str(program("promtool")), *arguments], input=given, capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [str(program("promtool")), *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert found.returncode == 0, found.stdout + found.stderr
     return found.stdout + found.stderr
 
@@ -41,8 +53,14 @@ def test_every_alert_fires_where_it_must_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_is_tried_where_it_fires_and_where_it_does_not(alert: str) -> None:
-    tried = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
-    assert {bool(case.get("exp_alerts")) for case in tried if case["alertname"] == alert} == {True, False}
+    tried = [
+        case
+        for test in yaml.safe_load(TESTS.read_text())["tests"]
+        for case in test["alert_rule_test"]
+    ]
+    assert {
+        bool(case.get("exp_alerts")) for case in tried if case["alertname"] == alert
+    } == {True, False}
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -61,9 +79,17 @@ def test_there_is_no_runbook_without_its_alert() -> None:
 
 def test_the_rules_ask_for_series_that_the_operator_has_or_that_they_record() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    asked = {name for rule in rules() for name in re.findall(r"shardwright[a-z_:]*", rule["expr"])}
+    asked = {
+        name
+        for rule in rules()
+        for name in re.findall(r"shardwright[a-z_:]*", rule["expr"])
+    }
     families = list(Metrics().registry.collect())
-    there = {f"{family.name}{suffix}" for family in families for suffix in ("", "_total", "_count", "_sum", "_bucket")}
+    there = {
+        f"{family.name}{suffix}"
+        for family in families
+        for suffix in ("", "_total", "_count", "_sum", "_bucket")
+    }
     assert asked - there - recorded == set()
 
 

@@ -1,4 +1,6 @@
-"""A real Chromium without a window, spoken to by its own protocol (Chrome DevTools): pages, keys, screenshots, complaints."""
+"""A real Chromium without a window, spoken to by its own protocol (Chrome DevTools): pages, keys,
+screenshots, complaints.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,21 @@ def install() -> None:
     if shutil.which("chromium"):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise HarnessError("these tests need chromium on the PATH: install it, or run them as root on Debian")
+        raise HarnessError(
+            "these tests need chromium on the PATH: install it, or run them as root on Debian"
+        )
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES]):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    for command in (
+        ["apt-get", "update"],
+        ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES],
+    ):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode:
-            raise HarnessError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+            raise HarnessError(
+                f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+            )
 
 
 class Page:
@@ -62,17 +73,29 @@ class Page:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, session: str) -> None:
         self._socket, self._session, self._number = socket, session, 0
         self._last = ""
-        self.complaints: list[str] = []  #: what the page and the browser said of errors and warnings
+        self.complaints: list[
+            str
+        ] = []  #: what the page and the browser said of errors and warnings
 
     async def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
         """Return the answer to one command."""
         self._number += 1
         number = self._number
-        await self._socket.send_json({"id": number, "method": method, "params": parameters, "sessionId": self._session})
+        await self._socket.send_json(
+            {
+                "id": number,
+                "method": method,
+                "params": parameters,
+                "sessionId": self._session,
+            }
+        )
         async with asyncio.timeout(ANSWER_SECONDS):
             while True:
                 message = await self._socket.receive_json()
-                if message.get("id") == number and message.get("sessionId") == self._session:
+                if (
+                    message.get("id") == number
+                    and message.get("sessionId") == self._session
+                ):
                     if "error" in message:
                         raise HarnessError(f"{method}: {message['error']}")
                     return dict(message["result"])
@@ -84,9 +107,16 @@ class Page:
         match method:
             case "Runtime.exceptionThrown":
                 self.complaints.append(str(message["params"]["exceptionDetails"]))
-            case "Runtime.consoleAPICalled" if message["params"]["type"] in {"error", "warning", "assert"}:
+            case "Runtime.consoleAPICalled" if message["params"]["type"] in {
+                "error",
+                "warning",
+                "assert",
+            }:
                 self.complaints.append(str(message["params"]["args"]))
-            case "Log.entryAdded" if message["params"]["entry"]["level"] in {"error", "warning"}:
+            case "Log.entryAdded" if message["params"]["entry"]["level"] in {
+                "error",
+                "warning",
+            }:
                 self.complaints.append(str(message["params"]["entry"]))
             case "Network.requestWillBeSent":
                 url = message["params"]["request"]["url"]
@@ -106,14 +136,25 @@ class Page:
 
     async def look(self, width: int, height: int, *, dark: bool = False) -> None:
         """Give the window a size and a colour scheme."""
-        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         scheme = "dark" if dark else "light"
-        features = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
     async def run(self, script: str) -> Any:
         """Return the value of an expression."""
-        answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = await self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise HarnessError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
@@ -122,28 +163,46 @@ class Page:
         """Press a key and let it go."""
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
-            await self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+            await self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **text,
+            )
 
     async def picture(self, clip: Mapping[str, float]) -> bytes:
         """Return a screenshot of a part of the page, as PNG."""
         part = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True}
-        return base64.b64decode((await self.call("Page.captureScreenshot", format="png", **part))["data"])
+        return base64.b64decode(
+            (await self.call("Page.captureScreenshot", format="png", **part))["data"]
+        )
 
 
 @asynccontextmanager
 async def a_page(profile: Path) -> AsyncIterator[Page]:
     """Start a browser with a profile of its own and yield a tab."""
     with _started(profile) as address:
-        async with aiohttp.ClientSession() as session, session.ws_connect(address, max_msg_size=MESSAGE_MAX_BYTES) as socket:
-            target = (await _first(socket, 1, "Target.createTarget", url="about:blank"))["targetId"]
-            attached = await _first(socket, 2, "Target.attachToTarget", targetId=target, flatten=True)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(address, max_msg_size=MESSAGE_MAX_BYTES) as socket,
+        ):
+            target = (
+                await _first(socket, 1, "Target.createTarget", url="about:blank")
+            )["targetId"]
+            attached = await _first(
+                socket, 2, "Target.attachToTarget", targetId=target, flatten=True
+            )
             page = Page(socket, attached["sessionId"])
             for domain in ("Page", "Runtime", "Log", "Network"):
                 await page.call(f"{domain}.enable")
             yield page
 
 
-async def _first(socket: aiohttp.ClientWebSocketResponse, number: int, method: str, **parameters: Any) -> Mapping[str, Any]:
+async def _first(
+    socket: aiohttp.ClientWebSocketResponse, number: int, method: str, **parameters: Any
+) -> Mapping[str, Any]:
     await socket.send_json({"id": number, "method": method, "params": parameters})
     async with asyncio.timeout(ANSWER_SECONDS):
         while True:
@@ -155,8 +214,15 @@ async def _first(socket: aiohttp.ClientWebSocketResponse, number: int, method: s
 @contextmanager
 def _started(profile: Path) -> Iterator[str]:
     """Start a browser and yield where it listens, as it says itself."""
-    command = [shutil.which("chromium") or "chromium", *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        shutil.which("chromium") or "chromium",
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        "about:blank",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             said = ""
             for line in process.stderr or ():

@@ -1,4 +1,6 @@
-"""The report in a real browser: it needs no network, fits every screen, moves by the keyboard, and complains of nothing."""
+"""The report in a real browser: it needs no network, fits every screen, moves by the keyboard, and
+complains of nothing.
+"""
 
 import asyncio
 import io
@@ -25,7 +27,11 @@ HEIGHT = 900
 IMAGE_MAX_BYTES = 400_000
 RIGHT, LEFT, ENTER = ("ArrowRight", 39), ("ArrowLeft", 37), ("Enter", 13)
 
-MARKUP = ("<img src=x onerror=document.title='owned'>", "</script><script>document.title='owned'", "'\"><svg onload=alert(1)>")
+MARKUP = (
+    "<img src=x onerror=document.title='owned'>",
+    "</script><script>document.title='owned'",
+    "'\"><svg onload=alert(1)>",
+)
 
 T = TypeVar("T")
 
@@ -47,7 +53,9 @@ def report(folder: Path, *words: str) -> str:
 
 def explanation(*words: str) -> Any:
     """Return the explanation that is printed as JSON."""
-    return json.loads(printed("explain", *words, "-o", "json"))["items"][0]["explanation"]
+    return json.loads(printed("explain", *words, "-o", "json"))["items"][0][
+        "explanation"
+    ]
 
 
 def sample(name: str) -> tuple[str, ...]:
@@ -56,7 +64,9 @@ def sample(name: str) -> tuple[str, ...]:
 
 
 def in_browser(folder: Path, look: Callable[[Page], Awaitable[T]]) -> T:
-    """Return what a look at a page of a fresh browser gives; nothing may have been complained of."""
+    """Return what a look at a page of a fresh browser gives; nothing may have been complained
+    of.
+    """
 
     async def run() -> T:
         async with a_page(folder / "profile") as page:
@@ -77,10 +87,18 @@ def test_it_fits_every_screen_in_light_and_dark(tmp_path: Path, name: str) -> No
             for dark in (False, True):
                 await page.look(width, HEIGHT, dark=dark)
                 await page.open(url)
-                seen.append((width, dark, await page.run("document.documentElement.scrollWidth")))
+                seen.append(
+                    (
+                        width,
+                        dark,
+                        await page.run("document.documentElement.scrollWidth"),
+                    )
+                )
         return seen
 
-    assert in_browser(tmp_path, look) == [(width, dark, width) for width in WIDTHS for dark in (False, True)]
+    assert in_browser(tmp_path, look) == [
+        (width, dark, width) for width in WIDTHS for dark in (False, True)
+    ]
 
 
 def test_ink_and_page_differ_enough_in_light_and_dark(tmp_path: Path) -> None:
@@ -113,7 +131,9 @@ def test_ink_and_page_differ_enough_in_light_and_dark(tmp_path: Path) -> None:
     assert min(in_browser(tmp_path, look)) >= 4.5
 
 
-def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(tmp_path: Path) -> None:
+def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(
+    tmp_path: Path,
+) -> None:
     url = report(tmp_path, *sample("llama-405b"))
 
     async def look(page: Page) -> tuple[str, str, str, bool]:
@@ -127,17 +147,28 @@ def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(tmp
         assert await page.run("document.getElementById('points').innerHTML") != before
         await page.press(*LEFT)
         back = await page.run("document.getElementById('points').innerHTML")
-        return moved, said, await page.run("document.querySelector('#reset').disabled.toString()"), back == before
+        return (
+            moved,
+            said,
+            await page.run("document.querySelector('#reset').disabled.toString()"),
+            back == before,
+        )
 
     moved, said, at_home, restored = in_browser(tmp_path, look)
     manifest = tmp_path / "moved.yaml"
     text = (ROOT / "manifests" / "samples" / "llama-405b.yaml").read_text()
     manifest.write_text(re.sub(r"concurrency: \d+", "concurrency: 128", text))
-    facts = {fact["label"]: fact["value"] for fact in explanation("-f", os.fspath(manifest), *NODES)["facts"]}
+    facts = {
+        fact["label"]: fact["value"]
+        for fact in explanation("-f", os.fspath(manifest), *NODES)["facts"]
+    }
 
     assert (moved, at_home, restored) == ("128", "true", True)
     output = facts["Output"].removeprefix("about ").partition(" (")[0]
-    assert said == f"tensor 8 x pipeline 2\non 16 GPUs of {facts['Pool']}: {output}, {facts['Latency']}."
+    assert (
+        said
+        == f"tensor 8 x pipeline 2\non 16 GPUs of {facts['Pool']}: {output}, {facts['Latency']}."
+    )
 
 
 def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
@@ -148,16 +179,29 @@ def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
     async def look(page: Page) -> tuple[int, int, str]:
         await page.look(1280, HEIGHT)
         await page.open(url)
-        visible = "[...document.querySelectorAll('#rows tbody tr')].filter((row) => row.offsetParent).length"
+        visible = (
+            "[...document.querySelectorAll('#rows tbody tr')].filter((row) => "
+            "row.offsetParent).length"
+        )
         everything = await page.run(visible)
         await page.run("document.querySelector('button.filter').focus()")
         await page.press(*ENTER)
-        return everything, await page.run(visible), await page.run("document.activeElement.getAttribute('aria-pressed')")
+        return (
+            everything,
+            await page.run(visible),
+            await page.run("document.activeElement.getAttribute('aria-pressed')"),
+        )
 
-    assert in_browser(tmp_path, look) == (len(told["candidates"]), first["count"], "true")
+    assert in_browser(tmp_path, look) == (
+        len(told["candidates"]),
+        first["count"],
+        "true",
+    )
 
 
-def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(tmp_path: Path) -> None:
+def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(
+    tmp_path: Path,
+) -> None:
     url = report(tmp_path, *sample("deepseek-v3-rack"))
     nameless = """[
       ...document.querySelectorAll("a[href], button, input, summary, [tabindex='0'], svg[role=img]")
@@ -175,7 +219,11 @@ def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(tmp_path:
 def test_names_that_mean_harm_do_nothing(tmp_path: Path) -> None:
     nodes = []
     for index, text in enumerate(
-        (*HOSTILE.values(), "<img src=x onerror=document.title='owned'>", "</script><script>document.title='owned'")
+        (
+            *HOSTILE.values(),
+            "<img src=x onerror=document.title='owned'>",
+            "</script><script>document.title='owned'",
+        )
     ):
         labels = {
             "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
@@ -183,27 +231,50 @@ def test_names_that_mean_harm_do_nothing(tmp_path: Path) -> None:
             "nvidia.com/gpu.memory": "81559",
         }
         taint = {"key": text, "value": text, "effect": "NoSchedule"}
-        status = {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {
+            "allocatable": {"nvidia.com/gpu": "8"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
         spec = {"taints": [taint]} if index % 2 else {}
-        nodes.append({"kind": "Node", "metadata": {"name": text, "labels": labels}, "spec": spec, "status": status})
+        nodes.append(
+            {
+                "kind": "Node",
+                "metadata": {"name": text, "labels": labels},
+                "spec": spec,
+                "status": status,
+            }
+        )
     file = tmp_path / "nodes.json"
     file.write_text(json.dumps({"kind": "List", "items": nodes}))
-    url = report(tmp_path, "meta-llama/Llama-3.1-405B-Instruct", "--nodes", os.fspath(file))
+    url = report(
+        tmp_path, "meta-llama/Llama-3.1-405B-Instruct", "--nodes", os.fspath(file)
+    )
 
     async def look(page: Page) -> tuple[str, int]:
         await page.look(1280, HEIGHT)
         await page.open(url)
-        return await page.run("document.title"), await page.run("document.querySelectorAll('img').length")
+        return await page.run("document.title"), await page.run(
+            "document.querySelectorAll('img').length"
+        )
 
     assert in_browser(tmp_path, look) == ("llama-3-1-405b-instruct - shardwright", 0)
 
 
-def test_the_pictures_of_the_documents_are_of_this_page(tmp_path: Path, *, update_goldens: bool) -> None:
-    """Fonts differ from machine to machine, so what is compared is that the pictures are there, and small."""
+def test_the_pictures_of_the_documents_are_of_this_page(
+    tmp_path: Path, *, update_goldens: bool
+) -> None:
+    """Fonts differ from machine to machine, so what is compared is that the pictures are there, and
+    small.
+    """
     if update_goldens:
         asyncio.run(_pictures(tmp_path))
     sizes = {file.name: file.stat().st_size for file in IMAGES.glob("report-*.png")}
-    assert sorted(sizes) == ["report-dark.png", "report-light.png", "report-phone.png", "report-tradeoff.png"]
+    assert sorted(sizes) == [
+        "report-dark.png",
+        "report-light.png",
+        "report-phone.png",
+        "report-tradeoff.png",
+    ]
     assert max(sizes.values()) < IMAGE_MAX_BYTES
 
 
@@ -219,9 +290,16 @@ async def _pictures(folder: Path) -> None:
             url = report(folder, *sample(model))
             await page.look(width, HEIGHT, dark=dark)
             await page.open(url)
-            clip: dict[str, Any] = {"x": 0, "y": place, "width": width, "height": height}
+            clip: dict[str, Any] = {
+                "x": 0,
+                "y": place,
+                "width": width,
+                "height": height,
+            }
             if isinstance(place, str):
-                await page.run(f"globalThis.part = document.querySelector('{place}').getBoundingClientRect()")
+                await page.run(
+                    f"globalThis.part = document.querySelector('{place}').getBoundingClientRect()"
+                )
                 top, tall = await page.run("[part.y + scrollY, part.height]")
                 clip |= {"y": top - 16, "height": tall + 32}
             (IMAGES / f"{name}.png").write_bytes(await page.picture(clip))

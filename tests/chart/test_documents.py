@@ -1,4 +1,6 @@
-"""The chart documents itself; `make generate` writes it, and tests/contracts/test_pages.py compares."""
+"""The chart documents itself; `make generate` writes it, and tests/contracts/test_pages.py
+compares.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The chart fitted to a company: names, accounts, mirrors, policies; and values that an earlier release has stored."""
+"""The chart fitted to a company: names, accounts, mirrors, policies; and values that an earlier
+release has stored.
+"""
 
 import json
 import re
@@ -12,14 +14,32 @@ from shardwright.controller.options import operator_parser
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
-from tests.support.builders_chart import CHART, GONE, ROOT, defaults, difference, named, read, render, schema
+from tests.support.builders_chart import (
+    CHART,
+    GONE,
+    ROOT,
+    defaults,
+    difference,
+    named,
+    read,
+    render,
+    schema,
+)
 from tests.support.values_fitted import CONTAINER, POD, of_account
 
 STORED = sorted((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
-"""values.yaml of chart states that were landed: what `--reuse-values` brings of a release that was installed then."""
+"""values.yaml of chart states that were landed: what `--reuse-values` brings of a release that was
+installed then.
+"""
 CLAIMS = {"shardwright-nodes", "shardwright-namespaces"}
 """By their names other installations know what is claimed."""
-OF_NO_USE_IN_A_POD = {"--help", "--kubeconfig", "--context", "--leader-elect", "--no-leader-elect"}
+OF_NO_USE_IN_A_POD = {
+    "--help",
+    "--kubeconfig",
+    "--context",
+    "--leader-elect",
+    "--no-leader-elect",
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +47,15 @@ def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
     return render(control_plane)
 
 
-def test_without_an_image_the_chart_says_that_there_is_none_to_pull(control_plane: ControlPlane) -> None:
+def test_without_an_image_the_chart_says_that_there_is_none_to_pull(
+    control_plane: ControlPlane,
+) -> None:
     said = control_plane.helm("template", "shardwright", str(CHART), check=False)
 
-    assert "image.repository is empty, and nobody has published an image of the operator" in said
+    assert (
+        "image.repository is empty, and nobody has published an image of the operator"
+        in said
+    )
     assert "--set image.repository=registry.example/shardwright/operator" in said
 
 
@@ -44,25 +69,44 @@ def test_without_an_image_the_chart_says_that_there_is_none_to_pull(control_plan
     ],
 )
 def test_a_registry_for_all_charts_takes_the_place_of_the_images_own(
-    control_plane: ControlPlane, as_delivered: list[Manifest], repository: str, image: str
+    control_plane: ControlPlane,
+    as_delivered: list[Manifest],
+    repository: str,
+    image: str,
 ) -> None:
-    objects = render(control_plane, "--set", f"image.repository={repository},global.imageRegistry=mirror.example:5000")
+    objects = render(
+        control_plane,
+        "--set",
+        f"image.repository={repository},global.imageRegistry=mirror.example:5000",
+    )
 
     assert difference(as_delivered, objects) == {f"{CONTAINER}.image": image}
 
 
-def test_another_name_is_that_of_everything_but_the_crd_and_claims(control_plane: ControlPlane) -> None:
-    names = {item["metadata"]["name"] for item in render(control_plane, "--set", "fullnameOverride=planner")}
+def test_another_name_is_that_of_everything_but_the_crd_and_claims(
+    control_plane: ControlPlane,
+) -> None:
+    names = {
+        item["metadata"]["name"]
+        for item in render(control_plane, "--set", "fullnameOverride=planner")
+    }
 
-    assert {name for name in names if not re.match(r"planner(-|$)", name)} == {"shardedmodels.shardwright.io", *CLAIMS}
+    assert {name for name in names if not re.match(r"planner(-|$)", name)} == {
+        "shardedmodels.shardwright.io",
+        *CLAIMS,
+    }
 
 
 def test_a_service_account_of_others_gets_the_rights_and_the_policies(
     control_plane: ControlPlane, as_delivered: list[Manifest]
 ) -> None:
-    objects = render(control_plane, "--set", "serviceAccount.create=false,serviceAccount.name=ours")
+    objects = render(
+        control_plane, "--set", "serviceAccount.create=false,serviceAccount.name=ours"
+    )
 
-    assert difference(as_delivered, objects) == of_account("ours") | {"ServiceAccount/shardwright": GONE}
+    assert difference(as_delivered, objects) == of_account("ours") | {
+        "ServiceAccount/shardwright": GONE
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,35 +114,62 @@ def test_a_service_account_of_others_gets_the_rights_and_the_policies(
     [
         (
             "serviceAccount.create=false",
-            "serviceAccount.name is empty and serviceAccount.create is false: name the service account",
+            (
+                "serviceAccount.name is empty and serviceAccount.create is false: name the service "
+                "account"
+            ),
         ),
-        ("extraEnv[0].name=POD_NAME,extraEnv[0].value=x", "extraEnv: POD_NAME is set by the chart; take it out"),
+        (
+            "extraEnv[0].name=POD_NAME,extraEnv[0].value=x",
+            "extraEnv: POD_NAME is set by the chart; take it out",
+        ),
     ],
 )
-def test_values_that_contradict_the_chart_are_refused(control_plane: ControlPlane, flags: str, message: str) -> None:
-    assert message in control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False)
+def test_values_that_contradict_the_chart_are_refused(
+    control_plane: ControlPlane, flags: str, message: str
+) -> None:
+    assert message in control_plane.helm(
+        "template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False
+    )
 
 
 @pytest.mark.parametrize("context", ["podSecurityContext", "resources"])
-def test_null_empties_what_the_chart_delivers(control_plane: ControlPlane, as_delivered: list[Manifest], context: str) -> None:
-    path = {"podSecurityContext": f"{POD}.securityContext", "resources": f"{CONTAINER}.resources"}[context]
+def test_null_empties_what_the_chart_delivers(
+    control_plane: ControlPlane, as_delivered: list[Manifest], context: str
+) -> None:
+    path = {
+        "podSecurityContext": f"{POD}.securityContext",
+        "resources": f"{CONTAINER}.resources",
+    }[context]
 
-    changed = difference(as_delivered, render(control_plane, "--set", f"{context}=null"))
+    changed = difference(
+        as_delivered, render(control_plane, "--set", f"{context}=null")
+    )
 
     assert changed
-    assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {(True, GONE)}
+    assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {
+        (True, GONE)
+    }
 
 
-@pytest.mark.parametrize("name", [name for name, value in defaults().items() if isinstance(value, list)])
+@pytest.mark.parametrize(
+    "name", [name for name, value in defaults().items() if isinstance(value, list)]
+)
 def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
-    """Who takes the images that are admitted away by `null` has admitted none, and not all of them."""
+    """Who takes the images that are admitted away by `null` has admitted none, and not all of
+    them.
+    """
     emptied = render(control_plane, "--set-json", f"{name}=[]")
 
     assert difference(emptied, render(control_plane, "--set", f"{name}=null")) == {}
 
 
-@pytest.mark.parametrize("name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"])
-def test_null_that_an_earlier_release_has_stored_is_an_empty_list(control_plane: ControlPlane, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"]
+)
+def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
+    control_plane: ControlPlane, tmp_path: Path, name: str
+) -> None:
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
     stored = yaml.safe_load((STORED[0].parent / "2026-11-23.yaml").read_text())
@@ -107,20 +178,42 @@ def test_null_that_an_earlier_release_has_stored_is_an_empty_list(control_plane:
 
     (settings,) = [
         json.loads(item["data"]["settings.json"])
-        for item in read(control_plane.helm("template", "shardwright", str(chart), "--skip-tests", *NAMED))
+        for item in read(
+            control_plane.helm(
+                "template", "shardwright", str(chart), "--skip-tests", *NAMED
+            )
+        )
         if item["metadata"]["name"] == "shardwright-settings"
     ]
 
     assert settings[name] == []
 
 
-def test_each_option_of_the_operator_is_the_charts_or_may_be_added(as_delivered: list[Manifest]) -> None:
-    (container,) = named(as_delivered, "Deployment")["spec"]["template"]["spec"]["containers"]
+def test_each_option_of_the_operator_is_the_charts_or_may_be_added(
+    as_delivered: list[Manifest],
+) -> None:
+    (container,) = named(as_delivered, "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
     given = {argument.partition("=")[0] for argument in container["args"]}
-    added = {f"--{name}" for name in re.findall(r"[a-z-]+[a-z]", schema()["properties"]["extraArgs"]["items"]["pattern"])}
+    added = {
+        f"--{name}"
+        for name in re.findall(
+            r"[a-z-]+[a-z]", schema()["properties"]["extraArgs"]["items"]["pattern"]
+        )
+    }
 
-    known = {name for action in operator_parser()._actions for name in action.option_strings if name.startswith("--")}
-    assert known - given - OF_NO_USE_IN_A_POD - {"--watch-namespaces", "--plans"} == added == {"--resync-seconds", "--workers"}
+    known = {
+        name
+        for action in operator_parser()._actions
+        for name in action.option_strings
+        if name.startswith("--")
+    }
+    assert (
+        known - given - OF_NO_USE_IN_A_POD - {"--watch-namespaces", "--plans"}
+        == added
+        == {"--resync-seconds", "--workers"}
+    )
 
 
 def test_policies_are_installed_where_the_api_server_serves_them(
@@ -128,7 +221,10 @@ def test_policies_are_installed_where_the_api_server_serves_them(
 ) -> None:
     policies = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
-    assert render(control_plane, "--api-versions", f"apps/v1/Deployment,{policies}") == as_delivered
+    assert (
+        render(control_plane, "--api-versions", f"apps/v1/Deployment,{policies}")
+        == as_delivered
+    )
 
 
 def test_policies_are_left_out_where_the_api_server_serves_none(
@@ -143,15 +239,28 @@ def test_policies_are_left_out_where_the_api_server_serves_none(
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda file: file.stem)
 def test_values_that_an_earlier_release_has_stored_are_enough(
-    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, stored: Path
+    control_plane: ControlPlane,
+    as_delivered: list[Manifest],
+    tmp_path: Path,
+    stored: Path,
 ) -> None:
-    """With `--reuse-values` Helm takes them for the chart's own defaults, and has nothing to say of values that they lack."""
+    """With `--reuse-values` Helm takes them for the chart's own defaults, and has nothing to say of
+    values that they lack.
+    """
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
     shutil.copy(stored, chart / "values.yaml")
 
     objects = read(
-        control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
+        control_plane.helm(
+            "template",
+            "shardwright",
+            str(chart),
+            "--namespace",
+            "shardwright-system",
+            "--skip-tests",
+            *NAMED,
+        )
     )
 
     assert difference(as_delivered, objects) == {}
@@ -163,11 +272,25 @@ def test_what_null_has_emptied_stays_empty_when_values_are_reused(
 ) -> None:
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
-    emptied = {name: value for name, value in defaults().items() if name != "podSecurityContext"}
+    emptied = {
+        name: value
+        for name, value in defaults().items()
+        if name != "podSecurityContext"
+    }
     (chart / "values.yaml").write_text(json.dumps(emptied))
 
     reused = read(
-        control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
+        control_plane.helm(
+            "template",
+            "shardwright",
+            str(chart),
+            "--namespace",
+            "shardwright-system",
+            "--skip-tests",
+            *NAMED,
+        )
     )
 
-    assert difference(as_delivered, reused) == difference(as_delivered, render(control_plane, "--set", "podSecurityContext=null"))
+    assert difference(as_delivered, reused) == difference(
+        as_delivered, render(control_plane, "--set", "podSecurityContext=null")
+    )

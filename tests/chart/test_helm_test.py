@@ -1,4 +1,6 @@
-"""The pods of `helm test`: valid, apart from the operator's own, and each under the account whose rights it asks for."""
+"""The pods of `helm test`: valid, apart from the operator's own, and each under the account whose
+rights it asks for.
+"""
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
@@ -12,21 +14,38 @@ from tests.support.builders_chart import CHART, SYSTEM, named, read, render
 @pytest.fixture(scope="module")
 def hooks(control_plane: ControlPlane) -> list[Manifest]:
     only = ("--show-only", "templates/tests/installed.yaml")
-    return read(control_plane.helm("template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED))
+    return read(
+        control_plane.helm(
+            "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
+        )
+    )
 
 
 def test_they_are_valid_and_made_for_a_test_alone(hooks: list[Manifest]) -> None:
     for item in hooks:
         kubernetes_validate.validate(item, "1.31.0", strict=True)
 
-    assert {item["metadata"]["annotations"]["helm.sh/hook"] for item in hooks} == {"test"}
+    assert {item["metadata"]["annotations"]["helm.sh/hook"] for item in hooks} == {
+        "test"
+    }
 
 
 def test_each_pod_has_the_account_that_it_asks_for(hooks: list[Manifest]) -> None:
-    pods = {item["metadata"]["name"]: item["spec"]["serviceAccountName"] for item in hooks if item["kind"] == "Pod"}
+    pods = {
+        item["metadata"]["name"]: item["spec"]["serviceAccountName"]
+        for item in hooks
+        if item["kind"] == "Pod"
+    }
 
-    assert pods == {"shardwright-test-rights": "shardwright", "shardwright-test": "shardwright-test"}
-    roles = {item["metadata"]["namespace"]: item["rules"] for item in hooks if item["kind"] == "Role"}
+    assert pods == {
+        "shardwright-test-rights": "shardwright",
+        "shardwright-test": "shardwright-test",
+    }
+    roles = {
+        item["metadata"]["namespace"]: item["rules"]
+        for item in hooks
+        if item["kind"] == "Role"
+    }
     assert roles == {
         SYSTEM: [
             {
@@ -36,13 +55,29 @@ def test_each_pod_has_the_account_that_it_asks_for(hooks: list[Manifest]) -> Non
                 "verbs": ["get"],
             }
         ],
-        "default": [{"apiGroups": ["shardwright.io"], "resources": ["shardedmodels"], "verbs": ["get", "create", "delete"]}],
+        "default": [
+            {
+                "apiGroups": ["shardwright.io"],
+                "resources": ["shardedmodels"],
+                "verbs": ["get", "create", "delete"],
+            }
+        ],
     }
 
 
-def test_the_namespace_of_the_model_is_that_of_the_value(control_plane: ControlPlane) -> None:
-    only = ("--show-only", "templates/tests/installed.yaml", "--set=test.namespace=models")
-    hooks = read(control_plane.helm("template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED))
+def test_the_namespace_of_the_model_is_that_of_the_value(
+    control_plane: ControlPlane,
+) -> None:
+    only = (
+        "--show-only",
+        "templates/tests/installed.yaml",
+        "--set=test.namespace=models",
+    )
+    hooks = read(
+        control_plane.helm(
+            "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
+        )
+    )
     (container,) = named(hooks, "Pod", "shardwright-test")["spec"]["containers"]
 
     assert named(hooks, "Role", "-models")["metadata"]["namespace"] == "models"
@@ -50,16 +85,27 @@ def test_the_namespace_of_the_model_is_that_of_the_value(control_plane: ControlP
     assert "--models-namespace=models" in container["args"]
 
 
-def test_no_service_and_no_budget_takes_them_for_the_operators(control_plane: ControlPlane, hooks: list[Manifest]) -> None:
+def test_no_service_and_no_budget_takes_them_for_the_operators(
+    control_plane: ControlPlane, hooks: list[Manifest]
+) -> None:
     selector = named(render(control_plane), "Service")["spec"]["selector"]
 
-    assert [item for item in hooks if selector.items() <= item["metadata"]["labels"].items()] == []
+    assert [
+        item for item in hooks if selector.items() <= item["metadata"]["labels"].items()
+    ] == []
 
 
-def test_they_ask_the_port_of_the_probes(control_plane: ControlPlane, hooks: list[Manifest]) -> None:
+def test_they_ask_the_port_of_the_probes(
+    control_plane: ControlPlane, hooks: list[Manifest]
+) -> None:
     service = named(render(control_plane), "Service")
-    (health,) = (entry["port"] for entry in service["spec"]["ports"] if entry["name"] == "health")
+    (health,) = (
+        entry["port"] for entry in service["spec"]["ports"] if entry["name"] == "health"
+    )
     (container,) = named(hooks, "Pod", "shardwright-test")["spec"]["containers"]
 
-    address = f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{health}/readyz"
+    address = (
+        f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{health}"
+        "/readyz"
+    )
     assert f"--ready-url={address}" in container["args"]

@@ -42,17 +42,27 @@ def health_url() -> Iterator[tuple[Health, str]]:
 
 
 def test_helm_finds_nothing_to_mend(control_plane: ControlPlane) -> None:
-    assert "1 chart(s) linted, 0 chart(s) failed" in control_plane.helm("lint", "--strict", str(CHART))
+    assert "1 chart(s) linted, 0 chart(s) failed" in control_plane.helm(
+        "lint", "--strict", str(CHART)
+    )
 
 
 def test_chart_and_program_are_of_one_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (shardwright.__version__, shardwright.__version__)
+    assert (chart["version"], chart["appVersion"]) == (
+        shardwright.__version__,
+        shardwright.__version__,
+    )
 
 
 def test_a_kubernetes_that_is_too_old_is_refused(control_plane: ControlPlane) -> None:
-    said = control_plane.helm("template", "x", str(CHART), "--kube-version", "1.30", check=False)
-    assert "requires kubeVersion: >=1.31.0-0 which is incompatible with Kubernetes v1.30" in said
+    said = control_plane.helm(
+        "template", "x", str(CHART), "--kube-version", "1.30", check=False
+    )
+    assert (
+        "requires kubeVersion: >=1.31.0-0 which is incompatible with Kubernetes v1.30"
+        in said
+    )
 
 
 @pytest.mark.parametrize("kubernetes", [OLDEST, NEWEST])
@@ -87,13 +97,17 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
 
 
 def test_the_crd_is_the_generated_one_and_is_kept(objects: list[Manifest]) -> None:
-    generated = yaml.safe_load((ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text())
+    generated = yaml.safe_load(
+        (ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text()
+    )
     generated["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
 
     assert named(objects, "CustomResourceDefinition") == generated
 
 
-def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_knows_every_flag_of_the_deployment(
+    container: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
     assert parse_options(container["args"]) == Options(
@@ -129,18 +143,30 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
     )
 
 
-def test_every_variable_of_an_argument_is_in_the_environment(container: dict[str, Any]) -> None:
+def test_every_variable_of_an_argument_is_in_the_environment(
+    container: dict[str, Any],
+) -> None:
     assert container["env"] == [
-        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        {
+            "name": "POD_NAMESPACE",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        },
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "MALLOC_ARENA_MAX", "value": "2"},
     ]
 
 
-def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], container: dict[str, Any]) -> None:
+def test_the_files_of_the_arguments_are_mounted(
+    objects: list[Manifest], container: dict[str, Any]
+) -> None:
     options = parse_options(container["args"])
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume for volume in named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]}
+    volumes = {
+        volume["name"]: volume
+        for volume in named(objects, "Deployment")["spec"]["template"]["spec"][
+            "volumes"
+        ]
+    }
     assert options.catalogue_file
     assert options.settings_file
     assert options.credentials_dir
@@ -150,13 +176,27 @@ def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], contain
     settings = volumes[mounts[str(options.settings_file.parent)]]["configMap"]["name"]
     credentials = volumes[mounts[str(options.credentials_dir)]]["projected"]["sources"]
 
-    assert list(named(objects, "ConfigMap", catalogue)["data"]) == [options.catalogue_file.name]
-    assert list(named(objects, "ConfigMap", settings)["data"]) == [options.settings_file.name]
+    assert list(named(objects, "ConfigMap", catalogue)["data"]) == [
+        options.catalogue_file.name
+    ]
+    assert list(named(objects, "ConfigMap", settings)["data"]) == [
+        options.settings_file.name
+    ]
     signing = volumes[mounts[str(options.signing_keys_file.parent)]]["secret"]
-    assert signing["items"] == [{"key": "token", "path": options.signing_keys_file.name}]
-    assert named(objects, "Secret", signing["secretName"])["type"] == "kubernetes.io/service-account-token"
-    assert credentials[0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
-    assert credentials[1]["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    assert signing["items"] == [
+        {"key": "token", "path": options.signing_keys_file.name}
+    ]
+    assert (
+        named(objects, "Secret", signing["secretName"])["type"]
+        == "kubernetes.io/service-account-token"
+    )
+    assert credentials[0] == {
+        "serviceAccountToken": {"path": "token", "expirationSeconds": 3600}
+    }
+    assert credentials[1]["configMap"] == {
+        "name": "kube-root-ca.crt",
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
 
 
 def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
@@ -168,16 +208,24 @@ def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
         {"name": "http", "containerPort": options.port},
         {"name": "health", "containerPort": options.health_port},
     ]
-    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"health"}
+    assert {
+        container[probe]["httpGet"]["port"]
+        for probe in ("livenessProbe", "readinessProbe")
+    } == {"health"}
     assert named(objects, "Service")["spec"]["ports"] == [
         {"name": "http", "port": options.port, "targetPort": "http"},
         {"name": "health", "port": options.health_port, "targetPort": "health"},
     ]
 
 
-def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any], health_url: tuple[Health, str]) -> None:
+def test_the_operator_answers_the_paths_of_the_probes(
+    container: dict[str, Any], health_url: tuple[Health, str]
+) -> None:
     health, url = health_url
-    live, ready = (url + container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe"))
+    live, ready = (
+        url + container[probe]["httpGet"]["path"]
+        for probe in ("livenessProbe", "readinessProbe")
+    )
 
     assert (_status(live), _status(ready)) == (200, 503)
     health.ready = True
@@ -187,7 +235,10 @@ def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any],
 def test_selectors_find_the_pods_of_this_release_only(objects: list[Manifest]) -> None:
     deployment = named(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    selector = {"app.kubernetes.io/name": "shardwright-operator", "app.kubernetes.io/instance": "shardwright"}
+    selector = {
+        "app.kubernetes.io/name": "shardwright-operator",
+        "app.kubernetes.io/instance": "shardwright",
+    }
 
     assert selector.items() <= labels.items()
     assert deployment["spec"]["selector"] == {"matchLabels": selector}
@@ -199,7 +250,9 @@ def test_selectors_find_the_pods_of_this_release_only(objects: list[Manifest]) -
     }
 
 
-def test_the_pod_gets_no_more_than_it_needs(objects: list[Manifest], container: dict[str, Any]) -> None:
+def test_the_pod_gets_no_more_than_it_needs(
+    objects: list[Manifest], container: dict[str, Any]
+) -> None:
     pod = named(objects, "Deployment")["spec"]["template"]["spec"]
 
     assert pod["automountServiceAccountToken"] is False
@@ -216,7 +269,10 @@ def test_the_pod_gets_no_more_than_it_needs(objects: list[Manifest], container: 
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert named(objects, "ServiceAccount", "shardwright")["automountServiceAccountToken"] is False
+    assert (
+        named(objects, "ServiceAccount", "shardwright")["automountServiceAccountToken"]
+        is False
+    )
 
 
 def _status(url: str) -> int:

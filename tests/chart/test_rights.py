@@ -1,4 +1,6 @@
-"""What the chart lets the operator do: exactly this. That it uses all of it, and no more, is in the audit log of the suite."""
+"""What the chart lets the operator do: exactly this. That it uses all of it, and no more, is in the
+audit log of the suite.
+"""
 
 import pytest
 
@@ -40,40 +42,80 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
 
 
 def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -> None:
-    """But for what is about ShardedModels themselves, and for the one Lease, whose name the right says."""
+    """But for what is about ShardedModels themselves, and for the one Lease, whose name the right
+    says.
+    """
     objects = render(control_plane, "--set=schedulers={Native,Volcano,Coscheduling}")
     roles = [named(objects, "ClusterRole", "shardwright"), named(objects, "Role")]
-    granted = {(name, verb) for role in roles for name, verbs in _rights(role).items() for verb in verbs - READS}
+    granted = {
+        (name, verb)
+        for role in roles
+        for name, verbs in _rights(role).items()
+        for verb in verbs - READS
+    }
 
-    unbound = {(name, verb) for name, verb in granted - _bound(objects) if not name.startswith("shardwright.io/")}
+    unbound = {
+        (name, verb)
+        for name, verb in granted - _bound(objects)
+        if not name.startswith("shardwright.io/")
+    }
     assert unbound == {("coordination.k8s.io/leases", "update")}
 
 
-def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge(objects: list[Manifest]) -> None:
-    policies = [item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"]
-    of_the_operator = f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
+def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge(
+    objects: list[Manifest],
+) -> None:
+    policies = [
+        item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"
+    ]
+    of_the_operator = (
+        f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
+    )
 
     assert {policy["failurePolicy"] for policy in policies} == {"Fail"}
     assert [policy["matchConditions"] for policy in policies] == [
         [{"name": "of-the-operator", "expression": of_the_operator}] for _ in policies
     ]
-    assert {item["spec"]["policyName"] for item in objects if item["kind"] == "ValidatingAdmissionPolicyBinding"} == set(POLICIES)
+    assert {
+        item["spec"]["policyName"]
+        for item in objects
+        if item["kind"] == "ValidatingAdmissionPolicyBinding"
+    } == set(POLICIES)
 
 
-def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane: ControlPlane) -> None:
+def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(
+    control_plane: ControlPlane,
+) -> None:
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
-    groups = {"Native": "scheduling.k8s.io", "Volcano": "scheduling.volcano.sh", "Coscheduling": "scheduling.x-k8s.io"}
+    groups = {
+        "Native": "scheduling.k8s.io",
+        "Volcano": "scheduling.volcano.sh",
+        "Coscheduling": "scheduling.x-k8s.io",
+    }
 
     for name, group in groups.items():
-        role = named(render(control_plane, f"--set=schedulers={{{name}}}"), "ClusterRole", "shardwright")
+        role = named(
+            render(control_plane, f"--set=schedulers={{{name}}}"),
+            "ClusterRole",
+            "shardwright",
+        )
         assert _rights(role) == plain | {f"{group}/podgroups": OWNED}
 
 
-def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(control_plane: ControlPlane) -> None:
+def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(
+    control_plane: ControlPlane,
+) -> None:
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
-    asking = named(render(control_plane, "--set=metrics.authentication=TokenReview"), "ClusterRole", "shardwright")
+    asking = named(
+        render(control_plane, "--set=metrics.authentication=TokenReview"),
+        "ClusterRole",
+        "shardwright",
+    )
 
-    reviews = {"authentication.k8s.io/tokenreviews": {"create"}, "authorization.k8s.io/subjectaccessreviews": {"create"}}
+    reviews = {
+        "authentication.k8s.io/tokenreviews": {"create"},
+        "authorization.k8s.io/subjectaccessreviews": {"create"},
+    }
     assert _rights(asking) == plain | reviews
 
 
@@ -82,7 +124,11 @@ def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) ->
 
     assert role["metadata"]["namespace"] == SYSTEM
     assert role["rules"] == [
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["create"],
+        },
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
@@ -96,24 +142,53 @@ def test_only_the_operators_service_account_gets_them(objects: list[Manifest]) -
     account = [{"kind": "ServiceAccount", "name": "shardwright", "namespace": SYSTEM}]
     api = "rbac.authorization.k8s.io"
 
-    assert [(item["roleRef"], item["subjects"]) for item in objects if item["kind"].endswith("RoleBinding")] == [
+    assert [
+        (item["roleRef"], item["subjects"])
+        for item in objects
+        if item["kind"].endswith("RoleBinding")
+    ] == [
         ({"apiGroup": api, "kind": "ClusterRole", "name": "shardwright"}, account),
         ({"apiGroup": api, "kind": "Role", "name": "shardwright-leader"}, account),
     ]
 
 
 def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
-    rules = [rule for item in objects if item["kind"].endswith("Role") for rule in item["rules"]]
+    rules = [
+        rule
+        for item in objects
+        if item["kind"].endswith("Role")
+        for rule in item["rules"]
+    ]
 
-    assert {part for rule in rules for key in ("apiGroups", "resources", "verbs") for part in rule[key] if "*" in part} == set()
-    assert {verb for rule in rules for verb in rule["verbs"]} & {"escalate", "bind", "impersonate"} == set()
-    assert {name for rule in rules for name in rule["resources"]} & {"pods/exec", "serviceaccounts/token"} == set()
-    assert {verb for rule in rules if "secrets" in rule["resources"] for verb in rule["verbs"]} == {"create"}
+    assert {
+        part
+        for rule in rules
+        for key in ("apiGroups", "resources", "verbs")
+        for part in rule[key]
+        if "*" in part
+    } == set()
+    assert {verb for rule in rules for verb in rule["verbs"]} & {
+        "escalate",
+        "bind",
+        "impersonate",
+    } == set()
+    assert {name for rule in rules for name in rule["resources"]} & {
+        "pods/exec",
+        "serviceaccounts/token",
+    } == set()
+    assert {
+        verb
+        for rule in rules
+        if "secrets" in rule["resources"]
+        for verb in rule["verbs"]
+    } == {"create"}
     assert [rule for rule in rules if "nonResourceURLs" in rule] == []
 
 
 def test_viewers_see_and_editors_write_sharded_models(objects: list[Manifest]) -> None:
-    view, edit = (named(objects, "ClusterRole", suffix) for suffix in ("-view", "-edit"))
+    view, edit = (
+        named(objects, "ClusterRole", suffix) for suffix in ("-view", "-edit")
+    )
 
     assert _aggregated(view) == {"view", "edit", "admin"}
     assert _rights(view) == {
@@ -123,7 +198,13 @@ def test_viewers_see_and_editors_write_sharded_models(objects: list[Manifest]) -
     }
     assert _aggregated(edit) == {"edit", "admin"}
     assert _rights(edit) == {
-        "shardwright.io/shardedmodels": {"create", "update", "patch", "delete", "deletecollection"},
+        "shardwright.io/shardedmodels": {
+            "create",
+            "update",
+            "patch",
+            "delete",
+            "deletecollection",
+        },
         "shardwright.io/shardedmodels/scale": {"update", "patch"},
     }
 
@@ -133,7 +214,9 @@ def _rights(role: Manifest) -> dict[str, set[str]]:
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
-                found.setdefault(f"{group}/{resource}".removeprefix("/"), set()).update(rule["verbs"])
+                found.setdefault(f"{group}/{resource}".removeprefix("/"), set()).update(
+                    rule["verbs"]
+                )
     return found
 
 

@@ -36,10 +36,20 @@ DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
-SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
-DRAWN = ("ConfigMap/shardwright-dashboard-fleet", "ConfigMap/shardwright-dashboard-model")
+SCRAPED, MEASURED, TOLD = (
+    "ServiceMonitor/shardwright",
+    "PodMonitor/shardwright-vllm",
+    "PrometheusRule/shardwright",
+)
+DRAWN = (
+    "ConfigMap/shardwright-dashboard-fleet",
+    "ConfigMap/shardwright-dashboard-model",
+)
 # As in real configs: not all of it is JSON to a strict reader.
-CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
+CONFIG = (
+    '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer '
+    '\\u2264 <1>"\n}\n'
+)
 
 
 A_GPU = {
@@ -50,7 +60,9 @@ A_GPU = {
     "source": "data sheet",
     "teraflops": {"bf16": 4000},
 }
-GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
+GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[
+    :16
+]
 """The operator reads them when it starts, and starts anew for others."""
 A_POOL = {
     "allocatable": {"nvidia.com/gpu": 8},
@@ -73,7 +85,9 @@ POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
-MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+MONITORING = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+}
 THE_HUB = {"ports": [{"port": 443}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
 
 
@@ -96,23 +110,47 @@ MIRRORED: dict[str, Any] = {
 """What the defaults name, the policies let the operator's pods have."""
 
 EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "replicas": (1, {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE}),
-    "image.repository": ("mirror.example:5000/ai/op", {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"}),
+    "replicas": (
+        1,
+        {
+            "Deployment/shardwright spec.replicas": 1,
+            "PodDisruptionBudget/shardwright": GONE,
+        },
+    ),
+    "image.repository": (
+        "mirror.example:5000/ai/op",
+        {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"},
+    ),
     "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
     "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
     "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
-    "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
-    "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
+    "imagePullSecrets": (
+        [{"name": "pull"}],
+        {f"{POD}.imagePullSecrets.0.name": "pull"},
+    ),
+    "clusterDomain": (
+        "k8s.example",
+        {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"},
+    ),
     "logLevel": ("DEBUG", {f"{CONTAINER}.args.6": "--log-level=DEBUG"}),
     "maxMovingGroups": (2, {f"{CONTAINER}.args.9": "--max-moving-groups=2"}),
     "kubeApi.qps": (1000000, {f"{CONTAINER}.args.10": "--kube-api-qps=1000000"}),
     "kubeApi.burst": (1000000, {f"{CONTAINER}.args.11": "--kube-api-burst=1000000"}),
     "worker.cpuSeconds": (3, {f"{CONTAINER}.args.12": "--question-cpu-seconds=3"}),
     "worker.memoryMiB": (65536, {f"{CONTAINER}.args.13": "--worker-memory-mib=65536"}),
-    "lease.durationSeconds": (60, {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"}),
-    "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"}),
+    "lease.durationSeconds": (
+        60,
+        {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"},
+    ),
+    "lease.renewDeadlineSeconds": (
+        12,
+        {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"},
+    ),
     "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
-    "metrics.maxModelSeries": (10000000, {f"{CONTAINER}.args.19": "--max-model-series=10000000"}),
+    "metrics.maxModelSeries": (
+        10000000,
+        {f"{CONTAINER}.args.19": "--max-model-series=10000000"},
+    ),
     "metrics.authentication": (
         "TokenReview",
         {
@@ -126,16 +164,30 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
-    "metrics.serviceMonitor.labels": ({"release": "ours"}, {f"{SCRAPED} metadata.labels.release": "ours"}),
+    "metrics.serviceMonitor.labels": (
+        {"release": "ours"},
+        {f"{SCRAPED} metadata.labels.release": "ours"},
+    ),
     "metrics.podMonitor.enabled": (True, {MEASURED: NEW}),
-    "metrics.podMonitor.labels": ({"release": "ours"}, {f"{MEASURED} metadata.labels.release": "ours"}),
+    "metrics.podMonitor.labels": (
+        {"release": "ours"},
+        {f"{MEASURED} metadata.labels.release": "ours"},
+    ),
     "metrics.prometheusRule.enabled": (True, {TOLD: NEW}),
     "metrics.dashboards.enabled": (True, dict.fromkeys(DRAWN, NEW)),
-    "metrics.dashboards.labels": ({"team": "ai"}, {f"{drawn} metadata.labels.team": "ai" for drawn in DRAWN}),
-    "metrics.prometheusRule.labels": ({"release": "ours"}, {f"{TOLD} metadata.labels.release": "ours"}),
+    "metrics.dashboards.labels": (
+        {"team": "ai"},
+        {f"{drawn} metadata.labels.team": "ai" for drawn in DRAWN},
+    ),
+    "metrics.prometheusRule.labels": (
+        {"release": "ours"},
+        {f"{TOLD} metadata.labels.release": "ours"},
+    ),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
-        {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
+        {
+            "ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'
+        },
     ),
     "engineDefaults": (
         MIRRORED,
@@ -145,45 +197,89 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
-    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": settings_text({}, ["trust-remote-code"])}),
-    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": settings_text({}, [], ["gvisor"])}),
+    "admittedArguments": (
+        ["trust-remote-code"],
+        {f"{SETTINGS}": settings_text({}, ["trust-remote-code"])},
+    ),
+    "admittedRuntimeClasses": (
+        ["gvisor"],
+        {f"{SETTINGS}": settings_text({}, [], ["gvisor"])},
+    ),
     "admittedPriorityClasses": (
         {"models": ["serving"], "*": []},
-        {f"{SETTINGS}": settings_text({}, [], priorities={"*": [], "models": ["serving"]})},
+        {
+            f"{SETTINGS}": settings_text(
+                {}, [], priorities={"*": [], "models": ["serving"]}
+            )
+        },
     ),
-    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": settings_text({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
-    "admittedImages": (["vllm"], {f"{SETTINGS}": settings_text({}, [], admittedImages=["vllm"])}),
-    "admittedModels": (["meta-llama"], {f"{SETTINGS}": settings_text({}, [], admittedModels=["meta-llama"])}),
-    "requireRevision": ("Deny", {f"{SETTINGS}": settings_text({}, [], requireRevision="Deny")}),
-    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": settings_text({}, [], admittedAttachmentNamespaces=["nets"])}),
-    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": settings_text({}, [], admittedLockMemory=["hpc"])}),
+    "admittedEnvironment": (
+        ["HF_ENDPOINT"],
+        {f"{SETTINGS}": settings_text({}, [], admittedEnvironment=["HF_ENDPOINT"])},
+    ),
+    "admittedImages": (
+        ["vllm"],
+        {f"{SETTINGS}": settings_text({}, [], admittedImages=["vllm"])},
+    ),
+    "admittedModels": (
+        ["meta-llama"],
+        {f"{SETTINGS}": settings_text({}, [], admittedModels=["meta-llama"])},
+    ),
+    "requireRevision": (
+        "Deny",
+        {f"{SETTINGS}": settings_text({}, [], requireRevision="Deny")},
+    ),
+    "admittedAttachmentNamespaces": (
+        ["nets"],
+        {f"{SETTINGS}": settings_text({}, [], admittedAttachmentNamespaces=["nets"])},
+    ),
+    "admittedLockMemory": (
+        ["hpc"],
+        {f"{SETTINGS}": settings_text({}, [], admittedLockMemory=["hpc"])},
+    ),
     "admittedServiceAccounts": (
         {"team": ["reader"], "*": []},
         {
-            f"{SETTINGS}": settings_text({}, [], admittedServiceAccounts={"team": ["reader"], "*": []}),
+            f"{SETTINGS}": settings_text(
+                {}, [], admittedServiceAccounts={"team": ["reader"], "*": []}
+            ),
             f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
         },
     ),
     "admittedSecretVolumes": (
         {"*": ["licence"]},
         {
-            f"{SETTINGS}": settings_text({}, [], admittedSecretVolumes={"*": ["licence"]}),
+            f"{SETTINGS}": settings_text(
+                {}, [], admittedSecretVolumes={"*": ["licence"]}
+            ),
             f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
         },
     ),
-    "admittedPodKeys": (["example.com"], {f"{SETTINGS}": settings_text({}, [], admittedPodKeys=["example.com"])}),
+    "admittedPodKeys": (
+        ["example.com"],
+        {f"{SETTINGS}": settings_text({}, [], admittedPodKeys=["example.com"])},
+    ),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
-        {f"{SETTINGS}": settings_text({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+        {
+            f"{SETTINGS}": settings_text(
+                {}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}}
+            )
+        },
     ),
     "configFetch.enabled": (
         False,
         {
             SETTINGS: settings_text({}, [], configFetch={"enabled": False}),
-            **dict.fromkeys((f"ClusterRole/shardwright rules.17.{field}" for field in A_RIGHT), GONE),
+            **dict.fromkeys(
+                (f"ClusterRole/shardwright rules.17.{field}" for field in A_RIGHT), GONE
+            ),
         },
     ),
-    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")}),
+    "rollout.onUpgrade": (
+        "Roll",
+        {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")},
+    ),
     "gpus": (
         [A_GPU],
         {
@@ -203,7 +299,9 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trustedLabelPrefix": (
         "node-restriction.kubernetes.io/",
         {
-            f"{SETTINGS}": settings_text({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
+            f"{SETTINGS}": settings_text(
+                {}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"
+            ),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "node-restriction.kubernetes.io/"]
             ),
@@ -213,7 +311,9 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "team",
         {
             f"{SETTINGS}": settings_text({}, [], nodeSet="team"),
-            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest([{}, "", "team"]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{}, "", "team"]
+            ),
             "ClusterRole/shardwright-nodes": GONE,
             "ClusterRole/shardwright-nodes-team": NEW,
             "ClusterRole/shardwright rules.2.resourceNames.0": "shardwright-nodes-team",
@@ -223,7 +323,10 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         [A_POOL],
         {
             f"{SETTINGS}": settings_text({}, [], pools=[A_POOL]),
-            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/autoscaled-pools": POOLS_DIGEST,
+            (
+                "Deployment/shardwright "
+                "spec.template.metadata.annotations.shardwright.io/autoscaled-pools"
+            ): POOLS_DIGEST,
         },
     ),
     "schedulers": (
@@ -234,16 +337,27 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             "ClusterRole/shardwright rules.18.resources.0": "podgroups",
             **{
                 f"ClusterRole/shardwright rules.18.verbs.{index}": verb
-                for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
+                for index, verb in enumerate(
+                    ("get", "list", "watch", "create", "patch", "delete")
+                )
             },
         },
     ),
-    "admittedExecutors": (["Ray"], {SETTINGS: settings_text({}, [], executors=["Ray"])}),
+    "admittedExecutors": (
+        ["Ray"],
+        {SETTINGS: settings_text({}, [], executors=["Ray"])},
+    ),
     "networkPolicy.enabled": (
         False,
-        {SETTINGS: settings_text({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
+        {
+            SETTINGS: settings_text({}, [], policy={"enabled": False}),
+            "NetworkPolicy/shardwright": GONE,
+        },
     ),
-    "networkPolicy.clients": ([MONITORING], {SETTINGS: settings_text({}, [], policy={"clients": [MONITORING]})}),
+    "networkPolicy.clients": (
+        [MONITORING],
+        {SETTINGS: settings_text({}, [], policy={"clients": [MONITORING]})},
+    ),
     "networkPolicy.metrics": (
         [MONITORING],
         {
@@ -253,11 +367,19 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "networkPolicy.egress.restricted": (
         True,
-        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": True, "rules": []}})},
+        {
+            SETTINGS: settings_text(
+                {}, [], policy={"egress": {"restricted": True, "rules": []}}
+            )
+        },
     ),
     "networkPolicy.egress.rules": (
         [THE_HUB],
-        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
+        {
+            SETTINGS: settings_text(
+                {}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}}
+            )
+        },
     ),
     "signingKeys.existingSecret": (
         "keys-of-ours",
@@ -268,11 +390,17 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{POD}.volumes.3.secret.items.0.key": "keys",
         },
     ),
-    "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
+    "crds.enabled": (
+        False,
+        {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE},
+    ),
     "crds.keep": (
         False,
         {
-            "CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE,
+            (
+                "CustomResourceDefinition/shardedmodels.shardwright.io "
+                "metadata.annotations.helm.sh/resource-policy"
+            ): GONE,
             "Secret/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
             "ServiceAccount/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
         },
@@ -281,19 +409,34 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"example.com/role": "12"},
         {"ServiceAccount/shardwright metadata.annotations.example.com/role": "12"},
     ),
-    "rbac.aggregate": (False, {"ClusterRole/shardwright-view": GONE, "ClusterRole/shardwright-edit": GONE}),
+    "rbac.aggregate": (
+        False,
+        {"ClusterRole/shardwright-view": GONE, "ClusterRole/shardwright-edit": GONE},
+    ),
     "admissionPolicies.enabled": (
         False,
         {
             f"{kind}/{name}": GONE
-            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+            for kind in (
+                "ValidatingAdmissionPolicy",
+                "ValidatingAdmissionPolicyBinding",
+            )
             for name in POLICIES
         },
     ),
     "resources.requests": ({"cpu": 1}, {f"{CONTAINER}.resources.requests.cpu": 1}),
-    "resources.limits": ({"memory": None}, {f"{CONTAINER}.resources.limits.memory": GONE, f"{CONTAINER}.resources.limits": {}}),
+    "resources.limits": (
+        {"memory": None},
+        {
+            f"{CONTAINER}.resources.limits.memory": GONE,
+            f"{CONTAINER}.resources.limits": {},
+        },
+    ),
     "podDisruptionBudget.enabled": (False, {"PodDisruptionBudget/shardwright": GONE}),
-    "nodeSelector": ({"kubernetes.io/arch": "amd64"}, {f"{POD}.nodeSelector.kubernetes.io/arch": "amd64"}),
+    "nodeSelector": (
+        {"kubernetes.io/arch": "amd64"},
+        {f"{POD}.nodeSelector.kubernetes.io/arch": "amd64"},
+    ),
     "tolerations": (
         [{"key": "control-plane", "operator": "Exists", "effect": "NoSchedule"}],
         {
@@ -302,73 +445,193 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{POD}.tolerations.0.effect": "NoSchedule",
         },
     ),
-    "priorityClassName": ("infrastructure", {f"{POD}.priorityClassName": "infrastructure"}),
+    "priorityClassName": (
+        "infrastructure",
+        {f"{POD}.priorityClassName": "infrastructure"},
+    ),
 }
 REFUSALS: dict[str, tuple[Any, str]] = {
     "replicas": (0, "'/replicas': minimum: got 0, want 1"),
-    "image.repository": ("ghcr.io/a/b:v1", "'/image/repository': 'ghcr.io/a/b:v1' does not match pattern"),
+    "image.repository": (
+        "ghcr.io/a/b:v1",
+        "'/image/repository': 'ghcr.io/a/b:v1' does not match pattern",
+    ),
     "image.tag": ("a b", "'/image/tag': 'a b' does not match pattern"),
-    "image.digest": ("sha256:12", "'/image/digest': 'sha256:12' does not match pattern"),
-    "image.pullPolicy": ("Sometimes", "'/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
+    "image.digest": (
+        "sha256:12",
+        "'/image/digest': 'sha256:12' does not match pattern",
+    ),
+    "image.pullPolicy": (
+        "Sometimes",
+        "'/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+    ),
     "imagePullSecrets": (["pull"], "'/imagePullSecrets/0': got string, want object"),
-    "clusterDomain": ("k8s.example.", "'/clusterDomain': 'k8s.example.' does not match pattern"),
-    "logLevel": ("debug", "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
+    "clusterDomain": (
+        "k8s.example.",
+        "'/clusterDomain': 'k8s.example.' does not match pattern",
+    ),
+    "logLevel": (
+        "debug",
+        "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'",
+    ),
     "maxMovingGroups": (0, "'/maxMovingGroups': minimum: got 0, want 1"),
     "kubeApi.qps": (0, "'/kubeApi/qps': minimum: got 0, want 1"),
     "kubeApi.burst": (2.5, "'/kubeApi/burst': got number, want integer"),
     "worker.cpuSeconds": (0, "'/worker/cpuSeconds': minimum: got 0, want 1"),
     "worker.memoryMiB": (32, "'/worker/memoryMiB': minimum: got 32, want 64"),
-    "lease.durationSeconds": (3600, "'/lease/durationSeconds': maximum: got 3,600, want 600"),
-    "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
+    "lease.durationSeconds": (
+        3600,
+        "'/lease/durationSeconds': maximum: got 3,600, want 600",
+    ),
+    "lease.renewDeadlineSeconds": (
+        "10s",
+        "'/lease/renewDeadlineSeconds': got string, want integer",
+    ),
     "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
     "metrics.maxModelSeries": (0, "'/metrics/maxModelSeries': minimum: got 0, want 1"),
-    "metrics.authentication": ("Basic", "'/metrics/authentication': value must be one of 'None', 'TokenReview'"),
-    "metrics.serviceMonitor.enabled": ("yes", "'/metrics/serviceMonitor/enabled': got string, want boolean"),
-    "metrics.serviceMonitor.labels": ({"a": 1}, "'/metrics/serviceMonitor/labels/a': got number, want string"),
-    "metrics.podMonitor.enabled": (1, "'/metrics/podMonitor/enabled': got number, want boolean"),
-    "metrics.podMonitor.labels": ({"a": 2.5}, "'/metrics/podMonitor/labels/a': got number, want string"),
-    "metrics.prometheusRule.enabled": ("no", "'/metrics/prometheusRule/enabled': got string, want boolean"),
-    "metrics.dashboards.enabled": ("no", "'/metrics/dashboards/enabled': got string, want boolean"),
-    "metrics.dashboards.labels": ({"a": 1}, "'/metrics/dashboards/labels/a': got number, want string"),
-    "metrics.prometheusRule.labels": ({"a": True}, "'/metrics/prometheusRule/labels/a': got boolean, want string"),
-    "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
-    "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
-    "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
+    "metrics.authentication": (
+        "Basic",
+        "'/metrics/authentication': value must be one of 'None', 'TokenReview'",
+    ),
+    "metrics.serviceMonitor.enabled": (
+        "yes",
+        "'/metrics/serviceMonitor/enabled': got string, want boolean",
+    ),
+    "metrics.serviceMonitor.labels": (
+        {"a": 1},
+        "'/metrics/serviceMonitor/labels/a': got number, want string",
+    ),
+    "metrics.podMonitor.enabled": (
+        1,
+        "'/metrics/podMonitor/enabled': got number, want boolean",
+    ),
+    "metrics.podMonitor.labels": (
+        {"a": 2.5},
+        "'/metrics/podMonitor/labels/a': got number, want string",
+    ),
+    "metrics.prometheusRule.enabled": (
+        "no",
+        "'/metrics/prometheusRule/enabled': got string, want boolean",
+    ),
+    "metrics.dashboards.enabled": (
+        "no",
+        "'/metrics/dashboards/enabled': got string, want boolean",
+    ),
+    "metrics.dashboards.labels": (
+        {"a": 1},
+        "'/metrics/dashboards/labels/a': got number, want string",
+    ),
+    "metrics.prometheusRule.labels": (
+        {"a": True},
+        "'/metrics/prometheusRule/labels/a': got boolean, want string",
+    ),
+    "catalogue": (
+        {"acme/llama": "./config.json"},
+        "'/catalogue/acme~1llama': './config.json' does not match pattern",
+    ),
+    "engineDefaults": (
+        {"engine": {"image": "-"}},
+        "'/engineDefaults/engine/image': '-' does not match pattern",
+    ),
+    "admittedArguments": (
+        ["--config"],
+        "'/admittedArguments/0': '--config' does not match pattern",
+    ),
     "admittedPriorityClasses": (
         {"models": ["High"]},
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
-    "admittedEnvironment": (["A B"], "'/admittedEnvironment/0': 'A B' does not match pattern"),
+    "admittedEnvironment": (
+        ["A B"],
+        "'/admittedEnvironment/0': 'A B' does not match pattern",
+    ),
     "admittedImages": (["/a"], "'/admittedImages/0': '/a' does not match pattern"),
     "admittedModels": (["a b"], "'/admittedModels/0': 'a b' does not match pattern"),
-    "watchNamespaces": (["Team"], "'/watchNamespaces/0': 'Team' does not match pattern"),
+    "watchNamespaces": (
+        ["Team"],
+        "'/watchNamespaces/0': 'Team' does not match pattern",
+    ),
     "clusterPods": ("no", "'/clusterPods': got string, want boolean"),
     "nodeSet": ("a.b", "'/nodeSet': 'a.b' does not match pattern"),
-    "requireRevision": ("warn", "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'"),
-    "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
+    "requireRevision": (
+        "warn",
+        "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'",
+    ),
+    "admittedAttachmentNamespaces": (
+        ["Nets"],
+        "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern",
+    ),
     "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
-    "admittedServiceAccounts": ({"team": ["A"]}, "'/admittedServiceAccounts/team/0': 'A' does not match pattern"),
-    "admittedSecretVolumes": ({"team": "a"}, "'/admittedSecretVolumes/team': got string, want array"),
+    "admittedServiceAccounts": (
+        {"team": ["A"]},
+        "'/admittedServiceAccounts/team/0': 'A' does not match pattern",
+    ),
+    "admittedSecretVolumes": (
+        {"team": "a"},
+        "'/admittedSecretVolumes/team': got string, want array",
+    ),
     "admittedPodKeys": (["a/b"], "'/admittedPodKeys/0': 'a/b' does not match pattern"),
-    "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
-    "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
-    "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
-    "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
-    "gpuHourPrices": ({"H100-SXM-80GB": 0}, "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001"),
-    "trustedLabelPrefix": ("a.example", "'/trustedLabelPrefix': 'a.example' does not match pattern"),
-    "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
-    "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
-    "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),
+    "namespaceLimits": (
+        {"team": {"gpus": -1}},
+        "'/namespaceLimits/team/gpus': minimum: got -1, want 0",
+    ),
+    "rollout.onUpgrade": (
+        "Always",
+        "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'",
+    ),
+    "admittedRuntimeClasses": (
+        ["Kata"],
+        "'/admittedRuntimeClasses/0': 'Kata' does not match pattern",
+    ),
+    "gpus": (
+        [A_GPU | {"memoryMiB": 12}],
+        "'/gpus/0/memoryMiB': minimum: got 12, want 1,024",
+    ),
+    "gpuHourPrices": (
+        {"H100-SXM-80GB": 0},
+        "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001",
+    ),
+    "trustedLabelPrefix": (
+        "a.example",
+        "'/trustedLabelPrefix': 'a.example' does not match pattern",
+    ),
+    "autoscaledPools": (
+        [A_POOL | {"maxNodes": 0}],
+        "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1",
+    ),
+    "schedulers": (
+        ["Kueue"],
+        "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'",
+    ),
+    "admittedExecutors": (
+        ["Slurm"],
+        "'/admittedExecutors/0': value must be one of 'Native', 'Ray'",
+    ),
     "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
-    "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
-    "networkPolicy.clients": ([{"pods": {}}], "'/networkPolicy/clients/0': additional properties 'pods' not allowed"),
-    "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
-    "networkPolicy.egress.restricted": (1, "'/networkPolicy/egress/restricted': got number, want boolean"),
+    "networkPolicy.enabled": (
+        "yes",
+        "'/networkPolicy/enabled': got string, want boolean",
+    ),
+    "networkPolicy.clients": (
+        [{"pods": {}}],
+        "'/networkPolicy/clients/0': additional properties 'pods' not allowed",
+    ),
+    "networkPolicy.metrics": (
+        "monitoring",
+        "'/networkPolicy/metrics': got string, want array",
+    ),
+    "networkPolicy.egress.restricted": (
+        1,
+        "'/networkPolicy/egress/restricted': got number, want boolean",
+    ),
     "networkPolicy.egress.rules": (
         [{"ports": [{"port": 0}]}],
         "'/networkPolicy/egress/rules/0/ports/0/port': minimum: got 0, want 1",
     ),
-    "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),
+    "signingKeys.existingSecret": (
+        "Keys",
+        "'/signingKeys/existingSecret': 'Keys' does not match pattern",
+    ),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
     "serviceAccount.annotations": (
@@ -376,30 +639,54 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/serviceAccount/annotations/example.com~1role': got number, want string",
     ),
     "rbac.aggregate": ("no", "'/rbac/aggregate': got string, want boolean"),
-    "admissionPolicies.enabled": ("yes", "'/admissionPolicies/enabled': got string, want boolean"),
-    "resources.requests": ({"memory": "256MB"}, "'/resources/requests/memory': '256MB' does not match pattern"),
-    "resources.limits": ({"cpu": True}, "'/resources/limits/cpu': got boolean, want number or string"),
-    "podDisruptionBudget.enabled": (2, "'/podDisruptionBudget/enabled': got number, want boolean"),
+    "admissionPolicies.enabled": (
+        "yes",
+        "'/admissionPolicies/enabled': got string, want boolean",
+    ),
+    "resources.requests": (
+        {"memory": "256MB"},
+        "'/resources/requests/memory': '256MB' does not match pattern",
+    ),
+    "resources.limits": (
+        {"cpu": True},
+        "'/resources/limits/cpu': got boolean, want number or string",
+    ),
+    "podDisruptionBudget.enabled": (
+        2,
+        "'/podDisruptionBudget/enabled': got number, want boolean",
+    ),
     "nodeSelector": ({"gpu": True}, "'/nodeSelector/gpu': got boolean, want string"),
     "tolerations": (
         [{"effect": "None"}],
-        "'/tolerations/0/effect': value must be one of 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
+        (
+            "'/tolerations/0/effect': value must be one of 'NoSchedule', 'PreferNoSchedule', "
+            "'NoExecute'"
+        ),
     ),
-    "priorityClassName": ("High", "'/priorityClassName': 'High' does not match pattern"),
+    "priorityClassName": (
+        "High",
+        "'/priorityClassName': 'High' does not match pattern",
+    ),
 }
 
 
 def test_every_value_has_a_default_a_description_an_effect_and_a_refusal() -> None:
     described = described_values()
 
-    assert set(EFFECTS) | set(FITTED) | TESTED_APART == set(REFUSALS) | set(WRONG) == set(described)
+    assert (
+        set(EFFECTS) | set(FITTED) | TESTED_APART
+        == set(REFUSALS) | set(WRONG)
+        == set(described)
+    )
     assert not set(EFFECTS) & set(FITTED)
     assert all(text.endswith((".", ").")) for text in described.values())
     assert {path.split(".")[0] for path in described} == set(defaults())
     assert [path for path in described if default_of(path) is None] == []
 
 
-def _leaves(node: Mapping[str, Any], described: set[str], at: str = "") -> Iterator[str]:
+def _leaves(
+    node: Mapping[str, Any], described: set[str], at: str = ""
+) -> Iterator[str]:
     for name, value in node.items():
         path = f"{at}{name}"
         if path in described or not isinstance(value, dict):
@@ -420,17 +707,24 @@ def test_a_value_changes_just_what_it_says(
 ) -> None:
     value, expected = (EFFECTS | FITTED)[path]
     before, switched_on = as_delivered, list[str]()
-    if path.endswith(".labels"):  # of an object that is there only where it is asked for
+    if path.endswith(
+        ".labels"
+    ):  # of an object that is there only where it is asked for
         switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
         before = render(control_plane, *switched_on)
 
-    changed = difference(before, render(control_plane, *switched_on, "--values", _values(tmp_path, path, value)))
+    changed = difference(
+        before,
+        render(control_plane, *switched_on, "--values", _values(tmp_path, path, value)),
+    )
 
     assert changed == expected
 
 
 @pytest.mark.parametrize("path", REFUSALS | WRONG)
-def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: ControlPlane, tmp_path: Path, path: str) -> None:
+def test_a_wrong_value_is_refused_with_its_path_and_the_limit(
+    control_plane: ControlPlane, tmp_path: Path, path: str
+) -> None:
     value, message = (REFUSALS | WRONG)[path]
 
     said = _template(control_plane, "--values", _values(tmp_path, path, value))
@@ -445,67 +739,106 @@ def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: Con
         ("replica=2", "'': additional properties 'replica' not allowed"),
         ("image.name=x", "'/image': additional properties 'name' not allowed"),
         ("crds.install=true", "'/crds': additional properties 'install' not allowed"),
-        ("resources.claims=x", "'/resources': additional properties 'claims' not allowed"),
+        (
+            "resources.claims=x",
+            "'/resources': additional properties 'claims' not allowed",
+        ),
         ("catalogue.a b=x", "'/catalogue': additional properties 'a b' not allowed"),
         ("replicas=two", "'/replicas': got string, want integer"),
         ("replicas=6", "'/replicas': maximum: got 6, want 5"),
     ],
 )
-def test_an_unknown_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
+def test_an_unknown_value_is_refused(
+    control_plane: ControlPlane, flag: str, message: str
+) -> None:
     assert f"- at {message}" in _template(control_plane, "--set", flag)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("lease.durationSeconds=10", "lease.renewDeadlineSeconds (10) must be less than lease.durationSeconds (10)"),
-        ("lease.retrySeconds=6", "lease.retrySeconds (6) must be at most half of lease.renewDeadlineSeconds (10)"),
+        (
+            "lease.durationSeconds=10",
+            "lease.renewDeadlineSeconds (10) must be less than lease.durationSeconds (10)",
+        ),
+        (
+            "lease.retrySeconds=6",
+            "lease.retrySeconds (6) must be at most half of lease.renewDeadlineSeconds (10)",
+        ),
     ],
 )
 def test_timings_of_the_lease_that_contradict_each_other_are_refused(
     control_plane: ControlPlane, flags: str, message: str
 ) -> None:
-    assert message in control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False)
+    assert message in control_plane.helm(
+        "template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False
+    )
 
 
-def test_plans_are_served_only_where_the_api_server_is_asked_who_asks(control_plane: ControlPlane) -> None:
+def test_plans_are_served_only_where_the_api_server_is_asked_who_asks(
+    control_plane: ControlPlane,
+) -> None:
     known = render(control_plane, "--set", "metrics.authentication=TokenReview")
-    shown = render(control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true")
-    refused = control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", "plans.enabled=true", check=False)
+    shown = render(
+        control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true"
+    )
+    refused = control_plane.helm(
+        "template",
+        "shardwright",
+        str(CHART),
+        *NAMED,
+        "--set",
+        "plans.enabled=true",
+        check=False,
+    )
 
     assert difference(known, shown) == {f"{CONTAINER}.args.22": "--plans"}
     assert "set metrics.authentication to TokenReview" in refused
 
 
-def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
+def test_what_a_parent_chart_hands_down_is_ignored(
+    control_plane: ControlPlane, as_delivered: list[Manifest]
+) -> None:
     assert render(control_plane, "--set", "global.region=eu") == as_delivered
 
 
-def test_a_digest_wins_over_a_tag(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
+def test_a_digest_wins_over_a_tag(
+    control_plane: ControlPlane, as_delivered: list[Manifest]
+) -> None:
     both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
 
     assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}
 
 
-def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_config_from_a_file_reaches_the_catalogue_unchanged(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     file = tmp_path / "config.json"
     file.write_text(CONFIG)
 
-    objects = render(control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}")
+    objects = render(
+        control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}"
+    )
 
     text = named(objects, "ConfigMap", "-catalogue")["data"]["models.json"]
     assert json.loads(text) == {"acme/llama-3.1-8b": CONFIG}
 
 
-def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
-    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings(
-        config_fetch=ConfigFetch(enabled=True)
-    )
+def test_what_the_chart_delivers_is_what_the_operator_reads(
+    as_delivered: list[Manifest],
+) -> None:
+    assert read_settings(
+        named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]
+    ) == Settings(config_fetch=ConfigFetch(enabled=True))
 
 
 def _template(control_plane: ControlPlane, *arguments: str) -> str:
-    said = control_plane.helm("template", "shardwright", str(CHART), *NAMED, *arguments, check=False)
-    assert said.startswith("Error: values don't meet the specifications of the schema(s)"), said
+    said = control_plane.helm(
+        "template", "shardwright", str(CHART), *NAMED, *arguments, check=False
+    )
+    assert said.startswith(
+        "Error: values don't meet the specifications of the schema(s)"
+    ), said
     return said
 
 

@@ -1,4 +1,6 @@
-"""One word, one thing: names of classes, functions and modules, and the glossary that says what they mean."""
+"""One word, one thing: names of classes, functions and modules, and the glossary that says what
+they mean.
+"""
 
 import ast
 import re
@@ -10,8 +12,14 @@ from typing import Final
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "operator" / "shardwright"
-IN_PODS = PACKAGE / "rendering" / "programs"  # programs by themselves, whose text is part of the hash of a template
-TREES = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py")) if IN_PODS not in path.parents}
+IN_PODS = (
+    PACKAGE / "rendering" / "programs"
+)  # programs by themselves, whose text is part of the hash of a template
+TREES = {
+    path: ast.parse(path.read_text())
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if IN_PODS not in path.parents
+}
 
 ON_THE_WIRE_AND_BELOW: Final = {"Workload", "KvOffload", "Objective"}
 """One thing in two forms: as a resource has it (``api``), and as the planner reads it."""
@@ -33,7 +41,11 @@ def test_no_two_classes_share_a_name() -> None:
     for item in _classes():
         by_name[item.name].append(str(item.module.relative_to(PACKAGE)))
 
-    assert {name: at for name, at in by_name.items() if len(at) > 1 and name not in ON_THE_WIRE_AND_BELOW} == {}
+    assert {
+        name: at
+        for name, at in by_name.items()
+        if len(at) > 1 and name not in ON_THE_WIRE_AND_BELOW
+    } == {}
 
 
 def test_an_alias_of_a_type_means_the_same_everywhere_and_is_no_class() -> None:
@@ -57,28 +69,54 @@ def test_a_function_that_is_named_as_a_class_makes_one() -> None:
     ] == []
 
 
-def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it() -> None:
-    classes, functions = _by_snake(), {(item.module, item.name) for item in _functions()}
+def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it() -> (
+    None
+):
+    classes, functions = (
+        _by_snake(),
+        {(item.module, item.name) for item in _functions()},
+    )
 
     assert [
         str(module.relative_to(PACKAGE))
         for module in TREES
-        if (homes := [item.module for item in classes.get(module.stem, ()) if item.module.parent == module.parent])
+        if (
+            homes := [
+                item.module
+                for item in classes.get(module.stem, ())
+                if item.module.parent == module.parent
+            ]
+        )
         and module not in homes
         and (module, module.stem) not in functions
     ] == []
 
 
-def test_the_glossary_has_every_noun_that_a_public_class_of_the_core_is_named_by() -> None:
+def test_the_glossary_has_every_noun_that_a_public_class_of_the_core_is_named_by() -> (
+    None
+):
     glossary = (ROOT / "docs" / "glossary.md").read_text()
     defined = set(re.findall(r"^\| ([\w /-]+?) \|", glossary, re.MULTILINE))
-    names = {_snake(item.name).replace("_", " ") for item in _classes() if item.module.relative_to(PACKAGE).parts[0] in CORE}
+    names = {
+        _snake(item.name).replace("_", " ")
+        for item in _classes()
+        if item.module.relative_to(PACKAGE).parts[0] in CORE
+    }
 
-    assert sorted(name for name in names if not {name, noun := name.split()[-1], noun.removesuffix("s")} & defined) == []
+    assert (
+        sorted(
+            name
+            for name in names
+            if not {name, noun := name.split()[-1], noun.removesuffix("s")} & defined
+        )
+        == []
+    )
 
 
 def test_a_word_stands_in_the_glossary_once() -> None:
-    words = re.findall(r"^\| ([\w /-]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words = re.findall(
+        r"^\| ([\w /-]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE
+    )
 
     assert sorted({word for word in words if words.count(word) > 1} - {"word"}) == []
 
@@ -94,14 +132,25 @@ def _functions() -> Iterator[Named]:
 def _public() -> Iterator[Named]:
     for module, tree in TREES.items():
         for node in tree.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            if isinstance(
+                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith("_"):
                 yield Named(name=node.name, module=module, node=node)
 
 
 def _aliases() -> Iterator[tuple[str, str]]:
-    """Yield names as of classes that are given to other types; ``dict`` and ``Mapping`` differ in who may change it only."""
-    for node in (node for tree in TREES.values() for node in tree.body if isinstance(node, ast.Assign)):
-        if isinstance(node.targets[0], ast.Name) and re.match(r"[A-Z][a-z]", node.targets[0].id):
+    """Yield names as of classes that are given to other types; ``dict`` and ``Mapping`` differ in
+    who may change it only.
+    """
+    for node in (
+        node
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    ):
+        if isinstance(node.targets[0], ast.Name) and re.match(
+            r"[A-Z][a-z]", node.targets[0].id
+        ):
             value = ast.unparse(node.value)
             if not value.startswith("TypeVar("):
                 yield node.targets[0].id, re.sub(r"^Mapping\b", "dict", value)
@@ -115,11 +164,17 @@ def _by_snake() -> Mapping[str, list[Named]]:
 
 
 def _belong_together(function: Named, meant: Named) -> bool:
-    """``estimate() -> Estimate`` makes it; ``MakePlan`` is what ``make_plan`` answers; a command is named by its word."""
+    """``estimate() -> Estimate`` makes it; ``MakePlan`` is what ``make_plan`` answers; a command is
+    named by its word.
+    """
     if isinstance(function.node, ast.ClassDef) or function.node.returns is None:
         return False
     returns = ast.unparse(function.node.returns)
-    return re.search(rf"\b{meant.name}\b", returns) is not None or meant.module.name == "work.py" or returns == "Exit"
+    return (
+        re.search(rf"\b{meant.name}\b", returns) is not None
+        or meant.module.name == "work.py"
+        or returns == "Exit"
+    )
 
 
 def _snake(name: str) -> str:

@@ -1,4 +1,6 @@
-"""Pages for readers: short enough to be read, no wider than an editor, and every command in them is one that exists."""
+"""Pages for readers: short enough to be read, no wider than an editor, and every command in them is
+one that exists.
+"""
 
 import argparse
 import json
@@ -24,7 +26,10 @@ from tests.support.wrapping import AS_WRITTEN, WIDTH, wrapped
 ROOT = Path(__file__).parent.parent.parent
 WORDS = 700
 WIDEST_ROW = 300  # of a table: it cannot be broken
-NAMES_OF_TESTS = ("docs/reference/faults.md", "docs/reference/label-traps.md")  # rows that end in the tests that show them
+NAMES_OF_TESTS = (
+    "docs/reference/faults.md",
+    "docs/reference/label-traps.md",
+)  # rows that end in the tests that show them
 
 GENERATED = {f"docs/{name}" for name in pages()} | {"charts/shardwright/README.md"}
 LONG = {
@@ -32,7 +37,10 @@ LONG = {
     "SECURITY.md": "one table of findings and threats, each row with its test",
     "docs/changes-before-0.1.0.md": "a log",
     "docs/glossary.md": "a dictionary: one row for each word, held to the code by test_names.py",
-    "docs/reasons.md": "a dictionary: one paragraph of eight lines at most for each word, held to the code by test_reasons.py",
+    "docs/reasons.md": (
+        "a dictionary: one paragraph of eight lines at most for each word, held to the code "
+        "by test_reasons.py"
+    ),
     "docs/reference/faults.md": "one row for each fault, held to the tests by test_faults_page.py",
     "docs/benchmarks/": "measured output",
     "docs/real-cluster.md": "measured output",
@@ -63,7 +71,9 @@ TOOLS = {
     "shardwright-operator",
     "source",
 }
-"""First words of commands that a page may show; what ours, make, Helm and kubectl are told is looked at further."""
+"""First words of commands that a page may show; what ours, make, Helm and kubectl are told is
+looked at further.
+"""
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
@@ -78,23 +88,45 @@ Words = tuple[str, ...]
 
 def _pages() -> dict[str, str]:
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", ":(glob)*.md", "docs", "charts", "examples"],
+        [
+            "git",
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+            ":(glob)*.md",
+            "docs",
+            "charts",
+            "examples",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    names = [name for name in sorted(set(listed.split())) if name.endswith(".md") and (ROOT / name).exists()]
+    names = [
+        name
+        for name in sorted(set(listed.split()))
+        if name.endswith(".md") and (ROOT / name).exists()
+    ]
     return {name: (ROOT / name).read_text() for name in names}
 
 
 def _blocks(kind: str) -> list[str]:
-    return [text for page in PAGES.values() for language, text in FENCE.findall(page) if language == kind]
+    return [
+        text
+        for page in PAGES.values()
+        for language, text in FENCE.findall(page)
+        if language == kind
+    ]
 
 
 def test_a_page_is_read_in_one_sitting() -> None:
     words = {
-        page: len(text.split()) for page, text in PAGES.items() if page not in GENERATED and not page.startswith(tuple(LONG))
+        page: len(text.split())
+        for page, text in PAGES.items()
+        if page not in GENERATED and not page.startswith(tuple(LONG))
     }
     assert {page: count for page, count in words.items() if count > WORDS} == {}
 
@@ -105,8 +137,17 @@ def test_every_page_that_may_be_long_is_there() -> None:
 
 def test_no_line_is_wider_than_an_editor() -> None:
     """`make fmt` wraps prose."""
-    pages_to_wrap = {page: text for page, text in PAGES.items() if page not in GENERATED and not page.startswith(AS_WRITTEN)}
-    wide = [(page, line) for page, text in pages_to_wrap.items() for line in text.splitlines() if len(line) > _most(page, line)]
+    pages_to_wrap = {
+        page: text
+        for page, text in PAGES.items()
+        if page not in GENERATED and not page.startswith(AS_WRITTEN)
+    }
+    wide = [
+        (page, line)
+        for page, text in pages_to_wrap.items()
+        for line in text.splitlines()
+        if len(line) > _most(page, line)
+    ]
 
     assert [page for page, text in pages_to_wrap.items() if wrapped(text) != text] == []
     assert wide == []
@@ -114,7 +155,12 @@ def test_no_line_is_wider_than_an_editor() -> None:
 
 def test_every_block_says_what_it_is() -> None:
     """What has no language, or another one, would be looked at by no test."""
-    kinds = {(page, kind) for page, text in PAGES.items() if not page.startswith(AS_WRITTEN) for kind, _ in FENCE.findall(text)}
+    kinds = {
+        (page, kind)
+        for page, text in PAGES.items()
+        if not page.startswith(AS_WRITTEN)
+        for kind, _ in FENCE.findall(text)
+    }
     assert sorted((page, kind) for page, kind in kinds if kind not in LANGUAGES) == []
 
 
@@ -150,7 +196,13 @@ def test_our_commands_in_sentences_exist_with_their_options() -> None:
 
 
 def test_every_target_that_is_made_is_in_the_makefile() -> None:
-    made = {word for words in COMMANDS if words[0] == "make" for word in words[1:] if "=" not in word}
+    made = {
+        word
+        for words in COMMANDS
+        if words[0] == "make"
+        for word in words[1:]
+        if "=" not in word
+    }
     assert made - set(MAKE.findall((ROOT / "Makefile").read_text())) == set()
 
 
@@ -163,17 +215,33 @@ def test_values_that_helm_is_told_are_values_of_the_chart() -> None:
 
 def test_shell_blocks_are_shell() -> None:
     """All of them in one process: a shell for each would take longer than the rest of this file."""
-    script = "\n".join(f"bash -n <<'END_OF_BLOCK' || echo {shlex.quote(text)}\n{text}END_OF_BLOCK" for text in _blocks("sh"))
+    script = "\n".join(
+        f"bash -n <<'END_OF_BLOCK' || echo {shlex.quote(text)}\n{text}END_OF_BLOCK"
+        for text in _blocks("sh")
+    )
 
-    assert subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout == ""
+    assert (
+        subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, check=True
+        ).stdout
+        == ""
+    )
 
 
 @pytest.mark.controlplane
 def test_what_kubectl_and_helm_are_told_is_taken() -> None:
-    """They are asked for help with the same words: an option that they do not have is refused first."""
-    typed = {words for words in {*COMMANDS, *_spans("kubectl ", "helm ")} if words[0] in ("kubectl", "helm")}
+    """They are asked for help with the same words: an option that they do not have is refused
+    first.
+    """
+    typed = {
+        words
+        for words in {*COMMANDS, *_spans("kubectl ", "helm ")}
+        if words[0] in ("kubectl", "helm")
+    }
     typed -= {words for words in typed if words[:2] in PLUGINS}
-    refused = {" ".join(words): said for words in sorted(typed) if (said := _complaint(words))}
+    refused = {
+        " ".join(words): said for words in sorted(typed) if (said := _complaint(words))
+    }
 
     assert typed
     assert refused == {}
@@ -181,7 +249,12 @@ def test_what_kubectl_and_helm_are_told_is_taken() -> None:
 
 def test_output_that_needs_a_cluster_is_that_of_a_test() -> None:
     page = (ROOT / "docs" / "howto" / "troubleshooting.md").read_text()
-    shown = [line for kind, text in FENCE.findall(page) if kind == "text" for line in text.splitlines()]
+    shown = [
+        line
+        for kind, text in FENCE.findall(page)
+        if kind == "text"
+        for line in text.splitlines()
+    ]
     tested = (
         (ROOT / "tests" / "unit" / "cli" / "test_model_state.py")
         .read_text()
@@ -192,7 +265,9 @@ def test_output_that_needs_a_cluster_is_that_of_a_test() -> None:
     assert [line for line in shown if f'"{line}"' not in tested] == []
 
 
-@pytest.mark.parametrize("file", documents(), ids=lambda file: str(file.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "file", documents(), ids=lambda file: str(file.relative_to(ROOT))
+)
 def test_a_generated_file_is_as_make_generate_writes_it(file: Path) -> None:
     assert file.read_text() == _generated()[file]
 
@@ -204,27 +279,55 @@ def _generated() -> dict[Path, str]:
 
 def _complaint(words: tuple[str, ...]) -> str:
     done = subprocess.run(
-        [build.binaries() / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [build.binaries() / words[0], *words[1:], "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     return done.stderr if done.returncode else ""
 
 
 def _spans(*beginnings: str) -> set[Words]:
-    """Return the commands that stand in sentences, up to a pipe: code of more than two words that begins so."""
-    sentences = (FENCE.sub("", text) for page, text in PAGES.items() if not page.startswith(AS_WRITTEN))
-    found = {span for text in sentences for span in CODE.findall(text) if span.startswith(beginnings)}
-    return {words for span in found for words in _commands(span) if " ".join(words).startswith(beginnings)}
+    """Return the commands that stand in sentences, up to a pipe: code of more than two words that
+    begins so.
+    """
+    sentences = (
+        FENCE.sub("", text)
+        for page, text in PAGES.items()
+        if not page.startswith(AS_WRITTEN)
+    )
+    found = {
+        span
+        for text in sentences
+        for span in CODE.findall(text)
+        if span.startswith(beginnings)
+    }
+    return {
+        words
+        for span in found
+        for words in _commands(span)
+        if " ".join(words).startswith(beginnings)
+    }
 
 
 def _is_known(words: Words) -> bool:
     parser: argparse.ArgumentParser = build_parser("shardwright")
     for word in words:
-        groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        groups = [
+            action
+            for action in parser._actions
+            if isinstance(action, argparse._SubParsersAction)
+        ]
         if groups and word not in parser._option_string_actions:
             if word not in groups[0].choices:
                 return word in ("COMMAND", "...", "…")
             parser = groups[0].choices[word]
-        elif word.startswith("-") and word != "-" and word.partition("=")[0] not in parser._option_string_actions:
+        elif (
+            word.startswith("-")
+            and word != "-"
+            and word.partition("=")[0] not in parser._option_string_actions
+        ):
             return False
     return True
 

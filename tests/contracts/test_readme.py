@@ -1,4 +1,6 @@
-"""What the documents say is so: their commands print what is shown, their links lead somewhere, their names exist."""
+"""What the documents say is so: their commands print what is shown, their links lead somewhere,
+their names exist.
+"""
 
 import json
 import re
@@ -36,7 +38,11 @@ CODE = re.compile(r"`([^`\n]+)`")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 METRIC = re.compile(r"\bshardwright_[a-z_]+[a-z]")
 FIELD = re.compile(r"\b(spec|status)((?:\.[a-zA-Z]+(?:\[\])?)+)(?!\w)")
-OTHERS_FIELDS = {"status.phase", "spec.nodeName", "spec.replica"}  # of pods; the last is a typing error that is shown
+OTHERS_FIELDS = {
+    "status.phase",
+    "spec.nodeName",
+    "spec.replica",
+}  # of pods; the last is a typing error that is shown
 OTHERS_DOCUMENTS = {"docs/reference/node-labels.md"}  # of topograph, named as a source
 
 Schema = dict[str, Any]
@@ -54,9 +60,15 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in DOCUMENTS if "```console" in page.read_text()], ids=_name)
+@pytest.mark.parametrize(
+    "page", [page for page in DOCUMENTS if "```console" in page.read_text()], ids=_name
+)
 def test_commands_print_what_is_shown(
-    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, update_goldens: bool
+    page: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    update_goldens: bool,
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", COLUMNS)
@@ -75,10 +87,18 @@ def test_commands_print_what_is_shown(
 
 
 def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
-    commands = [step.command for text in _blocks(README, "console") for step in _steps(text)]
+    commands = [
+        step.command for text in _blocks(README, "console") for step in _steps(text)
+    ]
 
     first = next(command for command in commands if "shardwright plan" in command)
-    assert shlex.split(first)[1:] == ["plan", "-f", "manifests/samples/llama-405b.yaml", "--nodes", "examples/fleet/nodes.yaml"]
+    assert shlex.split(first)[1:] == [
+        "plan",
+        "-f",
+        "manifests/samples/llama-405b.yaml",
+        "--nodes",
+        "examples/fleet/nodes.yaml",
+    ]
 
 
 def test_the_readme_is_read_in_three_minutes_and_has_one_picture() -> None:
@@ -90,35 +110,61 @@ def test_the_readme_is_read_in_three_minutes_and_has_one_picture() -> None:
 
 def test_every_page_is_in_the_list_of_documents() -> None:
     pages = ROOT / "docs"
-    written = [*pages.glob("*.md"), *(page for folder in LISTED for page in (pages / folder).glob("*.md"))]
+    written = [
+        *pages.glob("*.md"),
+        *(page for folder in LISTED for page in (pages / folder).glob("*.md")),
+    ]
 
-    assert {page.relative_to(pages).as_posix() for page in written} - _targets_of_the_list() == {"README.md"}
+    assert {
+        page.relative_to(pages).as_posix() for page in written
+    } - _targets_of_the_list() == {"README.md"}
 
 
 def test_the_site_leads_to_the_pages_of_the_list() -> None:
     """`make docs` asks that each of them is there."""
-    led_to = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    listed = {(ROOT / "docs" / target).resolve().relative_to(ROOT).as_posix() for target in _targets_of_the_list()}
+    led_to = re.findall(
+        r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE
+    )
+    listed = {
+        (ROOT / "docs" / target).resolve().relative_to(ROOT).as_posix()
+        for target in _targets_of_the_list()
+    }
 
     assert sorted(led_to) == sorted(
-        {"README.md", "docs/README.md", *(name for name in listed if not name.startswith(NOT_IN_NAV))}
+        {
+            "README.md",
+            "docs/README.md",
+            *(name for name in listed if not name.startswith(NOT_IN_NAV)),
+        }
     )
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
 def test_every_picture_is_there(page: Path) -> None:
-    assert [target for target in PICTURE.findall(page.read_text()) if not (page.parent / target).exists()] == []
+    assert [
+        target
+        for target in PICTURE.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ] == []
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
-    assert [target for target in LINK.findall(_without_blocks(page)) if not _leads_somewhere(page, target)] == []
+    assert [
+        target
+        for target in LINK.findall(_without_blocks(page))
+        if not _leads_somewhere(page, target)
+    ] == []
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
 def test_every_target_of_make_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert {target for code in _codes(page) for target in MAKE.findall(code)} - targets == set()
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    assert {
+        target for code in _codes(page) for target in MAKE.findall(code)
+    } - targets == set()
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
@@ -128,17 +174,25 @@ def test_every_metric_exists(page: Path) -> None:
 
 def test_the_reference_of_metrics_is_complete() -> None:
     families = {family.name for family in Metrics().registry.collect()}
-    named = {metric for page in METRICS for metric in METRIC.findall((ROOT / "docs" / page).read_text())}
+    named = {
+        metric
+        for page in METRICS
+        for metric in METRIC.findall((ROOT / "docs" / page).read_text())
+    }
 
     ours = {
         name for name in families if not name.startswith(("process_", "python_"))
     }  # the page names those of the library as such
-    assert {name for name in ours if not any(metric.startswith(name) for metric in named)} == set()
+    assert {
+        name for name in ours if not any(metric.startswith(name) for metric in named)
+    } == set()
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
 def test_every_field_exists(page: Path) -> None:
-    named = {"".join(found) for code in _codes(page) for found in FIELD.findall(code)} - OTHERS_FIELDS
+    named = {
+        "".join(found) for code in _codes(page) for found in FIELD.findall(code)
+    } - OTHERS_FIELDS
     assert {path for path in named if not _is_field(path)} == set()
 
 
@@ -150,13 +204,23 @@ def test_every_resource_that_is_shown_is_taken(page: Path) -> None:
 
 
 def _as_read(resource: ShardedModel) -> str | None:
-    """Return a config in the place of the one that a cluster would read from the hub, None for a model that is known."""
-    return None if resource.spec.model.config or find_model(resource.spec.model.id) else json.dumps(a_config())
+    """Return a config in the place of the one that a cluster would read from the hub, None for a
+    model that is known.
+    """
+    return (
+        None
+        if resource.spec.model.config or find_model(resource.spec.model.id)
+        else json.dumps(a_config())
+    )
 
 
 def test_every_document_that_the_code_names_exists() -> None:
-    sources = [path.read_text() for path in (ROOT / "operator" / "shardwright").rglob("*.py")]
-    named = {name for text in sources for name in re.findall(r"docs/[\w/-]+\.md", text)} - OTHERS_DOCUMENTS
+    sources = [
+        path.read_text() for path in (ROOT / "operator" / "shardwright").rglob("*.py")
+    ]
+    named = {
+        name for text in sources for name in re.findall(r"docs/[\w/-]+\.md", text)
+    } - OTHERS_DOCUMENTS
 
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
@@ -166,11 +230,18 @@ def test_the_numbers_of_the_readme_are_counted() -> None:
     (nodes,) = re.findall(r"cluster of (\d+) GPU nodes", README.read_text())
     fleet = (ROOT / "examples" / "fleet" / "nodes.yaml").read_text()
 
-    assert (int(models), int(nodes)) == (len(known_ids()), fleet.count("\n  kind: Node\n"))
+    assert (int(models), int(nodes)) == (
+        len(known_ids()),
+        fleet.count("\n  kind: Node\n"),
+    )
 
 
-def _replayed(block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]]) -> str:
-    """Return a console block with the real output of our own commands, abridged where it was abridged."""
+def _replayed(
+    block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]]
+) -> str:
+    """Return a console block with the real output of our own commands, abridged where it was
+    abridged.
+    """
     if block[1] != "console":
         return block[0]
     steps, code = list(_steps(block[2])), 0
@@ -186,7 +257,9 @@ def _replayed(block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]
 
 
 def _abridged(real: list[str], shown: list[str]) -> list[str]:
-    """Return as many lines as are shown, and the ``...`` that ends them; all of them where nothing was left out."""
+    """Return as many lines as are shown, and the ``...`` that ends them; all of them where nothing
+    was left out.
+    """
     if not shown or shown[-1] != "...":
         return real
     return [*real[: len(shown) - 1], "..."]
@@ -206,11 +279,16 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _blocks(page: Path, language: str) -> Iterator[str]:
-    yield from (text for name, text in FENCE.findall(page.read_text()) if name == language)
+    yield from (
+        text for name, text in FENCE.findall(page.read_text()) if name == language
+    )
 
 
 def _targets_of_the_list() -> set[str]:
-    return {target.partition("#")[0] for target in LINK.findall((ROOT / "docs" / "README.md").read_text())}
+    return {
+        target.partition("#")[0]
+        for target in LINK.findall((ROOT / "docs" / "README.md").read_text())
+    }
 
 
 def _without_blocks(page: Path) -> str:
@@ -219,7 +297,11 @@ def _without_blocks(page: Path) -> str:
 
 def _codes(page: Path) -> Iterator[str]:
     """Yield what is set as code: every line of the blocks, and the spans of the text."""
-    yield from (line for _, text in FENCE.findall(page.read_text()) for line in text.splitlines())
+    yield from (
+        line
+        for _, text in FENCE.findall(page.read_text())
+        for line in text.splitlines()
+    )
     yield from CODE.findall(_without_blocks(page))
 
 
@@ -230,7 +312,10 @@ def _leads_somewhere(page: Path, target: str) -> bool:
     path = (page.parent / file).resolve() if file else page
     if not path.exists() or not path.is_relative_to(ROOT):
         return False
-    return not anchor or anchor in {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)}
+    return not anchor or anchor in {
+        _anchor(heading)
+        for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    }
 
 
 def _anchor(heading: str) -> str:
@@ -242,7 +327,9 @@ def _metrics() -> set[str]:
     """Return every series name that can be scraped, and the families' names."""
     kinds = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
     families = list(Metrics().registry.collect())
-    return {f"{one.name}{end}" for one in families for end in ("", *kinds.get(one.type, ()))}
+    return {
+        f"{one.name}{end}" for one in families for end in ("", *kinds.get(one.type, ()))
+    }
 
 
 def _is_field(path: str) -> bool:
@@ -256,8 +343,14 @@ def _is_field(path: str) -> bool:
 def _child(schema: Schema, step: str) -> Schema | None:
     if step == "[]":
         return schema.get("items")
-    child: Schema | None = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
-    return {} if child is None and schema.get("x-kubernetes-preserve-unknown-fields") else child
+    child: Schema | None = schema.get("properties", {}).get(
+        step, schema.get("additionalProperties")
+    )
+    return (
+        {}
+        if child is None and schema.get("x-kubernetes-preserve-unknown-fields")
+        else child
+    )
 
 
 def _resources(page: Path) -> Iterator[ShardedModel]:

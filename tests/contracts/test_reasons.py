@@ -1,4 +1,6 @@
-"""Every reason that the code can give is explained once, under its own name, and nothing else is."""
+"""Every reason that the code can give is explained once, under its own name, and nothing else
+is.
+"""
 
 import ast
 import re
@@ -28,7 +30,9 @@ PASSED_ON = {
     "planning/exclusions.py: code",
     "planning/shapes.py: code",
 }
-"""Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new place must be, too."""
+"""Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new
+place must be, too.
+"""
 
 
 def test_every_reason_has_a_paragraph() -> None:
@@ -43,14 +47,25 @@ def test_no_paragraph_is_left_over_and_none_stands_twice() -> None:
 
 
 def test_every_paragraph_says_something_and_stays_short() -> None:
-    paragraphs = dict(zip(HEADING.split(_page())[1::2], HEADING.split(_page())[2::2], strict=True))
-    lengths = {word: len(text.split("\n## ")[0].strip().splitlines()) for word, text in paragraphs.items()}
+    paragraphs = dict(
+        zip(HEADING.split(_page())[1::2], HEADING.split(_page())[2::2], strict=True)
+    )
+    lengths = {
+        word: len(text.split("\n## ")[0].strip().splitlines())
+        for word, text in paragraphs.items()
+    }
 
-    assert {word: count for word, count in lengths.items() if not 2 <= count <= LONGEST_PARAGRAPH} == {}
+    assert {
+        word: count
+        for word, count in lengths.items()
+        if not 2 <= count <= LONGEST_PARAGRAPH
+    } == {}
 
 
 def test_every_architecture_that_can_be_counted_is_listed_and_no_other() -> None:
-    listed = (ROOT / "docs" / "reference" / "architectures.md").read_text().split("\n\n")[2]
+    listed = (
+        (ROOT / "docs" / "reference" / "architectures.md").read_text().split("\n\n")[2]
+    )
 
     assert listed.rstrip(".").replace("\n", " ").split(", ") == sorted(FAMILIES)
 
@@ -77,8 +92,15 @@ def _given() -> set[str]:
 
 @cache
 def _written() -> set[str]:
-    """Return the codes of problems, and the reasons of events and of failed members, that are written out in the code."""
-    return {word for name, tree in _modules() for word in _words(name, tree) if WORD.fullmatch(word)}
+    """Return the codes of problems, and the reasons of events and of failed members, that are
+    written out in the code.
+    """
+    return {
+        word
+        for name, tree in _modules()
+        for word in _words(name, tree)
+        if WORD.fullmatch(word)
+    }
 
 
 def _modules() -> Iterator[tuple[str, ast.Module]]:
@@ -90,7 +112,9 @@ def _words(name: str, tree: ast.Module) -> Iterator[str]:
     yield from _of_keywords(tree, "code")
     yield from _of_arguments(tree)
     yield from _of_loops(tree)
-    if name.startswith("reconcile/"):  # elsewhere `reason` is a word of HTTP or a field of a log line
+    if name.startswith(
+        "reconcile/"
+    ):  # elsewhere `reason` is a word of HTTP or a field of a log line
         yield from _of_keywords(tree, "reason")
 
 
@@ -104,26 +128,62 @@ def _of_keywords(tree: ast.AST, keyword: str) -> Iterator[str]:
 def _of_arguments(tree: ast.Module) -> Iterator[str]:
     """Yield the texts that stand in place of a function's parameter ``code``."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    places = {one.name: index for one in functions for index, place in enumerate(one.args.args) if place.arg == "code"}
+    places = {
+        one.name: index
+        for one in functions
+        for index, place in enumerate(one.args.args)
+        if place.arg == "code"
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places:
-            yield from (text for word in node.args[places[node.func.id] :][:1] for text in _texts(word))
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in places
+        ):
+            yield from (
+                text
+                for word in node.args[places[node.func.id] :][:1]
+                for text in _texts(word)
+            )
 
 
 def _of_loops(tree: ast.Module) -> Iterator[str]:
-    """Yield the texts that ``for code, ... in rows`` takes out of the rows that its function writes out."""
+    """Yield the texts that ``for code, ... in rows`` takes out of the rows that its function writes
+    out.
+    """
     for function in ast.walk(tree):
         loops = (
-            [node for node in ast.walk(function) if isinstance(node, ast.For)] if isinstance(function, ast.FunctionDef) else []
+            [node for node in ast.walk(function) if isinstance(node, ast.For)]
+            if isinstance(function, ast.FunctionDef)
+            else []
         )
-        for names in (loop.target.elts for loop in loops if isinstance(loop.target, ast.Tuple)):
-            at = next((index for index, name in enumerate(names) if isinstance(name, ast.Name) and name.id == "code"), None)
-            rows = (node for node in ast.walk(function) if isinstance(node, ast.Tuple) and len(node.elts) == len(names))
-            yield from (text for row in rows if at is not None for text in _texts(row.elts[at]))
+        for names in (
+            loop.target.elts for loop in loops if isinstance(loop.target, ast.Tuple)
+        ):
+            at = next(
+                (
+                    index
+                    for index, name in enumerate(names)
+                    if isinstance(name, ast.Name) and name.id == "code"
+                ),
+                None,
+            )
+            rows = (
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Tuple) and len(node.elts) == len(names)
+            )
+            yield from (
+                text for row in rows if at is not None for text in _texts(row.elts[at])
+            )
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    yield from (
+        one.value
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    )
 
 
 def _passed_on() -> Iterator[str]:
@@ -131,5 +191,9 @@ def _passed_on() -> Iterator[str]:
         for node in ast.walk(tree):
             if name.startswith("cluster/"):  # there a code is one of HTTP
                 continue
-            if isinstance(node, ast.keyword) and node.arg == "code" and not list(_texts(node.value)):
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg == "code"
+                and not list(_texts(node.value))
+            ):
                 yield f"{name}: {ast.unparse(node.value)}"

@@ -1,50 +1,95 @@
 """Promises that the repository makes about itself."""
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "operator" / "shardwright"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SHELL = ("cluster", "hub", "controller", "cli")
 PURE = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in SHELL]
-LONGEST_MODULE = 400
-LONGEST_BODY = 40
-NEED_A_REGISTRY = ("image", "publish")  # of a user's own: `make release` proves the same image on one of loopback
+MOST_OF_A_MODULE = 310
+"""Statements."""
+MOST_OF_A_FUNCTION = 30
+"""Statements, those of the functions in it included."""
+MOST_NODES_A_LINE = 7.0
+"""Nodes of the syntax tree a line of code; of well-read projects 5.8 to 6.8."""
+NEED_A_REGISTRY = (
+    "image",
+    "publish",
+)  # of a user's own: `make release` proves the same image on one of loopback
 
 
 def test_operator_is_a_source_root_and_not_a_package() -> None:
-    """The standard library has a module of that name; a package would break `import collections` from here."""
+    """The standard library has a module of that name; a package would break `import collections`
+    from here.
+    """
     assert not (ROOT / "operator" / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_every_module_is_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST_MODULE
+def test_every_module_is_read_in_one_sitting() -> None:
+    statements = {
+        path.relative_to(PACKAGE): len(_statements(_tree(path))) for path in MODULES
+    }
+    assert {
+        path: count for path, count in statements.items() if count > MOST_OF_A_MODULE
+    } == {}
 
 
-def test_every_function_body_fits_a_screen() -> None:
+def test_every_function_does_one_thing() -> None:
     long = [
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} {length}"
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} {count}"
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (length := _body_lines(node)) > LONGEST_BODY
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (count := len(_statements(node)) - 1) > MOST_OF_A_FUNCTION
     ]
     assert long == []
 
 
-def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    first = node.body[0]
-    documented = ast.get_docstring(node) is not None and isinstance(first, ast.Expr)
-    return (node.end_lineno or 0) - node.lineno + 1 - ((first.end_lineno or 0) - first.lineno + 1 if documented else 0)
+def test_a_line_of_code_says_one_thing() -> None:
+    trees = [(_tree(path), path.read_text().splitlines()) for path in MODULES]
+    nodes = sum(1 for tree, _ in trees for _ in ast.walk(tree))
+    lines = sum(len(_code_lines(tree, text)) for tree, text in trees)
+    assert nodes / lines <= MOST_NODES_A_LINE
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _statements(tree: ast.AST) -> list[ast.stmt]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def _code_lines(tree: ast.Module, text: list[str]) -> list[str]:
+    """Return the lines that are neither empty nor a comment nor of a docstring."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    docstrings = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    return [
+        line
+        for number, line in enumerate(text, start=1)
+        if number not in docstrings
+        and line.strip()
+        and not line.strip().startswith("#")
+    ]
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [
+        str(path)
+        for path in MODULES
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ] == []
 
 
 def test_the_pure_core_reads_no_clock() -> None:
@@ -55,7 +100,11 @@ def test_the_pure_core_reads_no_clock() -> None:
 
 def test_no_module_is_a_drawer_for_everything() -> None:
     drawers = {"utils", "common", "helpers", "models", "types", "misc"}
-    assert [str(path) for path in MODULES if path.stem in drawers or path.parent.name in drawers] == []
+    assert [
+        str(path)
+        for path in MODULES
+        if path.stem in drawers or path.parent.name in drawers
+    ] == []
 
 
 def test_lock_files_hold_hashes_and_no_addresses() -> None:
@@ -74,9 +123,17 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
 
 
 def test_bare_make_prints_help() -> None:
-    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["make", "--no-print-directory"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "make" not in said.splitlines()[0]
-    assert all(target in said for target in ("test", "demo", "lint", "setup", "generate"))
+    assert all(
+        target in said for target in ("test", "demo", "lint", "setup", "generate")
+    )
 
 
 def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
@@ -101,12 +158,21 @@ def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
 
 
 def test_what_the_readme_makes_is_made_in_ci() -> None:
-    typed = re.findall(r"(?:^|`)make ([a-z -]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    typed = re.findall(
+        r"(?:^|`)make ([a-z -]+)", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     targets = {target for words in typed for target in words.split()}
     run = {command.split()[1] for command in _commands_of_ci()}
 
-    assert targets - run == {"setup", *NEED_A_REGISTRY}  # every target of CI begins with `setup`
+    assert targets - run == {
+        "setup",
+        *NEED_A_REGISTRY,
+    }  # every target of CI begins with `setup`
 
 
 def _commands_of_ci() -> list[str]:
-    return [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
+    return [
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line.startswith("make ")
+    ]

@@ -1,4 +1,6 @@
-"""Words that a reader had to decode have been replaced, in pages, in messages and in what the chart says."""
+"""Words that a reader had to decode have been replaced, in pages, in messages and in what the chart
+says.
+"""
 
 import re
 from pathlib import Path
@@ -31,9 +33,13 @@ REPLACED = {
 }
 """What was found, and what says it now."""
 
-IN_PODS = "programs"  # their text is part of the hash of a template: a word is not worth a RolloutPending of every model
+# their text is part of the hash of a template: a word is not worth a RolloutPending of every model
+IN_PODS = "programs"
 SAID = [
-    file for ending in ("*.py", "*.j2") for file in (ROOT / "operator" / "shardwright").rglob(ending) if IN_PODS not in file.parts
+    file
+    for ending in ("*.py", "*.j2")
+    for file in (ROOT / "operator" / "shardwright").rglob(ending)
+    if IN_PODS not in file.parts
 ]
 SHOWN = [
     *ROOT.glob("*.md"),
@@ -46,6 +52,12 @@ SHOWN = [
 @pytest.mark.parametrize("phrase", REPLACED)
 def test_nobody_has_to_decode_it(phrase: str) -> None:
     words = re.compile(rf"\b{re.escape(phrase)}".replace("\\ ", r"\s+"))
-    files = [file for file in [*SAID, *SHOWN] if not file.relative_to(ROOT).as_posix().startswith(AS_WRITTEN)]
+    files = [
+        file
+        for file in [*SAID, *SHOWN]
+        if not file.relative_to(ROOT).as_posix().startswith(AS_WRITTEN)
+    ]
 
-    assert [str(file.relative_to(ROOT)) for file in files if words.search(file.read_text())] == []
+    assert [
+        str(file.relative_to(ROOT)) for file in files if words.search(file.read_text())
+    ] == []

@@ -18,34 +18,50 @@ INSTALLATION = f"--installation={SYSTEM}/shardwright"
 
 
 @pytest.fixture(scope="session")
-def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """The control plane with the chart installed: CRD, service account, rights; nobody starts its pods.
+def chart(
+    control_plane: ControlPlane, request: pytest.FixtureRequest
+) -> Iterator[ControlPlane]:
+    """The control plane with the chart installed: CRD, service account, rights; nobody starts its
+    pods.
 
     What the operator has asked of it is kept: tests/rights holds it against what the chart grants.
     """
     try:
-        control_plane.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright")
+        control_plane.api.get(
+            f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright"
+        )
     except ApiError:
         install_chart(control_plane)
     yield control_plane
-    keep({item.path.name for item in request.session.items}, control_plane.audit_events(OPERATOR_USER))
+    keep(
+        {item.path.name for item in request.session.items},
+        control_plane.audit_events(OPERATOR_USER),
+    )
 
 
 @pytest.fixture(scope="module")
-def operator(chart: ControlPlane, request: pytest.FixtureRequest) -> Iterator[OperatorProcess]:
+def operator(
+    chart: ControlPlane, request: pytest.FixtureRequest
+) -> Iterator[OperatorProcess]:
     """One operator for all tests of a module, with the rights that the chart grants and no others.
 
-    A module whose rules wait for minutes says with `PACE` how many times as fast the operator's clock runs.
+    A module whose rules wait for minutes says with `PACE` how many times as fast the operator's
+    clock runs.
     """
-    with OperatorProcess(chart, INSTALLATION, pace=getattr(request.module, "PACE", 1)) as running:
+    with OperatorProcess(
+        chart, INSTALLATION, pace=getattr(request.module, "PACE", 1)
+    ) as running:
         yield running
 
 
 @pytest.fixture
-def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: str) -> Iterator[Models]:
+def models(
+    operator: OperatorProcess, control_plane: ControlPlane, namespace: str
+) -> Iterator[Models]:
     """The ShardedModels of the test's namespace, with an operator running.
 
-    They go at once: a namespace ends slowly, and what is left in it would hold GPUs of the next test.
+    They go at once: a namespace ends slowly, and what is left in it would hold GPUs of the next
+    test.
     """
     del operator
     found = Models(control_plane, namespace)
@@ -64,14 +80,18 @@ def serving(models: Models, fleet: Fleet) -> Models:
 
 @pytest.fixture(scope="session")
 def gated() -> Iterator[ControlPlane]:
-    """A control plane of its own that serves PodGroups, with the chart as it is installed for schedulers that want them."""
+    """A control plane of its own that serves PodGroups, with the chart as it is installed for
+    schedulers that want them.
+    """
     with ControlPlane.start(features=["gang-scheduling"]) as running:
         install_chart(running, "--set", "schedulers={Native,Volcano,Coscheduling}")
         yield running
 
 
 @pytest.fixture(scope="module")
-def gated_operator(gated: ControlPlane, request: pytest.FixtureRequest) -> Iterator[OperatorProcess]:
+def gated_operator(
+    gated: ControlPlane, request: pytest.FixtureRequest
+) -> Iterator[OperatorProcess]:
     """One operator there for all tests of a module, at the module's `PACE`."""
     with OperatorProcess(gated, pace=getattr(request.module, "PACE", 1)) as running:
         yield running
@@ -86,19 +106,29 @@ def nodes(gated: ControlPlane) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def gangs(gated: ControlPlane, gated_operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[Models]:
+def gangs(
+    gated: ControlPlane, gated_operator: OperatorProcess, request: pytest.FixtureRequest
+) -> Iterator[Models]:
     """The ShardedModels of a namespace there, of the test's own."""
     del gated_operator
-    name = gated.create_namespace(request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-"))
+    name = gated.create_namespace(
+        request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    )
     yield Models(gated, name)
     gated.api.delete(f"/api/v1/namespaces/{name}")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show beside a failure what the operators of the test have logged last."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
-        running = (used for used in item.funcargs.values() if isinstance(used, OperatorProcess))
-        report.sections += [("log of the operator", one.logs()[-6000:]) for one in running]
+        running = (
+            used for used in item.funcargs.values() if isinstance(used, OperatorProcess)
+        )
+        report.sections += [
+            ("log of the operator", one.logs()[-6000:]) for one in running
+        ]
     return report

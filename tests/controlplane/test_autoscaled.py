@@ -1,4 +1,6 @@
-"""Nodes that do not exist yet, on a real API server and scheduler; the test plays the autoscaler."""
+"""Nodes that do not exist yet, on a real API server and scheduler; the test plays the
+autoscaler.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,27 @@ H100 = "h100-8x-dell-xe9680"
 POOL = "example.com/pool"
 MAX_NODES = 3
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-WHOLE_NODE: dict[str, Any] = {"model": SMALL, "parallelism": {"tensor": 8, "pipeline": 1}}
+WHOLE_NODE: dict[str, Any] = {
+    "model": SMALL,
+    "parallelism": {"tensor": 8, "pipeline": 1},
+}
 
 
 @pytest.fixture(scope="module")
-def operator(chart: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+def operator(
+    chart: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
     """One operator that knows of a pool of nodes as those of the fleet, of which none exists."""
     labels = fleets.load(H100)["metadata"]["labels"]
     pool = {
         "name": "spot",
         "maxNodes": MAX_NODES,
         "selector": {POOL: "spot"},
-        "labels": {key: value for key, value in labels.items() if key.startswith("nvidia.com/gpu.")},
+        "labels": {
+            key: value
+            for key, value in labels.items()
+            if key.startswith("nvidia.com/gpu.")
+        },
         "allocatable": {"nvidia.com/gpu": 8},
         "taints": [TAINT],
     }
@@ -57,24 +68,44 @@ class Autoscaler:
     def pending(self) -> list[Manifest]:
         """Return the pods that a new node of the pool would help."""
         waiting = [pod for pod in self._models.pods() if _finds_no_place(pod)]
-        return [pod for pod in waiting if any(_describes(term, {POOL: "spot"}) for term in _terms(pod))]
+        return [
+            pod
+            for pod in waiting
+            if any(_describes(term, {POOL: "spot"}) for term in _terms(pod))
+        ]
 
     def wait_for_pods(self, count: int) -> None:
-        wait_for(lambda: len(self.pending()) == count, 60, f"{count} pods to ask for nodes of the pool")
+        wait_for(
+            lambda: len(self.pending()) == count,
+            60,
+            f"{count} pods to ask for nodes of the pool",
+        )
 
     def add(self, count: int) -> list[str]:
-        made = self._fleet(H100, count, "spot", labels={POOL: "spot"}, taints=[TAINT], first=len(self.made))
+        made = self._fleet(
+            H100,
+            count,
+            "spot",
+            labels={POOL: "spot"},
+            taints=[TAINT],
+            first=len(self.made),
+        )
         self.made += made
         return made
 
 
 def _finds_no_place(pod: Manifest) -> bool:
     conditions = pod["status"].get("conditions") or ()
-    return any(item["type"] == "PodScheduled" and item.get("reason") == "Unschedulable" for item in conditions)
+    return any(
+        item["type"] == "PodScheduled" and item.get("reason") == "Unschedulable"
+        for item in conditions
+    )
 
 
 def _terms(pod: Manifest) -> list[Manifest]:
-    affinity = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity = pod["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     terms: list[Manifest] = affinity["nodeSelectorTerms"]
     return terms
 
@@ -83,7 +114,8 @@ def _describes(term: Manifest, labels: Mapping[str, str]) -> bool:
     """Return whether a node with these labels, whatever its name, would do."""
     wanted = {"kubernetes.io/arch": "amd64", **labels}
     return "matchFields" not in term and all(
-        (wanted.get(item["key"]) in item["values"]) == (item["operator"] == "In") for item in term["matchExpressions"]
+        (wanted.get(item["key"]) in item["values"]) == (item["operator"] == "In")
+        for item in term["matchExpressions"]
     )
 
 
@@ -93,12 +125,16 @@ def autoscaler(models: Models, fleet: Fleet) -> Autoscaler:
 
 
 def record_of(models: Models, name: str) -> Manifest:
-    record: Manifest = json.loads(models.get("ConfigMap", f"{name}-plan")["data"]["plan.json"])
+    record: Manifest = json.loads(
+        models.get("ConfigMap", f"{name}-plan")["data"]["plan.json"]
+    )
     return record
 
 
 def planned(models: Models, name: str) -> list[str]:
-    return sorted(node for group in record_of(models, name)["plan"]["groups"] for node in group)
+    return sorted(
+        node for group in record_of(models, name)["plan"]["groups"] for node in group
+    )
 
 
 def test_a_group_is_planned_on_nodes_to_come_is_pinned_to_what_comes_and_is_not_restarted_for_it(
@@ -112,23 +148,43 @@ def test_a_group_is_planned_on_nodes_to_come_is_pinned_to_what_comes_and_is_not_
     asked = models.uids()
 
     (first,) = autoscaler.add(1)
-    wait_for(lambda: planned(models, "large") == [first, "~spot-1"], 30, "the first node to be in the record")
+    wait_for(
+        lambda: planned(models, "large") == [first, "~spot-1"],
+        30,
+        "the first node to be in the record",
+    )
     (second,) = autoscaler.add(1)
     group = models.wait_ready("large", timeout=60)["status"]["groups"][0]
 
     assert (sorted(group["nodes"]), group["restarts"]) == ([first, second], 0)
     assert models.uids() == asked
-    wait_for(lambda: planned(models, "large") == [first, second], 30, "the record to name both nodes")
-    fields = wait_for(lambda: _pins(models, "large-0"), 30, "the template to name both nodes")
+    wait_for(
+        lambda: planned(models, "large") == [first, second],
+        30,
+        "the record to name both nodes",
+    )
+    fields = wait_for(
+        lambda: _pins(models, "large-0"), 30, "the template to name both nodes"
+    )
     assert fields == [first, second]
     assert models.uids() == asked
 
-    control_plane.nodes.delete_with_pods(first)  # its group stops as a whole, and asks for one more
+    control_plane.nodes.delete_with_pods(
+        first
+    )  # its group stops as a whole, and asks for one more
     autoscaler.wait_for_pods(1)
-    wait_for(lambda: planned(models, "large") == [second, "~spot-0"], 30, "the group to be planned anew")
+    wait_for(
+        lambda: planned(models, "large") == [second, "~spot-0"],
+        30,
+        "the group to be planned anew",
+    )
     (third,) = autoscaler.add(1)
     models.wait_ready("large", timeout=60)
-    wait_for(lambda: planned(models, "large") == [second, third], 30, "the record to name the new node")
+    wait_for(
+        lambda: planned(models, "large") == [second, third],
+        30,
+        "the record to name the new node",
+    )
 
 
 def _pins(models: Models, name: str) -> list[str]:
@@ -152,15 +208,24 @@ def test_models_that_wait_book_no_more_nodes_than_the_pool_can_have_and_one_that
     autoscaler.wait_for_pods(3)
     models.create("late", **WHOLE_NODE)
     models.wait_reason("late", "InsufficientCapacity")
-    assert [planned(models, name) for name in ("large", "small")] == [["~spot-0", "~spot-1"], ["~spot-2"]]
+    assert [planned(models, name) for name in ("large", "small")] == [
+        ["~spot-0", "~spot-1"],
+        ["~spot-2"],
+    ]
 
     models.delete("ShardedModel", "small")
     autoscaler.wait_for_pods(3)
-    wait_for(lambda: planned(models, "late") == ["~spot-2"], 30, "the last node to go to who waits")
+    wait_for(
+        lambda: planned(models, "late") == ["~spot-2"],
+        30,
+        "the last node to go to who waits",
+    )
     autoscaler.add(MAX_NODES)
     for name in ("large", "late"):
         models.wait_ready(name, timeout=60)
-    assert sorted(planned(models, "large") + planned(models, "late")) == sorted(autoscaler.made)
+    assert sorted(planned(models, "large") + planned(models, "late")) == sorted(
+        autoscaler.made
+    )
 
 
 def test_nodes_that_do_not_come_are_said_so_their_booking_ends_and_they_are_still_welcome(
@@ -172,4 +237,8 @@ def test_nodes_that_do_not_come_are_said_so_their_booking_ends_and_they_are_stil
 
     autoscaler.add(2)
     models.wait_ready("patient", timeout=60)
-    wait_for(lambda: planned(models, "patient") == sorted(autoscaler.made), 30, "the record to name both nodes")
+    wait_for(
+        lambda: planned(models, "patient") == sorted(autoscaler.made),
+        30,
+        "the record to name both nodes",
+    )

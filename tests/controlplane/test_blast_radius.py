@@ -1,4 +1,6 @@
-"""A fault of one node, pod, object or namespace changes only what stands on it. The operator's clock runs faster here."""
+"""A fault of one node, pod, object or namespace changes only what stands on it. The operator's
+clock runs faster here.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +37,35 @@ def taint(key: str) -> Fault:
 
 
 def relabel(control_plane: ControlPlane, node: str) -> None:
-    control_plane.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"nvidia.com/gpu.product": "another"}}})
+    control_plane.api.patch(
+        f"/api/v1/nodes/{node}",
+        {"metadata": {"labels": {"nvidia.com/gpu.product": "another"}}},
+    )
 
 
 def lose_a_gpu(control_plane: ControlPlane, node: str) -> None:
-    control_plane.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+    control_plane.api.patch(
+        f"/api/v1/nodes/{node}/status",
+        {"status": {"allocatable": {"nvidia.com/gpu": "7"}}},
+    )
 
 
 FAULTS: dict[str, Fault] = {
     "deleted": lambda control_plane, node: control_plane.nodes.delete(node),
     "drained by Karpenter": taint("karpenter.sh/disrupted"),
     "drained by cluster-autoscaler": taint("ToBeDeletedByClusterAutoscaler"),
-    "cordoned and drained": lambda control_plane, node: control_plane.nodes.cordon(node),
+    "cordoned and drained": lambda control_plane, node: control_plane.nodes.cordon(
+        node
+    ),
     "a GPU less": lose_a_gpu,
 }
 
 
 def is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(
+        item["type"] == "Ready" and item["status"] == "True" for item in conditions
+    )
 
 
 def group_of(pod: Manifest) -> str:
@@ -79,19 +91,26 @@ def test_a_fault_of_one_node_moves_the_group_that_stands_on_it_and_no_other(
     node, name = victim["spec"]["nodeName"], victim["metadata"]["name"]
 
     FAULTS[fault](control_plane, node)
-    control_plane.api.delete(f"/api/v1/namespaces/{models.namespace}/pods/{name}", grace_period_seconds=0)
+    control_plane.api.delete(
+        f"/api/v1/namespaces/{models.namespace}/pods/{name}", grace_period_seconds=0
+    )
 
     def moved() -> bool:
         nonlocal least
         pods = models.pods()
         least = min(least, sum(is_ready(pod) for pod in pods))
-        placed = {group_of(pod): pod["spec"].get("nodeName") for pod in pods if is_ready(pod)}
+        placed = {
+            group_of(pod): pod["spec"].get("nodeName") for pod in pods if is_ready(pod)
+        }
         return bool(placed.get("llama-1", node) != node)
 
     wait_for(moved, 90, "the group to serve elsewhere")
     after = uids_by_group(models)
     assert least == 2
-    assert (after["llama-0"], after["llama-2"]) == (before["llama-0"], before["llama-2"])
+    assert (after["llama-0"], after["llama-2"]) == (
+        before["llama-0"],
+        before["llama-2"],
+    )
     assert models.wait_ready("llama")["status"]["readyReplicas"] == 3
 
 
@@ -104,22 +123,39 @@ def test_a_node_that_is_relabelled_under_running_groups_moves_none(
     before = uids_by_group(models)
 
     relabel(control_plane, nodes[1])
-    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 60, "PlanStale")
+    wait_for(
+        lambda: models.condition("llama", "PlanStale")["status"] == "True",
+        60,
+        "PlanStale",
+    )
     models.change("llama", replicas=2)
     wait_for(lambda: len(models.pods()) == 2, 60, "the third group to go")
-    assert uids_by_group(models) == {group: before[group] for group in ("llama-0", "llama-1")}
+    assert uids_by_group(models) == {
+        group: before[group] for group in ("llama-0", "llama-1")
+    }
 
 
 @pytest.mark.parametrize(
     ("mistake", "reason"),
     [
         ({"model": {"id": "nobody/knows-it"}}, "ModelUnknown"),
-        ({"engine": {"env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]}}, "InvalidSpec"),
+        (
+            {
+                "engine": {
+                    "env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]
+                }
+            },
+            "InvalidSpec",
+        ),
     ],
     ids=["unknown", "not admitted"],
 )
 def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarted_as_it_was(
-    models: Models, fleet: Fleet, control_plane: ControlPlane, mistake: Manifest, reason: str
+    models: Models,
+    fleet: Fleet,
+    control_plane: ControlPlane,
+    mistake: Manifest,
+    reason: str,
 ) -> None:
     fleet(H100, 4)
     models.create("large", LARGE, replicas=2)
@@ -131,7 +167,9 @@ def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarte
     models.wait_reason("large", reason)
     control_plane.pods.crash(models.namespace, "large-1-1", exit_code=1)
 
-    wait_for(lambda: restarted(models, before, "large-1"), 60, "two new pods that serve")
+    wait_for(
+        lambda: restarted(models, before, "large-1"), 60, "two new pods that serve"
+    )
     assert uids_by_group(models)["large-0"] == before["large-0"]
     assert models.get("StatefulSet", "large-1")["spec"]["template"] == template
     assert models.condition("large")["reason"] == reason
@@ -154,15 +192,25 @@ def test_a_pod_that_hangs_in_its_end_on_a_node_that_answers_holds_its_group_for_
     models.patch("Pod", "large-0-1", {"metadata": {"finalizers": [KEPT]}})
     control_plane.pods.crash(models.namespace, "large-0-0", exit_code=1)
 
-    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 90, "the next generation")
+    wait_for(
+        lambda: models.find("StatefulSet", "large-0-g1"), 90, "the next generation"
+    )
     (group,) = models.wait_ready("large")["status"]["groups"]
     assert (group["name"], stuck in group["nodes"]) == ("large-0-g1", False)
     degraded = models.condition("large", "Degraded")
-    assert (degraded["status"], degraded["reason"], stuck in degraded["message"]) == ("True", "NodeLost", True)
+    assert (degraded["status"], degraded["reason"], stuck in degraded["message"]) == (
+        "True",
+        "NodeLost",
+        True,
+    )
 
     models.patch("Pod", "large-0-1", {"metadata": {"finalizers": None}})
     wait_for(lambda: models.find("Pod", "large-0-1") is None, 30, "the pod to be gone")
-    wait_for(lambda: models.condition("large", "Degraded")["status"] == "False", 60, "nothing to be said of the node any more")
+    wait_for(
+        lambda: models.condition("large", "Degraded")["status"] == "False",
+        60,
+        "nothing to be said of the node any more",
+    )
 
 
 def test_a_service_that_is_refused_keeps_no_broken_group_from_its_restart(
@@ -172,34 +220,60 @@ def test_a_service_that_is_refused_keeps_no_broken_group_from_its_restart(
     models.create("large", LARGE)
     models.wait_ready("large")
     before = uids_by_group(models)
-    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=services=0")
+    control_plane.kubectl(
+        "create", "quota", "none", "-n", models.namespace, "--hard=services=0"
+    )
     models.delete("Service", "large")
     assert "exceeded quota" in models.wait_reason("large", "ObjectRefused")["message"]
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
+    wait_for(
+        lambda: restarted(models, before, "large-0"), 60, "two new pods that serve"
+    )
     assert models.find("Service", "large") is None
 
     control_plane.kubectl("delete", "quota", "none", "-n", models.namespace)
     models.wait_ready("large", timeout=90)
 
 
-def test_a_pod_of_somebody_else_with_our_labels_and_a_forged_owner_changes_a_condition_only(models: Models, fleet: Fleet) -> None:
+def test_a_pod_of_somebody_else_with_our_labels_and_a_forged_owner_changes_a_condition_only(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 2)
     models.create("large", LARGE)
     models.wait_ready("large")
     before, ours = models.uids(), models.get("Pod", "large-0-1")
-    owner = {**ours["metadata"]["ownerReferences"][0], "uid": "00000000-0000-0000-0000-000000000000"}
-    forged = {"name": "large-0-2", "labels": ours["metadata"]["labels"], "ownerReferences": [owner], "finalizers": [KEPT]}
+    owner = {
+        **ours["metadata"]["ownerReferences"][0],
+        "uid": "00000000-0000-0000-0000-000000000000",
+    }
+    forged = {
+        "name": "large-0-2",
+        "labels": ours["metadata"]["labels"],
+        "ownerReferences": [owner],
+        "finalizers": [KEPT],
+    }
     container = {"name": "theirs", "image": "theirs"}
-    models.post("Pod", {"metadata": forged, "spec": {"containers": [container], "schedulerName": "nobody"}})
+    models.post(
+        "Pod",
+        {
+            "metadata": forged,
+            "spec": {"containers": [container], "schedulerName": "nobody"},
+        },
+    )
 
-    wait_for(lambda: models.condition("large", "ForeignPods")["status"] == "True", 30, "ForeignPods")
+    wait_for(
+        lambda: models.condition("large", "ForeignPods")["status"] == "True",
+        30,
+        "ForeignPods",
+    )
     assert "large-0-2" in models.condition("large", "ForeignPods")["message"]
     assert models.condition("large")["status"] == "True"
     models.patch("Pod", "large-0-2", {"metadata": {"finalizers": None}})
     wait_for(
-        lambda: models.condition("large", "ForeignPods")["status"] == "False", 60, "its end, which the collector brings about"
+        lambda: models.condition("large", "ForeignPods")["status"] == "False",
+        60,
+        "its end, which the collector brings about",
     )
     assert models.uids() == before
     assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
@@ -211,10 +285,17 @@ def test_pods_of_a_model_that_runs_which_a_quota_keeps_out_are_said_in_its_words
     fleet(H100, 1)
     models.create("kept-out", **WHOLE_NODE)
     models.wait_ready("kept-out")
-    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=pods=0")
+    control_plane.kubectl(
+        "create", "quota", "none", "-n", models.namespace, "--hard=pods=0"
+    )
     pod = models.pods()[0]["metadata"]["name"]
-    control_plane.api.delete(f"/api/v1/namespaces/{models.namespace}/pods/{pod}", grace_period_seconds=0)
-    assert "exceeded quota: none" in models.wait_reason("kept-out", "PodsRefused", timeout=60)["message"]
+    control_plane.api.delete(
+        f"/api/v1/namespaces/{models.namespace}/pods/{pod}", grace_period_seconds=0
+    )
+    assert (
+        "exceeded quota: none"
+        in models.wait_reason("kept-out", "PodsRefused", timeout=60)["message"]
+    )
 
     control_plane.kubectl("delete", "quota", "none", "-n", models.namespace)
     models.wait_ready("kept-out", timeout=90)
@@ -241,13 +322,26 @@ def test_a_webhook_that_does_not_answer_shows_in_the_status_and_keeps_no_other_n
         others.wait_ready("large")
         before = uids_by_group(others)
         with dead_webhook(control_plane, models.namespace, seconds=3):
-            wait_for(lambda: is_refused(control_plane, models.namespace), 30, "the webhook to be in force")
+            wait_for(
+                lambda: is_refused(control_plane, models.namespace),
+                30,
+                "the webhook to be in force",
+            )
             for number in range(8):
                 models.create(f"small-{number}")
-            assert "dead.example.com" in models.wait_reason("small-0", "ApiUnavailable", timeout=60)["message"]
+            assert (
+                "dead.example.com"
+                in models.wait_reason("small-0", "ApiUnavailable", timeout=60)[
+                    "message"
+                ]
+            )
 
             control_plane.pods.crash(others.namespace, "large-0-1", exit_code=1)
-            wait_for(lambda: restarted(others, before, "large-0"), 60, "two new pods that serve")
+            wait_for(
+                lambda: restarted(others, before, "large-0"),
+                60,
+                "two new pods that serve",
+            )
             assert models.all("StatefulSet") == []
         models.wait_ready("small-0", timeout=90)
 
@@ -259,37 +353,58 @@ def test_in_a_namespace_that_ends_nothing_is_made_again_and_another_one_is_mende
     models.create("large", LARGE)
     models.wait_ready("large")
     before = uids_by_group(models)
-    ending = Models(control_plane, control_plane.create_namespace(f"ending-{next(_numbers)}"))
+    ending = Models(
+        control_plane, control_plane.create_namespace(f"ending-{next(_numbers)}")
+    )
     ending.create("llama")
     ending.wait_ready("llama")
     ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": [KEPT]}})
 
     control_plane.api.delete(f"/api/v1/namespaces/{ending.namespace}")
     kinds = ("StatefulSet", "Service", "ConfigMap", "Pod")
-    wait_for(lambda: not any(ours(ending, kind) for kind in kinds), 60, "all but the model to be gone")
+    wait_for(
+        lambda: not any(ours(ending, kind) for kind in kinds),
+        60,
+        "all but the model to be gone",
+    )
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
+    wait_for(
+        lambda: restarted(models, before, "large-0"), 60, "two new pods that serve"
+    )
     assert [ours(ending, kind) for kind in kinds] == [[], [], [], []]
     assert "deletionTimestamp" in ending.get("ShardedModel", "llama")["metadata"]
 
     ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": None}})
-    wait_for(lambda: ending.find("ShardedModel", "llama") is None, 30, "the model to be gone")
+    wait_for(
+        lambda: ending.find("ShardedModel", "llama") is None, 30, "the model to be gone"
+    )
 
 
 def ours(models: Models, kind: str) -> list[str]:
-    """Return the names of what is there of a kind, but for what Kubernetes puts into every namespace."""
-    return [name for item in models.all(kind) if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
+    """Return the names of what is there of a kind, but for what Kubernetes puts into every
+    namespace.
+    """
+    return [
+        name
+        for item in models.all(kind)
+        if (name := item["metadata"]["name"]) != "kube-root-ca.crt"
+    ]
 
 
 def is_refused(control_plane: ControlPlane, namespace: str) -> bool:
     try:
-        control_plane.api.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"generateName": "probe-"}})
+        control_plane.api.create(
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            {"metadata": {"generateName": "probe-"}},
+        )
     except ApiError as error:
         return "dead.example.com" in error.message
     return False
 
 
-def test_a_paused_model_says_that_its_plan_has_lost_a_node(models: Models, fleet: Fleet, control_plane: ControlPlane) -> None:
+def test_a_paused_model_says_that_its_plan_has_lost_a_node(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
     fleet(H100, 2)
     models.create("llama", **WHOLE_NODE)
     (node,) = models.wait_ready("llama")["status"]["plan"]["placement"]["nodes"]
@@ -297,11 +412,17 @@ def test_a_paused_model_says_that_its_plan_has_lost_a_node(models: Models, fleet
     wait_for(lambda: models.condition("llama"), 30, "the change to be seen")
 
     control_plane.nodes.delete(node)
-    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 30, "PlanStale")
+    wait_for(
+        lambda: models.condition("llama", "PlanStale")["status"] == "True",
+        30,
+        "PlanStale",
+    )
     assert node in models.condition("llama", "PlanStale")["message"]
 
 
-def test_gpus_that_two_plans_have_been_shown_are_given_to_one_of_them(models: Models, fleet: Fleet) -> None:
+def test_gpus_that_two_plans_have_been_shown_are_given_to_one_of_them(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     for name in ("one", "two"):
         models.create(name, mode="PlanOnly", **WHOLE_NODE)
@@ -310,12 +431,19 @@ def test_gpus_that_two_plans_have_been_shown_are_given_to_one_of_them(models: Mo
         models.change(name, mode="Deploy")
 
     wait_for(
-        lambda: {models.condition(name)["reason"] for name in ("one", "two")} == {"Serving", "InsufficientCapacity"}, 60, "both"
+        lambda: (
+            {models.condition(name)["reason"] for name in ("one", "two")}
+            == {"Serving", "InsufficientCapacity"}
+        ),
+        60,
+        "both",
     )
     assert len(models.pods()) == 1
 
 
-def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(models: Models, fleet: Fleet) -> None:
+def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models.create("llama")
     models.wait_ready("llama")
@@ -323,12 +451,20 @@ def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(models: Mod
 
     def fight() -> None:
         while not stop.wait(0.1):
-            models.patch("Service", "llama", {"metadata": {"labels": {"app.kubernetes.io/name": "somebody"}}})
+            models.patch(
+                "Service",
+                "llama",
+                {"metadata": {"labels": {"app.kubernetes.io/name": "somebody"}}},
+            )
 
     fighter = threading.Thread(target=fight)
     fighter.start()
     try:
-        wait_for(lambda: models.condition("llama", "FieldConflict")["status"] == "True", 60, "FieldConflict")
+        wait_for(
+            lambda: models.condition("llama", "FieldConflict")["status"] == "True",
+            60,
+            "FieldConflict",
+        )
     finally:
         stop.set()
         fighter.join()
@@ -336,5 +472,12 @@ def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(models: Mod
     assert condition["reason"] == "FieldContested"
     assert "Service llama" in condition["message"]
     assert models.condition("llama")["status"] == "True"
-    wait_for(lambda: models.condition("llama", "FieldConflict")["status"] == "False", 60, "it to be set right, and left")
-    assert models.get("Service", "llama")["metadata"]["labels"]["app.kubernetes.io/name"] != "somebody"
+    wait_for(
+        lambda: models.condition("llama", "FieldConflict")["status"] == "False",
+        60,
+        "it to be set right, and left",
+    )
+    assert (
+        models.get("Service", "llama")["metadata"]["labels"]["app.kubernetes.io/name"]
+        != "somebody"
+    )

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.controlplane
 Capture = pytest.CaptureFixture[str]
 EMPTY = b"apiVersion: v1\nkind: Config\n"
 
-SELECTOR: dict[str, Any] = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
+SELECTOR: dict[str, Any] = {
+    "placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
+}
 
 
 @pytest.fixture
@@ -38,24 +40,55 @@ def _a_foreign_pod(namespace: str, node: str, gpus: int) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "trainer", "namespace": namespace},
-        "spec": {"nodeName": node, "tolerations": tolerations, "containers": [container]},
+        "spec": {
+            "nodeName": node,
+            "tolerations": tolerations,
+            "containers": [container],
+        },
     }
 
 
 def _config_map(namespace: str, config: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": "ours", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.json": json.dumps(config)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"config.json": json.dumps(config)},
+    }
 
 
 def test_a_live_cluster_and_its_file_get_the_same_plan(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
+    control_plane: ControlPlane,
+    namespace: str,
+    fleet: Fleet,
+    files: Files,
+    capsys: Capture,
 ) -> None:
     first, _ = fleet("SYNTH-h100-8x-eks-p5", 2, "cli")
-    control_plane.kubectl("create", "-f", "-", input=json.dumps(_a_foreign_pod(namespace, first, 4)))
+    control_plane.kubectl(
+        "create", "-f", "-", input=json.dumps(_a_foreign_pod(namespace, first, 4))
+    )
     model = files.manifests(a_manifest("m", parallelism={"tensor": 8}, **SELECTOR))
-    nodes = files.raw("nodes.yaml", control_plane.kubectl("get", "nodes,pods", "-A", "-o", "yaml").encode())
+    nodes = files.raw(
+        "nodes.yaml",
+        control_plane.kubectl("get", "nodes,pods", "-A", "-o", "yaml").encode(),
+    )
 
-    assert main(["plan", "-f", model, "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]) == 0
+    assert (
+        main(
+            [
+                "plan",
+                "-f",
+                model,
+                "--kubeconfig",
+                str(control_plane.kubeconfig),
+                "-o",
+                "json",
+            ]
+        )
+        == 0
+    )
     live = capsys.readouterr().out
     assert main(["plan", "-f", model, "--nodes", nodes, "-o", "json"]) == 0
 
@@ -64,7 +97,11 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
 
 
 def test_a_config_map_is_read_from_the_cluster(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
+    control_plane: ControlPlane,
+    namespace: str,
+    fleet: Fleet,
+    files: Files,
+    capsys: Capture,
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 1, "cli")
     config = {
@@ -79,45 +116,99 @@ def test_a_config_map_is_read_from_the_cluster(
         "vocab_size": 128256,
         "torch_dtype": "bfloat16",
     }
-    control_plane.kubectl("create", "-f", "-", input=json.dumps(_config_map(namespace, config)))
+    control_plane.kubectl(
+        "create", "-f", "-", input=json.dumps(_config_map(namespace, config))
+    )
     manifest = a_manifest("m", "us/ours", **SELECTOR)
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
 
-    words = ["plan", "-f", files.manifests(manifest), "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]
+    words = [
+        "plan",
+        "-f",
+        files.manifests(manifest),
+        "--kubeconfig",
+        str(control_plane.kubeconfig),
+        "-o",
+        "json",
+    ]
     assert main(words) == 0
 
-    assert json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"] == 8_030_261_248
+    assert (
+        json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"]
+        == 8_030_261_248
+    )
 
 
 def test_an_api_server_takes_what_render_prints(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
+    control_plane: ControlPlane,
+    namespace: str,
+    fleet: Fleet,
+    files: Files,
+    capsys: Capture,
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 2, "cli")
     manifest = a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct", **SELECTOR)
     manifest["metadata"]["namespace"] = namespace
 
-    assert main(["render", "-f", files.manifests(manifest), "--kubeconfig", str(control_plane.kubeconfig)]) == 0
+    assert (
+        main(
+            [
+                "render",
+                "-f",
+                files.manifests(manifest),
+                "--kubeconfig",
+                str(control_plane.kubeconfig),
+            ]
+        )
+        == 0
+    )
 
     text = capsys.readouterr().out
-    created = control_plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=text)
+    created = control_plane.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", "-", input=text
+    )
     assert len(created.splitlines()) == len(text.split("\n---\n"))
 
 
 def test_without_the_right_to_see_pods_free_capacity_is_not_known(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
+    control_plane: ControlPlane,
+    namespace: str,
+    fleet: Fleet,
+    files: Files,
+    capsys: Capture,
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 1, "cli")
     control_plane.kubectl("create", "serviceaccount", "reader", "-n", namespace)
-    control_plane.kubectl("create", "clusterrole", namespace, "--verb=list", "--resource=nodes")
     control_plane.kubectl(
-        "create", "clusterrolebinding", namespace, f"--clusterrole={namespace}", f"--serviceaccount={namespace}:reader"
+        "create", "clusterrole", namespace, "--verb=list", "--resource=nodes"
+    )
+    control_plane.kubectl(
+        "create",
+        "clusterrolebinding",
+        namespace,
+        f"--clusterrole={namespace}",
+        f"--serviceaccount={namespace}:reader",
     )
     kubeconfig = control_plane.kubeconfig_for(namespace, "reader")
 
-    assert main(["plan", "-f", files.manifests(a_manifest(**SELECTOR)), "--kubeconfig", str(kubeconfig)]) == 0
+    assert (
+        main(
+            [
+                "plan",
+                "-f",
+                files.manifests(a_manifest(**SELECTOR)),
+                "--kubeconfig",
+                str(kubeconfig),
+            ]
+        )
+        == 0
+    )
 
-    assert "no pods are known: every allocatable GPU counts as free" in capsys.readouterr().out
+    assert (
+        "no pods are known: every allocatable GPU counts as free"
+        in capsys.readouterr().out
+    )
 
 
 def test_without_the_right_to_see_nodes_the_refusal_is_said(
@@ -126,18 +217,41 @@ def test_without_the_right_to_see_nodes_the_refusal_is_said(
     control_plane.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
     kubeconfig = control_plane.kubeconfig_for(namespace, "nobody")
 
-    assert main(["plan", "-f", files.manifests(a_manifest()), "--kubeconfig", str(kubeconfig)]) == 3
+    assert (
+        main(
+            [
+                "plan",
+                "-f",
+                files.manifests(a_manifest()),
+                "--kubeconfig",
+                str(kubeconfig),
+            ]
+        )
+        == 3
+    )
 
     err = capsys.readouterr().err
     assert err.startswith("error[NotAllowedInCluster]: nodes is forbidden: ")
-    assert err.endswith("let the operator plan: 'plan --server -f FILE' needs no right to see nodes\n")
+    assert err.endswith(
+        "let the operator plan: 'plan --server -f FILE' needs no right to see nodes\n"
+    )
 
 
 def test_every_way_not_to_get_in_is_one_line_with_its_way_out(
-    control_plane: ControlPlane, files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    control_plane: ControlPlane,
+    files: Files,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The token, the certificate, a cluster without ShardedModels; the kubeconfig is the second of a list."""
-    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((files.raw("empty.yaml", EMPTY), str(control_plane.kubeconfig))))
+    """The token, the certificate, a cluster without ShardedModels; the kubeconfig is the second of
+    a list.
+    """
+    monkeypatch.setenv(
+        "KUBECONFIG",
+        os.pathsep.join(
+            (files.raw("empty.yaml", EMPTY), str(control_plane.kubeconfig))
+        ),
+    )
     said = {}
     for name, words in {
         "token": ["--token", "of-yesterday"],
@@ -158,11 +272,33 @@ def test_every_way_not_to_get_in_is_one_line_with_its_way_out(
     assert 'User "nobody" cannot list resource "nodes"' in said["user"]
 
 
-def test_nothing_is_left_of_a_plan_that_was_interrupted(chart: ControlPlane, namespace: str, files: Files) -> None:
-    """No operator runs yet: it would wait for its answer for two minutes. Whoever started the tests may ignore interrupts."""
-    words = ["plan", "--server", "-f", files.manifests(a_manifest()), "-n", namespace, "--kubeconfig", str(chart.kubeconfig)]
+def test_nothing_is_left_of_a_plan_that_was_interrupted(
+    chart: ControlPlane, namespace: str, files: Files
+) -> None:
+    """No operator runs yet: it would wait for its answer for two minutes. Whoever started the tests
+    may ignore interrupts.
+    """
+    words = [
+        "plan",
+        "--server",
+        "-f",
+        files.manifests(a_manifest()),
+        "-n",
+        namespace,
+        "--kubeconfig",
+        str(chart.kubeconfig),
+    ]
     process = subprocess.Popen(
-        ["env", "--default-signal=INT", sys.executable, "-m", "shardwright.cli.main", *words], stderr=subprocess.PIPE, text=True
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "shardwright.cli.main",
+            *words,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
     def copies() -> list[str]:
@@ -177,20 +313,66 @@ def test_nothing_is_left_of_a_plan_that_was_interrupted(chart: ControlPlane, nam
 
 
 def test_the_operator_plans_for_who_may_not_list_nodes(
-    models: Models, control_plane: ControlPlane, fleet: Fleet, files: Files, capsys: Capture
+    models: Models,
+    control_plane: ControlPlane,
+    fleet: Fleet,
+    files: Files,
+    capsys: Capture,
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
     namespace = models.namespace
     control_plane.kubectl("create", "serviceaccount", "developer", "-n", namespace)
     account = f"--serviceaccount={namespace}:developer"
-    control_plane.kubectl("create", "rolebinding", "developer", "--clusterrole=edit", account, "-n", namespace)
+    control_plane.kubectl(
+        "create",
+        "rolebinding",
+        "developer",
+        "--clusterrole=edit",
+        account,
+        "-n",
+        namespace,
+    )
     kubeconfig = str(control_plane.kubeconfig_for(namespace, "developer"))
     model = files.manifests(a_manifest("small"))
 
-    assert main(["plan", "--server", "-f", model, "-n", namespace, "--kubeconfig", kubeconfig]) == 0
-    assert capsys.readouterr().out.startswith("small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
-    too_large = files.manifests(a_manifest("large", parallelism={"tensor": 8, "pipeline": 4}))
-    assert main(["plan", "--server", "-f", too_large, "-n", namespace, "--kubeconfig", kubeconfig, "-o", "json"]) == 1
+    assert (
+        main(
+            [
+                "plan",
+                "--server",
+                "-f",
+                model,
+                "-n",
+                namespace,
+                "--kubeconfig",
+                kubeconfig,
+            ]
+        )
+        == 0
+    )
+    assert capsys.readouterr().out.startswith(
+        "small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n"
+    )
+    too_large = files.manifests(
+        a_manifest("large", parallelism={"tensor": 8, "pipeline": 4})
+    )
+    assert (
+        main(
+            [
+                "plan",
+                "--server",
+                "-f",
+                too_large,
+                "-n",
+                namespace,
+                "--kubeconfig",
+                kubeconfig,
+                "-o",
+                "json",
+            ]
+        )
+        == 1
+    )
     (report,) = json.loads(capsys.readouterr().out)["items"]
     assert report["metadata"] == {"name": "large", "namespace": namespace}
     assert report["problem"]["code"] in {"NothingFits", "InsufficientCapacity"}
@@ -206,16 +388,35 @@ def test_a_model_that_serves_is_asked_by_its_name(
     assert main(["status", "large", *there, "-o", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
     assert (item["ready"], item["reason"], item["commands"]) == ("True", "Serving", [])
-    assert [(group["name"], group["situation"]) for group in item["groups"]] == [("large-0", "Ready")]
+    assert [(group["name"], group["situation"]) for group in item["groups"]] == [
+        ("large-0", "Ready")
+    ]
     assert main(["status", *there]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"]
+    assert capsys.readouterr().out.splitlines()[0].split() == [
+        "NAME",
+        "READY",
+        "GROUPS",
+        "SINCE",
+        "LAYOUT",
+        "GPUS",
+        "REASON",
+    ]
 
     assert main(["plan", "large", *there, "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["items"][0]["plan"] == stored["status"]["plan"]
+    assert (
+        json.loads(capsys.readouterr().out)["items"][0]["plan"]
+        == stored["status"]["plan"]
+    )
 
     assert main(["diff", "large", *there]) == 0, capsys.readouterr()
     capsys.readouterr()
-    edited = {**stored, "spec": {**stored["spec"], "engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}}
+    edited = {
+        **stored,
+        "spec": {
+            **stored["spec"],
+            "engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]},
+        },
+    }
     assert main(["diff", "-f", files.manifests(edited), *there, "-o", "json"]) == 1
     (difference,) = json.loads(capsys.readouterr().out)["items"]
     assert difference["groups"] == [
@@ -226,9 +427,14 @@ def test_a_model_that_serves_is_asked_by_its_name(
             "lastOutageSeconds": None,
         }
     ]
-    assert difference["startSeconds"] == stored["status"]["engine"]["startBudget"]["loadSeconds"]
+    assert (
+        difference["startSeconds"]
+        == stored["status"]["engine"]["startBudget"]["loadSeconds"]
+    )
 
     assert main(["status", "lrge", *there]) == 2
     assert capsys.readouterr().err == (
-        f"error[NoShardedModel]: NAME: there is no ShardedModel lrge in namespace {serving.namespace}; did you mean large?\n"
+        "error[NoShardedModel]: NAME: there is no ShardedModel lrge in namespace "
+        f"{serving.namespace}"
+        "; did you mean large?\n"
     )

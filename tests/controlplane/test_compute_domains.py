@@ -1,4 +1,6 @@
-"""Groups over the trays of a rack: the ComputeDomain that opens NVLink to their pods, and clusters that have none."""
+"""Groups over the trays of a rack: the ComputeDomain that opens NVLink to their pods, and clusters
+that have none.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,9 +32,9 @@ def driver(control_plane: ControlPlane, rack: list[str]) -> Iterator[None]:
 
 
 def claims(models: Models, control_plane: ControlPlane) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = control_plane.api.get(f"/apis/resource.k8s.io/v1/namespaces/{models.namespace}/resourceclaims")[
-        "items"
-    ]
+    found: list[dict[str, Any]] = control_plane.api.get(
+        f"/apis/resource.k8s.io/v1/namespaces/{models.namespace}/resourceclaims"
+    )["items"]
     return found
 
 
@@ -46,37 +48,66 @@ def test_every_pod_over_trays_gets_a_channel_of_its_groups_domain_from_the_real_
 
     assert domain["spec"] == {
         "numNodes": 0,
-        "channel": {"allocationMode": "Single", "resourceClaimTemplate": {"name": "large-0-channel"}},
+        "channel": {
+            "allocationMode": "Single",
+            "resourceClaimTemplate": {"name": "large-0-channel"},
+        },
     }
-    assert [owner["name"] for owner in domain["metadata"]["ownerReferences"]] == ["large"]
+    assert [owner["name"] for owner in domain["metadata"]["ownerReferences"]] == [
+        "large"
+    ]
     nodes = [pod["spec"]["nodeName"] for pod in models.pods()]
     assert set(nodes) <= set(rack)
     assert sorted(nodes) == status["plan"]["placement"]["nodes"]
     assert status["plan"]["placement"]["tensorLink"] == "NVLink5 NVL72"
-    granted = [claim["status"]["allocation"]["devices"] for claim in claims(models, control_plane)]
+    granted = [
+        claim["status"]["allocation"]["devices"]
+        for claim in claims(models, control_plane)
+    ]
     assert sorted(devices["results"][0]["pool"] for devices in granted) == sorted(nodes)
-    assert {devices["config"][0]["opaque"]["parameters"]["domainID"] for devices in granted} == {domain["metadata"]["uid"]}
+    assert {
+        devices["config"][0]["opaque"]["parameters"]["domainID"] for devices in granted
+    } == {domain["metadata"]["uid"]}
 
 
 @pytest.mark.usefixtures("driver")
-def test_domains_come_and_go_with_their_groups_and_are_put_right(models: Models) -> None:
+def test_domains_come_and_go_with_their_groups_and_are_put_right(
+    models: Models,
+) -> None:
     models.create("large", LARGE, replicas=2, **OVER_TRAYS)
     models.wait_ready("large")
-    assert {item["metadata"]["name"] for item in models.all("ComputeDomain")} == {"large-0", "large-1"}
+    assert {item["metadata"]["name"] for item in models.all("ComputeDomain")} == {
+        "large-0",
+        "large-1",
+    }
 
-    models.patch("ComputeDomain", "large-0", {"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}})
+    models.patch(
+        "ComputeDomain",
+        "large-0",
+        {"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}},
+    )
     models.change("large", **ONE)
-    wait_for(lambda: models.find("ComputeDomain", "large-1") is None, 30, "the domain of the second group to go")
+    wait_for(
+        lambda: models.find("ComputeDomain", "large-1") is None,
+        30,
+        "the domain of the second group to go",
+    )
     models.wait_ready("large")
     labels = models.get("ComputeDomain", "large-0")["metadata"]["labels"]
     assert labels["app.kubernetes.io/instance"] == "large"
 
     models.delete("ShardedModel", "large")
-    wait_for(lambda: not models.all("ComputeDomain"), 90, "the garbage collector to take the last domain")
+    wait_for(
+        lambda: not models.all("ComputeDomain"),
+        90,
+        "the garbage collector to take the last domain",
+    )
 
 
 @pytest.mark.usefixtures("rack")
-def test_a_cluster_without_the_kind_refuses_such_a_plan_and_says_what_to_do(models: Models) -> None:
+def test_a_cluster_without_the_kind_refuses_such_a_plan_and_says_what_to_do(
+    models: Models,
+) -> None:
     models.create("large", LARGE, **OVER_TRAYS)
     refusal = models.wait_reason("large", "ComputeDomainUnavailable")
     assert "install NVIDIA's DRA driver" in refusal["message"]

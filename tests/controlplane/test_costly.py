@@ -1,4 +1,6 @@
-"""One object poisons itself and nothing else: specs that cost too much to read, beside a model that serves."""
+"""One object poisons itself and nothing else: specs that cost too much to read, beside a model that
+serves.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ pytestmark = pytest.mark.controlplane
 H100 = "h100-8x-dell-xe9680"
 
 COSTLY = (
-    "spec.model: reading the resource and its model's config must take at most 2 s of CPU and 192 MiB of memory, the"
-    " CPU time was spent; give the model's own config.json, with few, simple patterns in quantization_config; that is read again"
+    "spec.model: reading the resource and its model's config must take at most 2 s of CPU and 192 "
+    "MiB of memory, the"
+    " CPU time was spent; give the model's own config.json, with few, simple patterns in "
+    "quantization_config; that is read again"
 )
 
 
 def a_costly_config(number: int) -> dict[str, Any]:
-    """Return a config of 9 KB that takes minutes to read: 64 groups of weights, each with a pattern of 64 ways to match."""
+    """Return a config of 9 KB that takes minutes to read: 64 groups of weights, each with a pattern
+    of 64 ways to match.
+    """
     groups = {
         f"group_{index}": {
             "targets": [f"re:.*{number}x{index}N(a|b)(a|b)(a|b)(a|b)(a|b)(a|b).*"],
@@ -38,7 +44,12 @@ def a_costly_config(number: int) -> dict[str, Any]:
         }
         for index in range(64)
     }
-    method = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": groups, "ignore": []}
+    method = {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": groups,
+        "ignore": [],
+    }
     return {**DEEP_CONFIG, "quantization_config": method}
 
 
@@ -56,7 +67,9 @@ def operator(chart: ControlPlane) -> Iterator[OperatorProcess]:
 
 
 @pytest.fixture
-def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: str) -> Models:
+def models(
+    operator: OperatorProcess, control_plane: ControlPlane, namespace: str
+) -> Models:
     del operator
     return Models(control_plane, namespace)
 
@@ -65,7 +78,11 @@ def worker_of(operator: OperatorProcess) -> int:
     """Return the process id of an operator's worker."""
     pid = operator.running()
     tasks = Path(f"/proc/{pid}/task").iterdir()
-    (child,) = (int(child) for task in tasks for child in (task / "children").read_text().split())
+    (child,) = (
+        int(child)
+        for task in tasks
+        for child in (task / "children").read_text().split()
+    )
     return child
 
 
@@ -82,7 +99,11 @@ def wait_serving_anew(models: Models, name: str, before: set[str]) -> None:
 
 
 def test_specs_that_cost_too_much_end_as_their_own_condition_while_others_are_planned_and_repaired(
-    models: Models, operator: OperatorProcess, control_plane: ControlPlane, namespace: str, fleet: Fleet
+    models: Models,
+    operator: OperatorProcess,
+    control_plane: ControlPlane,
+    namespace: str,
+    fleet: Fleet,
 ) -> None:
     fleet(H100, 3)
     models.create("good", LARGE)
@@ -91,27 +112,47 @@ def test_specs_that_cost_too_much_end_as_their_own_condition_while_others_are_pl
     first_pod = models.pods()[0]["metadata"]["name"]
 
     for number in range(3):
-        models.create(f"costly-{number}", {"id": "evil/model", "config": a_costly_config(number)})
+        models.create(
+            f"costly-{number}", {"id": "evil/model", "config": a_costly_config(number)}
+        )
     models.create("deep", {"id": "evil/model", "config": a_deep_config()})
-    control_plane.api.delete(f"/api/v1/namespaces/{namespace}/pods/{first_pod}", grace_period_seconds=0)
+    control_plane.api.delete(
+        f"/api/v1/namespaces/{namespace}/pods/{first_pod}", grace_period_seconds=0
+    )
     models.create("shown", mode="PlanOnly")
 
     wait_serving_anew(models, "good", before)
     models.wait_reason("shown", "PlanOnly", 120)
-    said = [models.wait_reason(f"costly-{number}", "ConfigTooCostly", 180)["message"] for number in range(3)]
+    said = [
+        models.wait_reason(f"costly-{number}", "ConfigTooCostly", 180)["message"]
+        for number in range(3)
+    ]
     assert set(said) == {COSTLY}
-    deep = "spec.model.config: more than 64 levels of nesting must be at most 64; leave out what is not architecture"
+    deep = (
+        "spec.model.config: more than 64 levels of nesting must be at most 64; leave out what "
+        "is not architecture"
+    )
     assert models.wait_reason("deep", "InvalidSpec")["message"] == deep
-    assert (operator.running(), operator.leads(), operator.get("/healthz")) == (pid, True, (200, "ok"))
+    assert (operator.running(), operator.leads(), operator.get("/healthz")) == (
+        pid,
+        True,
+        (200, "ok"),
+    )
     metrics = operator.get("/metrics")[1]
     assert 'shardwright_worker_refusals_total{reason="Cpu"} 3.0' in metrics
     assert 'shardwright_worker_restarts_total{reason="Cpu"} 3.0' in metrics
 
-    models.change("costly-0", model={"id": "meta-llama/Llama-3.1-8B-Instruct", "config": None}, mode="PlanOnly")
+    models.change(
+        "costly-0",
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "config": None},
+        mode="PlanOnly",
+    )
     models.wait_reason("costly-0", "PlanOnly", 60)
 
 
-def test_a_worker_that_is_killed_is_missed_by_nobody(models: Models, operator: OperatorProcess, fleet: Fleet) -> None:
+def test_a_worker_that_is_killed_is_missed_by_nobody(
+    models: Models, operator: OperatorProcess, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models.create("before")
     models.wait_ready("before")
@@ -126,7 +167,9 @@ def test_a_worker_that_is_killed_is_missed_by_nobody(models: Models, operator: O
     assert worker_of(operator) != first
 
 
-def test_the_worker_ends_with_an_operator_that_is_told_to_stop(operator: OperatorProcess, models: Models, fleet: Fleet) -> None:
+def test_the_worker_ends_with_an_operator_that_is_told_to_stop(
+    operator: OperatorProcess, models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models.create("llama", mode="PlanOnly")
     models.wait_reason("llama", "PlanOnly")

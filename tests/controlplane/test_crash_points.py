@@ -1,4 +1,6 @@
-"""The begin of a life on the real control plane, a point of the crash matrix in each act; `make crash-matrix` tries many."""
+"""The begin of a life on the real control plane, a point of the crash matrix in each act; `make
+crash-matrix` tries many.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,14 @@ def stage(chart: ControlPlane) -> Iterator[on_cluster.Stage]:
 def test_acts_of_a_life_end_as_ever_though_one_of_their_writes_was_lost_or_the_last_one_of_an_operator(
     stage: on_cluster.Stage,
 ) -> None:
-    rng = random.Random(SEED)  # noqa: S311  guards nothing
-    with closing(on_cluster.live(stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES))) as life:
+    rng = random.Random(SEED)  # noqa: S311
+    with closing(
+        on_cluster.live(
+            stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES)
+        )
+    ) as life:
         played = list(islice(life, ACTS))
-    assert [(str(act), act.broken) for act in played if act.broken or not act.struck] == []
+    assert [
+        (str(act), act.broken) for act in played if act.broken or not act.struck
+    ] == []
     assert [act.act for act in played] == [on_cluster.CREATE, *on_cluster.LIFE][:ACTS]

@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes an operator and the engine of a model that serves, and answers every query of the dashboards."""
+"""A real Prometheus scrapes an operator and the engine of a model that serves, and answers every
+query of the dashboards.
+"""
 
 import json
 import re
@@ -40,7 +42,11 @@ def test_a_dashboard_is_as_its_program_writes_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_panel_says_what_it_shows(name: str) -> None:
-    assert [panel["title"] for panel in panels(name) if not panel["description"].endswith((".", "."))] == []
+    assert [
+        panel["title"]
+        for panel in panels(name)
+        if not panel["description"].endswith((".", "."))
+    ] == []
 
 
 @contextmanager
@@ -50,12 +56,23 @@ def engine() -> Iterator[int]:
 
     def answer(_request: HttpRequest) -> HttpReply:
         tokens = 100 * next(scrapes)
-        histograms = ("time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds")
-        lines = [f"vllm:generation_tokens_total {tokens}", "vllm:num_requests_running 3", "vllm:num_requests_waiting 1"]
+        histograms = (
+            "time_to_first_token_seconds",
+            "inter_token_latency_seconds",
+            "e2e_request_latency_seconds",
+        )
+        lines = [
+            f"vllm:generation_tokens_total {tokens}",
+            "vllm:num_requests_running 3",
+            "vllm:num_requests_waiting 1",
+        ]
         lines += ["vllm:kv_cache_usage_perc 0.25"]
         for name in histograms:
             lines += [f"vllm:{name}_sum {tokens * 0.02}", f"vllm:{name}_count {tokens}"]
-            lines += [f'vllm:{name}_bucket{{le="{limit}"}} {tokens}' for limit in ("0.1", "+Inf")]
+            lines += [
+                f'vllm:{name}_bucket{{le="{limit}"}} {tokens}'
+                for limit in ("0.1", "+Inf")
+            ]
         return HttpReply(HTTPStatus.OK, "\n".join([*lines, ""]).encode())
 
     server = HttpServer({"/metrics": answer}, 0, "engine")
@@ -74,15 +91,37 @@ def test_prometheus_evaluates_every_rule_and_answers_every_query_of_the_dashboar
     models.wait_ready("llama")
     ours = {"namespace": models.namespace, "name": "llama"}
     with engine() as port:
-        operators = {"job_name": "operator", "honor_labels": True, "static_configs": [{"targets": [operator.scraped_at()]}]}
-        engines = {"targets": [f"127.0.0.1:{port}"], "labels": ours | {"group": "llama-0"}}
-        with Prometheus(operators, {"job_name": "vllm", "static_configs": [engines]}, rules=RULES) as prometheus:
-            wait_for(lambda: silent(prometheus, ours) == WITH_FAULTS, 60, "every query to have an answer", interval=0.5)
-            ratio = wait_for(lambda: prometheus.ask("shardwright:tpot:observed_over_predicted"), 30, "observed beside predicted")
-            rules = wait_for(lambda: evaluated(prometheus), 30, "all rules to be evaluated")
+        operators = {
+            "job_name": "operator",
+            "honor_labels": True,
+            "static_configs": [{"targets": [operator.scraped_at()]}],
+        }
+        engines = {
+            "targets": [f"127.0.0.1:{port}"],
+            "labels": ours | {"group": "llama-0"},
+        }
+        with Prometheus(
+            operators, {"job_name": "vllm", "static_configs": [engines]}, rules=RULES
+        ) as prometheus:
+            wait_for(
+                lambda: silent(prometheus, ours) == WITH_FAULTS,
+                60,
+                "every query to have an answer",
+                interval=0.5,
+            )
+            ratio = wait_for(
+                lambda: prometheus.ask("shardwright:tpot:observed_over_predicted"),
+                30,
+                "observed beside predicted",
+            )
+            rules = wait_for(
+                lambda: evaluated(prometheus), 30, "all rules to be evaluated"
+            )
 
     assert [series["metric"] | ours for series in ratio] == [ratio[0]["metric"]]
-    assert {(rule["health"], rule.get("lastError", "")) for rule in rules} == {("ok", "")}
+    assert {(rule["health"], rule.get("lastError", "")) for rule in rules} == {
+        ("ok", "")
+    }
 
 
 def silent(prometheus: Prometheus, variables: dict[str, str]) -> dict[str, set[str]]:
@@ -90,7 +129,9 @@ def silent(prometheus: Prometheus, variables: dict[str, str]) -> dict[str, set[s
     found: dict[str, set[str]] = {}
     for panel in [*panels("fleet"), *panels("model")]:
         for query in panel["targets"]:
-            expression = re.sub(r"\$(\w+)", lambda name: variables[name[1]], query["expr"])
+            expression = re.sub(
+                r"\$(\w+)", lambda name: variables[name[1]], query["expr"]
+            )
             if not prometheus.ask(expression):
                 found.setdefault(panel["title"], set()).add(query["refId"])
     return found

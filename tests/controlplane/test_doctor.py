@@ -1,4 +1,6 @@
-"""``shardwright doctor`` against a live API server: what it reads, what it may not read, the pods that it makes and removes."""
+"""``shardwright doctor`` against a live API server: what it reads, what it may not read, the pods
+that it makes and removes.
+"""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -37,14 +39,20 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
     models.create("asks", "nobody/knows")
     models.wait_reason("asks", "ModelUnknown")
 
-    assert main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]) == 1
+    assert (
+        main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"])
+        == 1
+    )
 
     found = checks(capsys)
-    results = {check: one["result"] for check, one in found.items() if check != "Storage"}
+    results = {
+        check: one["result"] for check, one in found.items() if check != "Storage"
+    }
     assert results == {
         "Kubernetes": "Fine",
         "ShardedModels": "Fine",
-        "Operator": "Wrong",  # the Lease is held by a process beside the cluster, the Deployment has no pod
+        # the Lease is held by a process beside the cluster, the Deployment has no pod
+        "Operator": "Wrong",
         "Rights": "Fine",
         "Installations": "Fine",
         "Nodes": "Wrong",
@@ -52,13 +60,29 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "ConfigFetches": "Fine",
         "NetworkPolicies": "Skipped",
     }
-    assert [finding["reason"] for finding in found["Operator"]["findings"]] == ["NotReady"]
-    told = [(one["reason"], one["objects"], one["command"]) for check in ("Nodes", "Models") for one in found[check]["findings"]]
-    assert ("NodeLeftOut", [name], f"kubectl label node {name} shardwright.io/gpu-model=ID") in told
-    assert ("ModelStalled", ["asks"], f"kubectl -n {models.namespace} describe smodel asks") in told
+    assert [finding["reason"] for finding in found["Operator"]["findings"]] == [
+        "NotReady"
+    ]
+    told = [
+        (one["reason"], one["objects"], one["command"])
+        for check in ("Nodes", "Models")
+        for one in found[check]["findings"]
+    ]
+    assert (
+        "NodeLeftOut",
+        [name],
+        f"kubectl label node {name} shardwright.io/gpu-model=ID",
+    ) in told
+    assert (
+        "ModelStalled",
+        ["asks"],
+        f"kubectl -n {models.namespace} describe smodel asks",
+    ) in told
 
 
-def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane, namespace: str, capsys: Capture) -> None:
+def test_who_may_read_nothing_is_told_what_was_not_looked_at(
+    chart: ControlPlane, namespace: str, capsys: Capture
+) -> None:
     chart.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
     kubeconfig = chart.kubeconfig_for(namespace, "nobody")
 
@@ -68,11 +92,16 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane
     assert [line.split()[0] for line in lines] == ["ok", "ok", *["?"] * 7, "-"]
 
 
-def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(control_plane: ControlPlane, fleet: Fleet) -> None:
+def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(
+    control_plane: ControlPlane, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
     with ThreadPoolExecutor(1) as pool:
-        measuring = pool.submit(cluster.ask, lambda client: measure(client, Trial(namespace="", image="example/python")))
+        measuring = pool.submit(
+            cluster.ask,
+            lambda client: measure(client, Trial(namespace="", image="example/python")),
+        )
         pod = wait_for(lambda: caller(control_plane), 60, "the pod that calls")
         assert pod["metadata"]["namespace"].startswith("shardwright-doctor-")
         ended(control_plane, pod, "Ignored")
@@ -93,12 +122,21 @@ def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
 
     assert measured.enforcement is Enforcement.UNCLEAR
     assert measured.trouble.startswith("pod shardwright-doctor-")
-    paths = (f"/api/v1/namespaces/{namespace}/pods", f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies")
-    wait_for(lambda: not any(control_plane.api.get(path)["items"] for path in paths), 30, "all of it to be gone")
+    paths = (
+        f"/api/v1/namespaces/{namespace}/pods",
+        f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
+    )
+    wait_for(
+        lambda: not any(control_plane.api.get(path)["items"] for path in paths),
+        30,
+        "all of it to be gone",
+    )
 
 
 def caller(control_plane: ControlPlane) -> Manifest:
-    pod = control_plane.api.get("/api/v1/pods", labelSelector=f"{LABEL}=caller")["items"][0]
+    pod = control_plane.api.get("/api/v1/pods", labelSelector=f"{LABEL}=caller")[
+        "items"
+    ][0]
     assert pod["status"]["containerStatuses"]
     return dict(pod)
 
@@ -106,11 +144,22 @@ def caller(control_plane: ControlPlane) -> Manifest:
 def ended(control_plane: ControlPlane, pod: Manifest, message: str) -> None:
     """Say what a kubelet says of a container that has ended."""
     state = {"terminated": {"exitCode": 0, "message": message}}
-    status = {"phase": "Succeeded", "containerStatuses": [{**pod["status"]["containerStatuses"][0], "state": state}]}
+    status = {
+        "phase": "Succeeded",
+        "containerStatuses": [
+            {**pod["status"]["containerStatuses"][0], "state": state}
+        ],
+    }
     metadata = pod["metadata"]
-    control_plane.api.patch(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status", {"status": status})
+    control_plane.api.patch(
+        f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status",
+        {"status": status},
+    )
 
 
 def not_left(control_plane: ControlPlane) -> bool:
-    names = [item["metadata"]["name"] for item in control_plane.api.get("/api/v1/namespaces")["items"]]
+    names = [
+        item["metadata"]["name"]
+        for item in control_plane.api.get("/api/v1/namespaces")["items"]
+    ]
     return not any(name.startswith("shardwright-doctor-") for name in names)

@@ -1,4 +1,6 @@
-"""Faults of a real API server, one after the other, under a model that serves: nothing that runs notices, and all heals."""
+"""Faults of a real API server, one after the other, under a model that serves: nothing that runs
+notices, and all heals.
+"""
 
 from collections.abc import Iterator
 
@@ -53,15 +55,26 @@ def served(chart: ControlPlane, operator: OperatorProcess) -> Iterator[Models]:
     fleet.delete()
 
 
-def goes_through(name: str, served: Models, chart: ControlPlane, proxy: FaultProxy, seconds: float) -> None:
-    """Have a Service of the model deleted while a fault is in force, and see to it that nothing else comes of both."""
-    before, written = wait_for_rest(chart, served.namespace), len(writes_of_operator(chart))
+def goes_through(
+    name: str, served: Models, chart: ControlPlane, proxy: FaultProxy, seconds: float
+) -> None:
+    """Have a Service of the model deleted while a fault is in force, and see to it that nothing
+    else comes of both.
+    """
+    before, written = (
+        wait_for_rest(chart, served.namespace),
+        len(writes_of_operator(chart)),
+    )
     uid = served.get("Service", "large")["metadata"]["uid"]
     others = [item for item in before if item["metadata"].get("uid") != uid]
     with watched(chart, served.namespace), CASES[name].inject(proxy) as fault:
         served.delete("Service", "large")
         wait_for(lambda: fault.hits, seconds, f"{name} to meet a request")
-        wait_for(lambda: served.get("Service", "large")["metadata"]["uid"] != uid, seconds, "another Service")
+        wait_for(
+            lambda: served.get("Service", "large")["metadata"]["uid"] != uid,
+            seconds,
+            "another Service",
+        )
         after = wait_for_rest(chart, served.namespace, seconds)
     assert invariants.left_alone(others, after) == []
     assert invariants.of_lease(after, {"operator-a"}) == []
@@ -70,7 +83,11 @@ def goes_through(name: str, served: Models, chart: ControlPlane, proxy: FaultPro
 
 @pytest.mark.parametrize("name", SHORT)
 def test_a_model_that_serves_does_not_notice(
-    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess, name: str
+    served: Models,
+    chart: ControlPlane,
+    proxy: FaultProxy,
+    operator: OperatorProcess,
+    name: str,
 ) -> None:
     process = operator.running()
     goes_through(name, served, chart, proxy, seconds=60)
@@ -78,19 +95,34 @@ def test_a_model_that_serves_does_not_notice(
 
 
 def objects_written(chart: ControlPlane) -> list[str]:
-    """Return what the operator has written but statuses, of which an earlier one may still be due."""
-    return [write for write in writes_of_operator(chart) if "/shardedmodels/" not in write]
+    """Return what the operator has written but statuses, of which an earlier one may still be
+    due.
+    """
+    return [
+        write for write in writes_of_operator(chart) if "/shardedmodels/" not in write
+    ]
 
 
 def looks(operator: OperatorProcess) -> float:
     """Return how many looks at a model have ended."""
     families = text_string_to_metric_families(operator.get("/metrics")[1])
     count = "shardwright_reconcile_duration_seconds_count"
-    return sum(sample.value for family in families for sample in family.samples if sample.name == count)
+    return sum(
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == count
+    )
 
 
-def test_at_rest_no_object_is_written(served: Models, chart: ControlPlane, operator: OperatorProcess) -> None:
-    before, written, looked = wait_for_rest(chart, served.namespace), objects_written(chart), looks(operator)
+def test_at_rest_no_object_is_written(
+    served: Models, chart: ControlPlane, operator: OperatorProcess
+) -> None:
+    before, written, looked = (
+        wait_for_rest(chart, served.namespace),
+        objects_written(chart),
+        looks(operator),
+    )
     served.annotate("large", restart="")  # it asks for nothing, and a look at it
     wait_for(lambda: looks(operator) > looked, 30, "a look at it")
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
@@ -100,11 +132,21 @@ def test_at_rest_no_object_is_written(served: Models, chart: ControlPlane, opera
 def test_a_watch_that_is_revoked_is_said_once_and_nothing_comes_of_it(
     served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess
 ) -> None:
-    before, written, said = wait_for_rest(chart, served.namespace), objects_written(chart), len(operator.logs())
-    with proxy.when("*", "/api/v1/configmaps").answer(403, message="not yours any more") as revoked:
+    before, written, said = (
+        wait_for_rest(chart, served.namespace),
+        objects_written(chart),
+        len(operator.logs()),
+    )
+    with proxy.when("*", "/api/v1/configmaps").answer(
+        403, message="not yours any more"
+    ) as revoked:
         proxy.cut().end()
         wait_for(lambda: len(revoked.hits) >= 3, 60, "some attempts")
-    wait_for(lambda: "configmaps can be read again" in operator.logs()[said:], 60, "the watch to be back")
+    wait_for(
+        lambda: "configmaps can be read again" in operator.logs()[said:],
+        60,
+        "the watch to be back",
+    )
     assert operator.logs()[said:].count("cannot read configmaps (Forbidden)") == 1
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
     assert objects_written(chart) == written
@@ -126,11 +168,20 @@ def test_a_list_of_an_api_server_that_is_behind_brings_nothing_back(
     with proxy.when("GET", SERVICES_EVERYWHERE).stale() as behind:
         list_services_anew(proxy, behind)
         served.delete("Service", "large")
-        wait_for(lambda: served.get("Service", "large")["metadata"]["uid"] != service, 60, "another Service")
+        wait_for(
+            lambda: served.get("Service", "large")["metadata"]["uid"] != service,
+            60,
+            "another Service",
+        )
         written = objects_written(chart)
         list_services_anew(proxy, behind)
         after = wait_for_rest(chart, served.namespace)
-    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (
+        invariants.left_alone(
+            [item for item in before if item["metadata"]["uid"] != service], after
+        )
+        == []
+    )
     assert (objects_written(chart), operator.running()) == (written, process)
 
 
@@ -141,11 +192,24 @@ def test_a_webhook_of_somebody_else_that_is_down_is_named_and_waited_for(
     service = served.get("Service", "large")["metadata"]["uid"]
     with dead_webhook(chart, served.namespace, url=DOWN, plural="services"):
         served.delete("Service", "large")
-        wait_for(lambda: WEBHOOK in str(served.get("ShardedModel", "large")["status"]), 60, "the webhook to be named")
+        wait_for(
+            lambda: WEBHOOK in str(served.get("ShardedModel", "large")["status"]),
+            60,
+            "the webhook to be named",
+        )
     wait_for(lambda: served.find("Service", "large"), 60, "the Service")
-    wait_for(lambda: WEBHOOK not in str(served.get("ShardedModel", "large")["status"]), 30, "the status to have it no more")
+    wait_for(
+        lambda: WEBHOOK not in str(served.get("ShardedModel", "large")["status"]),
+        30,
+        "the status to have it no more",
+    )
     after = wait_for_rest(chart, served.namespace)
-    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (
+        invariants.left_alone(
+            [item for item in before if item["metadata"]["uid"] != service], after
+        )
+        == []
+    )
     assert operator.running() == process
 
 
@@ -157,17 +221,33 @@ def test_each_right_to_read_that_is_revoked_and_given_back_costs_nothing(
     for verb, resource in sorted(granted(chart)):
         if verb not in ("list", "watch") or resource == NOT_SERVED:
             continue  # the crash matrix in memory revokes what is not read, at every act
-        before, path = wait_for_rest(chart, served.namespace), f"/api*/{resource.rpartition('/')[2]}"
+        before, path = (
+            wait_for_rest(chart, served.namespace),
+            f"/api*/{resource.rpartition('/')[2]}",
+        )
         service = served.get("Service", "large")["metadata"]["uid"]
-        with proxy.when("GET" if verb == "list" else WATCH, path).answer(403, message="not yours any more") as revoked:
+        with proxy.when("GET" if verb == "list" else WATCH, path).answer(
+            403, message="not yours any more"
+        ) as revoked:
             if verb == "list":
                 proxy.when(WATCH, path, times=1).watch_error(410)
             proxy.cut().end()
             served.delete("Service", "large")
-            wait_for(lambda: revoked.hits, 60, f"the right to {verb} {resource} to be used")
-        wait_for(lambda: served.find("Service", "large"), 60, f"the Service, after {verb} {resource}")
+            wait_for(
+                lambda: revoked.hits, 60, f"the right to {verb} {resource} to be used"
+            )
+        wait_for(
+            lambda: served.find("Service", "large"),
+            60,
+            f"the Service, after {verb} {resource}",
+        )
         after = wait_for_rest(chart, served.namespace)
-        assert invariants.left_alone([it for it in before if it["metadata"]["uid"] != service], after) == [], (verb, resource)
+        assert (
+            invariants.left_alone(
+                [it for it in before if it["metadata"]["uid"] != service], after
+            )
+            == []
+        ), (verb, resource)
         assert operator.running() == process, (verb, resource)
 
 
@@ -179,15 +259,32 @@ def test_after_a_long_outage_all_is_mended_within_a_minute_by_a_process_that_was
     service = served.get("Service", "large")["metadata"]["uid"]
     with proxy.cut() as outage:
         served.delete("Service", "large")
-        wait_for(lambda: operator.running() is None, 30, "the leader to end, for it cannot renew its Lease")
+        wait_for(
+            lambda: operator.running() is None,
+            30,
+            "the leader to end, for it cannot renew its Lease",
+        )
         operator.launch()
         process, tries = operator.running(), len(outage.hits)
-        wait_for(lambda: len(outage.hits) >= tries + 60, 240, "it to try for as long as its longest pauses")
+        wait_for(
+            lambda: len(outage.hits) >= tries + 60,
+            240,
+            "it to try for as long as its longest pauses",
+        )
         assert operator.running() == process
-    wait_for(lambda: served.get("Service", "large")["metadata"]["uid"] != service, 60, "the Service to be mended")
+    wait_for(
+        lambda: served.get("Service", "large")["metadata"]["uid"] != service,
+        60,
+        "the Service to be mended",
+    )
     after = wait_for_rest(chart, served.namespace)
     assert operator.running() == process
-    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (
+        invariants.left_alone(
+            [item for item in before if item["metadata"]["uid"] != service], after
+        )
+        == []
+    )
 
 
 WRITES = {
@@ -201,11 +298,24 @@ WRITES = {
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("what", WRITES)
 def test_an_operator_that_is_killed_at_a_write_goes_on_where_it_was(
-    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess, fleet: Fleet, what: str, *, before: bool
+    served: Models,
+    chart: ControlPlane,
+    proxy: FaultProxy,
+    operator: OperatorProcess,
+    fleet: Fleet,
+    what: str,
+    *,
+    before: bool,
 ) -> None:
     fleet(H100, 1, "more")
-    stood, when = wait_for_rest(chart, served.namespace), proxy.when(*WRITES[what], times=1)
-    with when.tell(operator.kill) if before else when.tell_after(operator.kill), proxy.when(*WRITES[what], times=1).drop_before():
+    stood, when = (
+        wait_for_rest(chart, served.namespace),
+        proxy.when(*WRITES[what], times=1),
+    )
+    with (
+        when.tell(operator.kill) if before else when.tell_after(operator.kill),
+        proxy.when(*WRITES[what], times=1).drop_before(),
+    ):
         served.create("small")
         wait_for(lambda: operator.running() is None, 60, f"the write of {what}")
     operator.start()
@@ -232,7 +342,11 @@ def test_an_operator_that_is_told_to_stop_while_a_write_is_on_its_way_ends_with_
 @pytest.mark.faults
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SHORT])
 def test_a_model_that_serves_does_not_notice_what_takes_longer(
-    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess, name: str
+    served: Models,
+    chart: ControlPlane,
+    proxy: FaultProxy,
+    operator: OperatorProcess,
+    name: str,
 ) -> None:
     process = operator.running()
     goes_through(name, served, chart, proxy, seconds=150)

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.controlplane
 H100 = "h100-8x-dell-xe9680"
 OBJECTS = 207  # 23 of each sort; benchmarks/neighbours.py has 2,000
 LIMIT_BYTES = 512 * MIB  # of the chart
-LARGE_MODEL = {"id": "evil/model", "config": {"k": [{}] * 400_000}}  # 1.2 MB, which is 30 MB as Python values
+LARGE_MODEL = {
+    "id": "evil/model",
+    "config": {"k": [{}] * 400_000},
+}  # 1.2 MB, which is 30 MB as Python values
 LABELS = {"app.kubernetes.io/managed-by": "shardwright", "shardwright.io/model": "good"}
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
 
@@ -28,8 +31,17 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
 @pytest.fixture
 def hostile(control_plane: ControlPlane, namespace: str) -> Iterator[Models]:
     """A namespace that may use no GPU: what is planned there takes nobody's."""
-    found = Models(control_plane, control_plane.create_namespace(f"hostile-{namespace}"[:60].rstrip("-")))
-    found.post("ResourceQuota", {"metadata": {"name": "none"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}})
+    found = Models(
+        control_plane,
+        control_plane.create_namespace(f"hostile-{namespace}"[:60].rstrip("-")),
+    )
+    found.post(
+        "ResourceQuota",
+        {
+            "metadata": {"name": "none"},
+            "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
+        },
+    )
     yield found
     found.delete_all("ShardedModel")
     control_plane.api.delete(f"/api/v1/namespaces/{found.namespace}")
@@ -50,7 +62,9 @@ def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
         stored = set(filter(None, sent))
 
     models.wait_ready("late", 60)
-    wait_for(lambda: not models.uids() & before, 60, "all pods of the group to be others")
+    wait_for(
+        lambda: not models.uids() & before, 60, "all pods of the group to be others"
+    )
     models.wait_ready("good", 60)
     wait_for(lambda: unanswered(hostile) == [], 90, "each of them to be answered")
     assert len(stored) > OBJECTS // 2
@@ -66,24 +80,46 @@ def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
 
 
 def test_objects_as_large_as_the_api_server_takes_cost_neither_the_lease_nor_more_memory_than_the_chart_gives(
-    control_plane: ControlPlane, models: Models, hostile: Models, operator: OperatorProcess, fleet: Fleet
+    control_plane: ControlPlane,
+    models: Models,
+    hostile: Models,
+    operator: OperatorProcess,
+    fleet: Fleet,
 ) -> None:
     fleet(H100, 1)
     models.create("good", mode="PlanOnly")
     models.wait_reason("good", "PlanOnly", 60)
     before, pid = transitions(control_plane), operator.running()
 
-    texts = [{"metadata": {"name": f"m-{number}-plan", "labels": LABELS}, "data": {"a": "x" * 900_000}} for number in range(100)]
+    texts = [
+        {
+            "metadata": {"name": f"m-{number}-plan", "labels": LABELS},
+            "data": {"a": "x" * 900_000},
+        }
+        for number in range(100)
+    ]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda item: hostile.post("ConfigMap", item), texts))
-        list(pool.map(lambda number: hostile.create(f"large-{number}", LARGE_MODEL), range(9)))
-    wait_for(lambda: unanswered(hostile) == [], 90, "each of them to be answered, as an event tells of it")
+        list(
+            pool.map(
+                lambda number: hostile.create(f"large-{number}", LARGE_MODEL), range(9)
+            )
+        )
+    wait_for(
+        lambda: unanswered(hostile) == [],
+        90,
+        "each of them to be answered, as an event tells of it",
+    )
     peaks = [operator.peak_bytes()]
     assert (operator.running(), transitions(control_plane)) == (pid, before)
     operator.kill()
     pid = operator.start().running()
     models.change("good", workload={"inputTokens": 1000})
-    wait_for(lambda: models.condition("good")["reason"] == "PlanOnly", 60, "the change to be planned")
+    wait_for(
+        lambda: models.condition("good")["reason"] == "PlanOnly",
+        60,
+        "the change to be planned",
+    )
     peaks.append(operator.peak_bytes())
 
     assert {reason_of(item) for item in hostile.all("ShardedModel")} == {"InvalidSpec"}

@@ -1,4 +1,6 @@
-"""Two installations on one cluster, with the rights that the chart gives them: each has its namespaces and its nodes."""
+"""Two installations on one cluster, with the rights that the chart gives them: each has its
+namespaces and its nodes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ H100 = "h100-8x-dell-xe9680"
 NODE_SET = "shardwright.io/node-set"
 CLAIM = "/apis/rbac.authorization.k8s.io/v1/clusterroles/shardwright-nodes-a"
 OF_A = ("watchNamespaces={team-a}", "nodeSet=a")
-OF_B = ("watchNamespaces={team-b}", "nodeSet=b", "clusterPods=false", "crds.enabled=false", "rbac.aggregate=false")
+OF_B = (
+    "watchNamespaces={team-b}",
+    "nodeSet=b",
+    "clusterPods=false",
+    "crds.enabled=false",
+    "rbac.aggregate=false",
+)
 CRD = "CustomResourceDefinition"
 REFUSED = {
     "all namespaces, where some are watched": (
@@ -41,13 +49,27 @@ REFUSED = {
         ("watchNamespaces={team-a}", *OF_B[1:]),
         'Role "shardwright-operator" in namespace "team-a" exists and cannot',
     ),
-    "the same CRD": ((*OF_B[:2], "crds.enabled=true"), f'{CRD} "shardedmodels.shardwright.io" in namespace "" exists and cannot'),
+    "the same CRD": (
+        (*OF_B[:2], "crds.enabled=true"),
+        f'{CRD} "shardedmodels.shardwright.io" in namespace "" exists and cannot',
+    ),
 }
 
 
-def _install(cluster: ControlPlane, release: str, values: tuple[str, ...], *, check: bool = True) -> str:
+def _install(
+    cluster: ControlPlane, release: str, values: tuple[str, ...], *, check: bool = True
+) -> str:
     flags = [word for value in values for word in ("--set", value)]
-    return cluster.helm("install", release, str(CHART), "--namespace", SYSTEM, *NAMED, *flags, check=check)
+    return cluster.helm(
+        "install",
+        release,
+        str(CHART),
+        "--namespace",
+        SYSTEM,
+        *NAMED,
+        *flags,
+        check=check,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +101,31 @@ def nodes(second: ControlPlane) -> Iterator[Fleet]:
 
 
 def _operator(cluster: ControlPlane, folder: Path, deployment: str) -> OperatorProcess:
-    """Return the operator of an installation: with its account, and what its Deployment and its settings say of its scope."""
-    pod = cluster.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}")["spec"]["template"]["spec"]
+    """Return the operator of an installation: with its account, and what its Deployment and its
+    settings say of its scope.
+    """
+    pod = cluster.api.get(
+        f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}"
+    )["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    words = [word for word in container["args"] if re.match(r"--(installation|watch-namespaces|lease-name)=", word)]
+    words = [
+        word
+        for word in container["args"]
+        if re.match(r"--(installation|watch-namespaces|lease-name)=", word)
+    ]
     settings = folder / f"{deployment}.json"
-    settings.write_text(cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings")["data"]["settings.json"])
+    settings.write_text(
+        cluster.api.get(
+            f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings"
+        )["data"]["settings.json"]
+    )
     words += [f"--settings-file={settings}"]
-    return OperatorProcess(cluster, *words, identity=f"operator-{deployment}", account=pod["serviceAccountName"])
+    return OperatorProcess(
+        cluster,
+        *words,
+        identity=f"operator-{deployment}",
+        account=pod["serviceAccountName"],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +135,17 @@ def operators(
     """Both at work."""
     folder, running = tmp_path_factory.mktemp("settings"), nodes.names
     assert len(running) == 2
-    with _operator(second, folder, "shardwright") as of_a, _operator(second, folder, "shardwright-b") as of_b:
+    with (
+        _operator(second, folder, "shardwright") as of_a,
+        _operator(second, folder, "shardwright-b") as of_b,
+    ):
         yield {"a": of_a, "b": of_b}
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_helm_says_why_a_second_installation_is_refused(cluster: ControlPlane, what: str) -> None:
+def test_helm_says_why_a_second_installation_is_refused(
+    cluster: ControlPlane, what: str
+) -> None:
     values, said = REFUSED[what]
 
     assert said in _install(cluster, "c", values, check=False)
@@ -121,72 +165,142 @@ def test_each_plans_for_its_namespace_on_its_nodes_and_for_no_other(
         models.create("more", LARGE)
 
     # Each wants 16 GPUs, and there are 16.
-    assert [{pod["spec"]["nodeName"] for pod in models.pods()} for models in (a, b)] == [{name} for name in nodes.names]
+    assert [
+        {pod["spec"]["nodeName"] for pod in models.pods()} for models in (a, b)
+    ] == [{name} for name in nodes.names]
     for models in (a, b):
         said = models.wait_reason("more", "NothingFits")["message"]
         assert "needs 2 nodes" in said
         assert "1 there, 1 short" in said
-    assert Models(second, others).get("ShardedModel", "nobodys")["status"] == {"observedGeneration": -1}
+    assert Models(second, others).get("ShardedModel", "nobodys")["status"] == {
+        "observedGeneration": -1
+    }
     assert a.condition("small", "Planned")["reason"] == "Planned"
     assert b.condition("small", "Planned")["reason"] == "FreeCapacityUnknown"
-    assert "only pods of watched namespaces can be listed" in b.condition("small", "Planned")["message"]
-    events = {account: _of_account(second, account) for account in ("shardwright", "shardwright-b")}
-    assert {uri for found in events.values() for uri, code in found if code == 403} == set()
+    assert (
+        "only pods of watched namespaces can be listed"
+        in b.condition("small", "Planned")["message"]
+    )
+    events = {
+        account: _of_account(second, account)
+        for account in ("shardwright", "shardwright-b")
+    }
+    assert {
+        uri for found in events.values() for uri, code in found if code == 403
+    } == set()
     assert not any("/team-b/" in uri for uri, _ in events["shardwright"])
-    assert not any("/team-a/" in uri or re.match(r"/api/v1/pods", uri) for uri, _ in events["shardwright-b"])
+    assert not any(
+        "/team-a/" in uri or re.match(r"/api/v1/pods", uri)
+        for uri, _ in events["shardwright-b"]
+    )
 
 
 def _of_account(cluster: ControlPlane, account: str) -> set[tuple[str, int]]:
     user = f"system:serviceaccount:{SYSTEM}:{account}"
     return {
-        (event["requestURI"], int((event.get("responseStatus") or {}).get("code", 0))) for event in cluster.audit_events(user)
+        (event["requestURI"], int((event.get("responseStatus") or {}).get("code", 0)))
+        for event in cluster.audit_events(user)
     }
 
 
 @pytest.mark.parametrize("path", ["configmaps", "pods", "secrets"])
-def test_the_token_of_one_is_worth_nothing_in_the_namespace_of_the_other(second: ControlPlane, path: str) -> None:
+def test_the_token_of_one_is_worth_nothing_in_the_namespace_of_the_other(
+    second: ControlPlane, path: str
+) -> None:
     account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/shardwright/token"
-    token = second.api.create(account, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+    token = second.api.create(account, {"spec": {"expirationSeconds": 3600}})["status"][
+        "token"
+    ]
 
     with (
         closing(Api(second.url, second.ca_file, token)) as api,
-        pytest.raises(ApiError, match=f'cannot create resource "{path}" in API group "" in the namespace "team-b"'),
+        pytest.raises(
+            ApiError,
+            match=f'cannot create resource "{path}" in API group "" in the namespace "team-b"',
+        ),
     ):
-        api.create(f"/api/v1/namespaces/team-b/{path}?dryRun=All", {"metadata": {"name": "mine"}})
+        api.create(
+            f"/api/v1/namespaces/team-b/{path}?dryRun=All",
+            {"metadata": {"name": "mine"}},
+        )
 
 
 def test_a_namespace_that_goes_holds_up_no_other(second: ControlPlane) -> None:
-    """Its Role is gone with it; an operator that starts then serves the other namespaces all the same."""
-    words = ("--watch-namespaces=gone,team-a", "--lease-name=apart", "--no-leader-elect")
+    """Its Role is gone with it; an operator that starts then serves the other namespaces all the
+    same.
+    """
+    words = (
+        "--watch-namespaces=gone,team-a",
+        "--lease-name=apart",
+        "--no-leader-elect",
+    )
     with OperatorProcess(second, *words, identity="operator-apart") as running:
-        assert "namespace gone is not watched: shardedmodels.shardwright.io is forbidden" in running.logs()
+        assert (
+            "namespace gone is not watched: shardedmodels.shardwright.io is forbidden"
+            in running.logs()
+        )
 
 
-def _diagnosed(cluster: ControlPlane, capsys: pytest.CaptureFixture[str], check: str) -> list[tuple[str, list[str]]]:
+def _diagnosed(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str], check: str
+) -> list[tuple[str, list[str]]]:
     """Return what the doctor finds in a check, and of what."""
     main(["doctor", "--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
-    (found,) = (one for one in json.loads(capsys.readouterr().out)["checks"] if one["check"] == check)
+    (found,) = (
+        one
+        for one in json.loads(capsys.readouterr().out)["checks"]
+        if one["check"] == check
+    )
     return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
 
 
 def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
-    second: ControlPlane, operators: dict[str, OperatorProcess], capsys: pytest.CaptureFixture[str]
+    second: ControlPlane,
+    operators: dict[str, OperatorProcess],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As where the manifests of another installation are applied without Helm; the doctor says of both how they stand."""
+    """As where the manifests of another installation are applied without Helm; the doctor says of
+    both how they stand.
+    """
     assert _diagnosed(second, capsys, "Installations") == []
     said = (
-        "ending, for two installations would give the same GPUs away: nodes with the label shardwright.io/node-set=a are not for "
+        "ending, for two installations would give the same GPUs away: nodes with the label "
+        "shardwright.io/node-set=a are not for "
         "shardwright-system/shardwright: ClusterRole shardwright-nodes-a says other/installation"
     )
-    second.api.patch(CLAIM, {"metadata": {"annotations": {"shardwright.io/installation": "other/installation"}}})
-    assert _diagnosed(second, capsys, "Installations") == [("ClaimNotHeld", ["shardwright-nodes-a", "shardwright-namespaces"])]
+    second.api.patch(
+        CLAIM,
+        {
+            "metadata": {
+                "annotations": {"shardwright.io/installation": "other/installation"}
+            }
+        },
+    )
+    assert _diagnosed(second, capsys, "Installations") == [
+        ("ClaimNotHeld", ["shardwright-nodes-a", "shardwright-namespaces"])
+    ]
 
-    wait_for(lambda: operators["a"].running() is None, 30, "the operator whose claim is gone to end")
+    wait_for(
+        lambda: operators["a"].running() is None,
+        30,
+        "the operator whose claim is gone to end",
+    )
     operators["a"].launch()
     wait_for(lambda: operators["a"].running() is None, 30, "it to end again")
 
-    logged = [json.loads(line)["message"] for line in operators["a"].logs().splitlines() if '"critical"' in line]
+    logged = [
+        json.loads(line)["message"]
+        for line in operators["a"].logs().splitlines()
+        if '"critical"' in line
+    ]
     assert [line.startswith(said) for line in logged] == [True, True]
     assert operators["b"].running() is not None
-    second.api.patch(CLAIM, {"metadata": {"annotations": {"shardwright.io/installation": f"{SYSTEM}/shardwright"}}})
+    second.api.patch(
+        CLAIM,
+        {
+            "metadata": {
+                "annotations": {"shardwright.io/installation": f"{SYSTEM}/shardwright"}
+            }
+        },
+    )
     operators["a"].start()

@@ -25,22 +25,41 @@ ACCOUNT = "shardwright-test"
 def accounts(chart: ControlPlane) -> Iterator[dict[str, Path]]:
     """What Helm makes before the pods, and a kubeconfig of each pod's account by the pod's name."""
     only = ("--show-only", "templates/tests/installed.yaml")
-    objects = read(chart.helm("template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED))
-    pods = {item["metadata"]["name"]: item["spec"]["serviceAccountName"] for item in objects if item["kind"] == "Pod"}
+    objects = read(
+        chart.helm(
+            "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
+        )
+    )
+    pods = {
+        item["metadata"]["name"]: item["spec"]["serviceAccountName"]
+        for item in objects
+        if item["kind"] == "Pod"
+    }
     before = yaml.safe_dump_all(item for item in objects if item["kind"] != "Pod")
     chart.kubectl("apply", "-f", "-", input=before)
-    yield {name: chart.kubeconfig_for(SYSTEM, account) for name, account in pods.items()}
+    yield {
+        name: chart.kubeconfig_for(SYSTEM, account) for name, account in pods.items()
+    }
     chart.kubectl("delete", "-f", "-", input=before)
 
 
 def _run(kubeconfig: Path, *arguments: str) -> tuple[int, list[str]]:
-    words = [sys.executable, "-m", "shardwright.controller.installed", f"--kubeconfig={kubeconfig}", *arguments]
+    words = [
+        sys.executable,
+        "-m",
+        "shardwright.controller.installed",
+        f"--kubeconfig={kubeconfig}",
+        *arguments,
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()
 
 
 def test_an_operator_that_works_passes(
-    chart: ControlPlane, operator: OperatorProcess, accounts: dict[str, Path], fleet: Fleet
+    chart: ControlPlane,
+    operator: OperatorProcess,
+    accounts: dict[str, Path],
+    fleet: Fleet,
 ) -> None:
     fleet(H100, 1)
     (port,) = re.findall(r"listening on port (\d+) for probes", operator.logs())
@@ -51,20 +70,31 @@ def test_an_operator_that_works_passes(
     assert rights[0] == 0, rights
     assert rights[1][0].startswith("ok   rights: all ")
     assert code == 0, lines
-    assert [line[:12].partition(":")[0] for line in lines] == ["ok   ready", "ok   leader", "ok   crd", "ok   plan"]
+    assert [line[:12].partition(":")[0] for line in lines] == [
+        "ok   ready",
+        "ok   leader",
+        "ok   crd",
+        "ok   plan",
+    ]
     assert "Planned: " in lines[3]
     assert chart.api.get("/apis/shardwright.io/v1alpha1/shardedmodels")["items"] == []
 
 
 def test_what_is_wrong_is_said_of_each_part(accounts: dict[str, Path]) -> None:
     """Nobody is ready or leads, and the account of the test is not the operator's."""
-    wrong = ("--ready-url=http://127.0.0.1:9/readyz", "--lease-name=nobody", "--seconds=1")
+    wrong = (
+        "--ready-url=http://127.0.0.1:9/readyz",
+        "--lease-name=nobody",
+        "--seconds=1",
+    )
 
     code, lines = _run(accounts[ACCOUNT], *wrong)
     rights = _run(accounts[ACCOUNT], "--rights")
 
     assert code == rights[0] == 1
-    assert lines[0].startswith("FAIL ready: http://127.0.0.1:9/readyz answers nothing (")
+    assert lines[0].startswith(
+        "FAIL ready: http://127.0.0.1:9/readyz answers nothing ("
+    )
     assert lines[1].startswith("FAIL leader: ")
     assert lines[2] == "ok   crd: shardwright.io/v1alpha1 is served"
     assert "get nodes" in rights[1][0]

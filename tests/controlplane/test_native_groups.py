@@ -1,4 +1,6 @@
-"""Groups that kube-scheduler itself places all or none: the real scheduler with the feature gates on."""
+"""Groups that kube-scheduler itself places all or none: the real scheduler with the feature gates
+on.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,21 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
     gangs.create("large", LARGE, placement=NATIVE)
     gangs.wait_ready("large")
     (group,) = pod_groups(gated, gangs.namespace)
-    assert (group["metadata"]["name"], group["spec"]["schedulingPolicy"]) == ("large-0-2", {"gang": {"minCount": 2}})
-    assert [pod["spec"]["schedulingGroup"] for pod in gangs.pods()] == [{"podGroupName": "large-0-2"}] * 2
+    assert (group["metadata"]["name"], group["spec"]["schedulingPolicy"]) == (
+        "large-0-2",
+        {"gang": {"minCount": 2}},
+    )
+    assert [pod["spec"]["schedulingGroup"] for pod in gangs.pods()] == [
+        {"podGroupName": "large-0-2"}
+    ] * 2
     before = gangs.uids()
 
     gated.pods.crash(gangs.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2, 60, "two new pods")
+    wait_for(
+        lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2,
+        60,
+        "two new pods",
+    )
     assert gangs.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
     (after,) = pod_groups(gated, gangs.namespace)
     assert after["metadata"]["uid"] == group["metadata"]["uid"]
@@ -55,7 +66,11 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
 
 def a_pod_on(node: str) -> Manifest:
     """Return a pod of somebody else that holds most CPUs of a node: the planner knows GPUs only."""
-    container = {"name": "theirs", "image": "theirs", "resources": {"requests": {"cpu": "150"}}}  # of 192
+    container = {
+        "name": "theirs",
+        "image": "theirs",
+        "resources": {"requests": {"cpu": "150"}},
+    }  # of 192
     spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
     return {"metadata": {"name": "theirs"}, "spec": spec}
 
@@ -63,15 +78,30 @@ def a_pod_on(node: str) -> Manifest:
 def a_copy_of(group: Manifest) -> Manifest:
     """Return a second group for the same nodes, as another tenant would have it."""
     spec = json.loads(json.dumps(group["spec"]).replace("first-0", "second-0"))
-    return {"metadata": {"name": "second-0", "namespace": group["metadata"]["namespace"]}, "spec": spec}
+    return {
+        "metadata": {"name": "second-0", "namespace": group["metadata"]["namespace"]},
+        "spec": spec,
+    }
 
 
-def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(gangs: Models, nodes: Fleet) -> None:
+def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(
+    gangs: Models, nodes: Fleet
+) -> None:
     first, _ = nodes(H100, 2)
-    gangs.create("large", LARGE, placement=NATIVE, mode="PlanOnly", pod={"resources": {"cpu": "100"}})
+    gangs.create(
+        "large",
+        LARGE,
+        placement=NATIVE,
+        mode="PlanOnly",
+        pod={"resources": {"cpu": "100"}},
+    )
     gangs.wait_reason("large", "PlanOnly")
     gangs.post("Pod", a_pod_on(first))
-    wait_for(lambda: gangs.pods()[0]["spec"].get("nodeName") == first, 30, "somebody else's pod to be placed")
+    wait_for(
+        lambda: gangs.pods()[0]["spec"].get("nodeName") == first,
+        30,
+        "somebody else's pod to be placed",
+    )
 
     gangs.change("large", mode="Deploy")
     gangs.wait_reason("large", "Unschedulable", timeout=60)
@@ -82,14 +112,23 @@ def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(g
     assert bound(gangs) == {"large-0": 2}
 
 
-def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(gated: ControlPlane, gangs: Models, nodes: Fleet) -> None:
+def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(
+    gated: ControlPlane, gangs: Models, nodes: Fleet
+) -> None:
     nodes(H100, 2)
     gangs.create("first", LARGE, placement=NATIVE)
     gangs.wait_ready("first")
     policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-    gated.api.create(POD_GROUPS.format(gangs.namespace), {"metadata": {"name": "second-0-2"}, "spec": policy})
+    gated.api.create(
+        POD_GROUPS.format(gangs.namespace),
+        {"metadata": {"name": "second-0-2"}, "spec": policy},
+    )
     gangs.post("StatefulSet", a_copy_of(gangs.get("StatefulSet", "first-0")))
-    wait_for(lambda: bound(gangs) == {"first-0": 2, "second-0": 0}, 30, "the second group to wait")
+    wait_for(
+        lambda: bound(gangs) == {"first-0": 2, "second-0": 0},
+        30,
+        "the second group to wait",
+    )
     seen: list[dict[str, int]] = []
 
     def second_runs() -> bool:
@@ -98,28 +137,60 @@ def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(gated: Co
 
     gangs.delete("ShardedModel", "first")
     wait_for(second_runs, 120, "the second group to be placed")
-    assert [placed for placed in seen if placed.get("second-0") and placed.get("first-0")] == []
+    assert [
+        placed for placed in seen if placed.get("second-0") and placed.get("first-0")
+    ] == []
 
 
-def test_without_a_scheduler_to_tell_the_pod_groups_go(gated: ControlPlane, gangs: Models, nodes: Fleet) -> None:
+def test_without_a_scheduler_to_tell_the_pod_groups_go(
+    gated: ControlPlane, gangs: Models, nodes: Fleet
+) -> None:
     nodes(H100, 2)
     gangs.create("large", LARGE, placement=NATIVE)
     gangs.wait_ready("large")
     before = gangs.uids()
 
     gangs.change("large", placement={"scheduler": "None"})
-    wait_for(lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2, 90, "two new pods")
+    wait_for(
+        lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2,
+        90,
+        "two new pods",
+    )
     gangs.wait_ready("large")
-    wait_for(lambda: pod_groups(gated, gangs.namespace) == [], 30, "the PodGroup to be deleted")
+    wait_for(
+        lambda: pod_groups(gated, gangs.namespace) == [],
+        30,
+        "the PodGroup to be deleted",
+    )
     assert all("schedulingGroup" not in pod["spec"] for pod in gangs.pods())
 
 
-def test_the_operator_used_no_right_that_the_chart_does_not_give(gated: ControlPlane, gangs: Models) -> None:
-    """What it used here, and of the whole cluster: others attack with its token in other namespaces."""
+def test_the_operator_used_no_right_that_the_chart_does_not_give(
+    gated: ControlPlane, gangs: Models
+) -> None:
+    """What it used here, and of the whole cluster: others attack with its token in other
+    namespaces.
+    """
     here = {None, gangs.namespace}
-    events = [event for event in gated.audit_events(OPERATOR_USER) if event.get("objectRef", {}).get("namespace") in here]
-    verbs = {event["verb"] for event in events if event.get("objectRef", {}).get("resource") == "podgroups"}
-    refused = [event["responseStatus"]["message"] for event in events if event["responseStatus"]["code"] == 403]
+    events = [
+        event
+        for event in gated.audit_events(OPERATOR_USER)
+        if event.get("objectRef", {}).get("namespace") in here
+    ]
+    verbs = {
+        event["verb"]
+        for event in events
+        if event.get("objectRef", {}).get("resource") == "podgroups"
+    }
+    refused = [
+        event["responseStatus"]["message"]
+        for event in events
+        if event["responseStatus"]["code"] == 403
+    ]
 
     assert verbs <= {"get", "list", "create", "patch", "delete"}
-    assert [message for message in refused if "because it is being terminated" not in message] == []
+    assert [
+        message
+        for message in refused
+        if "because it is being terminated" not in message
+    ] == []

@@ -1,4 +1,6 @@
-"""What keeps others away from the ranks of a model: its NetworkPolicy, kept like all that it owns, and its token."""
+"""What keeps others away from the ranks of a model: its NetworkPolicy, kept like all that it owns,
+and its token.
+"""
 
 import json
 from base64 import b64decode
@@ -16,7 +18,9 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 POLICY = "large-network"
-GATEWAY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}}
+GATEWAY = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def operator(chart: ControlPlane, settings: Path) -> Iterator[OperatorProcess]:
     """An operator that compares everything every few seconds."""
-    with OperatorProcess(chart, f"--settings-file={settings}", "--resync-seconds=2") as running:
+    with OperatorProcess(
+        chart, f"--settings-file={settings}", "--resync-seconds=2"
+    ) as running:
         yield running
 
 
@@ -39,32 +45,68 @@ def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_admin
 ) -> None:
     before = serving.uids()
     policy = serving.get("NetworkPolicy", POLICY)
-    assert policy["spec"]["ingress"][1] == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert policy["spec"]["ingress"][1] == {
+        "ports": [{"protocol": "TCP", "port": 8000}]
+    }
 
     serving.patch("NetworkPolicy", POLICY, {"spec": {"ingress": [{}]}})
-    wait_for(lambda: serving.get("NetworkPolicy", POLICY)["spec"] == policy["spec"], 15, "the policy to be repaired")
+    wait_for(
+        lambda: serving.get("NetworkPolicy", POLICY)["spec"] == policy["spec"],
+        15,
+        "the policy to be repaired",
+    )
 
     serving.delete("NetworkPolicy", POLICY)
     wait_for(lambda: serving.find("NetworkPolicy", POLICY), 15, "another policy")
 
-    _say(settings, clients=[GATEWAY], egress={"restricted": True, "rules": [{"ports": [{"port": 443}]}]})
-    wait_for(lambda: "Egress" in serving.get("NetworkPolicy", POLICY)["spec"]["policyTypes"], 30, "what the administrator says")
+    _say(
+        settings,
+        clients=[GATEWAY],
+        egress={"restricted": True, "rules": [{"ports": [{"port": 443}]}]},
+    )
+    wait_for(
+        lambda: "Egress" in serving.get("NetworkPolicy", POLICY)["spec"]["policyTypes"],
+        30,
+        "what the administrator says",
+    )
     spec = serving.get("NetworkPolicy", POLICY)["spec"]
-    assert (spec["ingress"][1]["from"], spec["egress"][2]) == ([GATEWAY], {"ports": [{"protocol": "TCP", "port": 443}]})
+    assert (spec["ingress"][1]["from"], spec["egress"][2]) == (
+        [GATEWAY],
+        {"ports": [{"protocol": "TCP", "port": 443}]},
+    )
 
     _say(settings, enabled=False)
-    wait_for(lambda: serving.find("NetworkPolicy", POLICY) is None, 30, "the end of the policy")
+    wait_for(
+        lambda: serving.find("NetworkPolicy", POLICY) is None,
+        30,
+        "the end of the policy",
+    )
     assert serving.uids() == before
 
 
-def test_the_token_of_a_group_is_made_once_and_mounted_by_every_rank(serving: Models, control_plane: ControlPlane) -> None:
-    (secret,) = [item for item in serving.all("Secret") if item["type"] == "shardwright.io/group-token"]
+def test_the_token_of_a_group_is_made_once_and_mounted_by_every_rank(
+    serving: Models, control_plane: ControlPlane
+) -> None:
+    (secret,) = [
+        item
+        for item in serving.all("Secret")
+        if item["type"] == "shardwright.io/group-token"
+    ]
     token = b64decode(secret["data"]["token"]).decode()
 
     assert len(bytes.fromhex(token)) == 32
     assert {_secret_of(pod) for pod in serving.pods()} == {secret["metadata"]["name"]}
-    read = ("get", "secret", secret["metadata"]["name"], "--namespace", serving.namespace)
-    told = [serving.all(kind) for kind in ("ShardedModel", "Pod", "ConfigMap", "StatefulSet", "Event")]
+    read = (
+        "get",
+        "secret",
+        secret["metadata"]["name"],
+        "--namespace",
+        serving.namespace,
+    )
+    told = [
+        serving.all(kind)
+        for kind in ("ShardedModel", "Pod", "ConfigMap", "StatefulSet", "Event")
+    ]
     assert token not in json.dumps(told)
     assert "cannot get resource" in control_plane.kubectl(
         *read, "--as=system:serviceaccount:shardwright-system:shardwright", check=False
@@ -72,7 +114,11 @@ def test_the_token_of_a_group_is_made_once_and_mounted_by_every_rank(serving: Mo
 
 
 def _secret_of(pod: dict[str, Any]) -> str:
-    (name,) = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if volume["name"] == "group"]
+    (name,) = [
+        volume["secret"]["secretName"]
+        for volume in pod["spec"]["volumes"]
+        if volume["name"] == "group"
+    ]
     return str(name)
 
 

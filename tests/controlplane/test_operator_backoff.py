@@ -1,4 +1,6 @@
-"""After failures in a row a group starts at once, then after pauses that double; what is remembered is aged, not waited for."""
+"""After failures in a row a group starts at once, then after pauses that double; what is remembered
+is aged, not waited for.
+"""
 
 import json
 from datetime import datetime, timedelta
@@ -31,19 +33,30 @@ def incident_of(models: Models) -> Manifest:
 def wait_serving(models: Models, restarts: int) -> None:
     """Wait until the group serves after so many restarts, and that is remembered."""
     wait_for(lambda: READY_SINCE in annotations_of(models), 60, "all pods to be ready")
-    wait_for(lambda: groups_of(models) == [(True, restarts)], 60, f"the status to say {restarts} restarts")
+    wait_for(
+        lambda: groups_of(models) == [(True, restarts)],
+        60,
+        f"the status to say {restarts} restarts",
+    )
 
 
 def groups_of(models: Models) -> list[tuple[bool, int]]:
     """Return of each group whether it is ready, and how often it has been restarted."""
-    return [(group["ready"], group["restarts"]) for group in models.get("ShardedModel", "large")["status"]["groups"]]
+    return [
+        (group["ready"], group["restarts"])
+        for group in models.get("ShardedModel", "large")["status"]["groups"]
+    ]
 
 
 def crash(models: Models, control_plane: ControlPlane, restarts: int) -> Manifest:
-    """Let the engine of a group that serves fail, and return what is remembered of it when all pods of the group are gone."""
+    """Let the engine of a group that serves fail, and return what is remembered of it when all pods
+    of the group are gone.
+    """
     before = models.uids()
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: incident_of(models)["restarts"] == restarts, 30, f"failure {restarts}")
+    wait_for(
+        lambda: incident_of(models)["restarts"] == restarts, 30, f"failure {restarts}"
+    )
     wait_for(lambda: before.isdisjoint(models.uids()), 30, "the pods to be gone")
     return incident_of(models)
 
@@ -51,7 +64,14 @@ def crash(models: Models, control_plane: ControlPlane, restarts: int) -> Manifes
 def wait_pause(models: Models, incident: Manifest, seconds: int) -> None:
     """Wait until the status says that the group stays at zero for so long after its failure."""
     restart = datetime.fromisoformat(incident["time"]) + timedelta(seconds=seconds)
-    wait_for(lambda: f"large-0: restarts at {restart.isoformat()}" in models.condition("large")["message"], 30, f"{seconds} s")
+    wait_for(
+        lambda: (
+            f"large-0: restarts at {restart.isoformat()}"
+            in models.condition("large")["message"]
+        ),
+        30,
+        f"{seconds} s",
+    )
     assert models.pods() == []
 
 
@@ -59,7 +79,9 @@ def let_pass(models: Models, incident: Manifest, seconds: int) -> None:
     """Let the failure have been so long ago."""
     earlier = datetime.fromisoformat(incident["time"]) - timedelta(seconds=seconds)
     remembered = json.dumps({**incident, "time": earlier.isoformat()}, sort_keys=True)
-    models.patch("StatefulSet", "large-0", {"metadata": {"annotations": {INCIDENT: remembered}}})
+    models.patch(
+        "StatefulSet", "large-0", {"metadata": {"annotations": {INCIDENT: remembered}}}
+    )
 
 
 def test_the_pauses_between_failures_in_a_row_double_up_to_the_longest_which_is_tried_again_for_ever(
@@ -90,8 +112,14 @@ def test_a_stretch_of_service_makes_the_next_failure_the_first_of_its_row(
     crash(models, control_plane, 1)
     wait_serving(models, 1)
 
-    earlier = datetime.fromisoformat(annotations_of(models)[READY_SINCE]) - timedelta(seconds=600)
-    models.patch("StatefulSet", "large-0", {"metadata": {"annotations": {READY_SINCE: earlier.isoformat()}}})
+    earlier = datetime.fromisoformat(annotations_of(models)[READY_SINCE]) - timedelta(
+        seconds=600
+    )
+    models.patch(
+        "StatefulSet",
+        "large-0",
+        {"metadata": {"annotations": {READY_SINCE: earlier.isoformat()}}},
+    )
     incident = crash(models, control_plane, 2)
 
     assert (incident["restarts"], incident["attempt"], incident["counted"]) == (2, 1, 1)

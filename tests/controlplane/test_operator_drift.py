@@ -1,4 +1,6 @@
-"""What is rendered stays as rendered; what is right is not written; what is foreign is not touched."""
+"""What is rendered stays as rendered; what is right is not written; what is foreign is not
+touched.
+"""
 
 from collections.abc import Iterator
 
@@ -23,8 +25,16 @@ def operator(chart: ControlPlane) -> Iterator[OperatorProcess]:
         yield running
 
 
-def test_nothing_is_written_when_nothing_has_changed(serving: Models, control_plane: ControlPlane) -> None:
-    wait_for(lambda: serving.get("PodDisruptionBudget", "large")["spec"]["minAvailable"] == 1, 15, "the disruption budget")
+def test_nothing_is_written_when_nothing_has_changed(
+    serving: Models, control_plane: ControlPlane
+) -> None:
+    wait_for(
+        lambda: (
+            serving.get("PodDisruptionBudget", "large")["spec"]["minAvailable"] == 1
+        ),
+        15,
+        "the disruption budget",
+    )
     _wait_for_comparisons(control_plane, 1)
     before = writes_of_operator(control_plane)
 
@@ -33,13 +43,19 @@ def test_nothing_is_written_when_nothing_has_changed(serving: Models, control_pl
     assert writes_of_operator(control_plane) == before
 
 
-def test_an_edited_environment_is_repaired_without_disturbing_a_pod(serving: Models) -> None:
+def test_an_edited_environment_is_repaired_without_disturbing_a_pod(
+    serving: Models,
+) -> None:
     before = serving.uids()
     template = serving.get("StatefulSet", "large-0")["spec"]["template"]
     _edited_environment(template)
     serving.patch("StatefulSet", "large-0", {"spec": {"template": template}})
 
-    wait_for(lambda: "SABOTAGED" not in str(serving.get("StatefulSet", "large-0")["spec"]), 15, "the environment to be repaired")
+    wait_for(
+        lambda: "SABOTAGED" not in str(serving.get("StatefulSet", "large-0")["spec"]),
+        15,
+        "the environment to be repaired",
+    )
     assert serving.uids() == before
     serving.wait_events("Repaired")
 
@@ -57,22 +73,47 @@ def test_a_changed_image_is_repaired_without_disturbing_a_pod(serving: Models) -
 
 def test_a_removed_label_comes_back(serving: Models) -> None:
     serving.patch(
-        "Service", "large", {"metadata": {"labels": {"app.kubernetes.io/managed-by": None, "shardwright.io/model": None}}}
+        "Service",
+        "large",
+        {
+            "metadata": {
+                "labels": {
+                    "app.kubernetes.io/managed-by": None,
+                    "shardwright.io/model": None,
+                }
+            }
+        },
     )
-    wait_for(lambda: _labels(serving)["shardwright.io/model"] == "large", 15, "the label")
+    wait_for(
+        lambda: _labels(serving)["shardwright.io/model"] == "large", 15, "the label"
+    )
     assert _labels(serving)["app.kubernetes.io/managed-by"] == "shardwright"
 
 
 def test_a_deleted_service_comes_back(serving: Models) -> None:
     before = serving.get("Service", "large")["metadata"]["uid"]
     serving.delete("Service", "large")
-    wait_for(lambda: serving.get("Service", "large")["metadata"]["uid"] != before, 15, "another Service")
+    wait_for(
+        lambda: serving.get("Service", "large")["metadata"]["uid"] != before,
+        15,
+        "another Service",
+    )
 
 
-def test_a_damaged_plan_of_record_is_set_right_and_made_anew_around_what_runs_when_it_is_deleted(serving: Models) -> None:
-    before, nodes, kept = serving.uids(), _planned_nodes(serving), serving.get("ConfigMap", "large-plan")["data"]
+def test_a_damaged_plan_of_record_is_set_right_and_made_anew_around_what_runs_when_it_is_deleted(
+    serving: Models,
+) -> None:
+    before, nodes, kept = (
+        serving.uids(),
+        _planned_nodes(serving),
+        serving.get("ConfigMap", "large-plan")["data"],
+    )
     serving.patch("ConfigMap", "large-plan", {"data": {"plan.json": "{}"}})
-    wait_for(lambda: serving.get("ConfigMap", "large-plan")["data"] == kept, 15, "the plan of record to be set right")
+    wait_for(
+        lambda: serving.get("ConfigMap", "large-plan")["data"] == kept,
+        15,
+        "the plan of record to be set right",
+    )
     assert (serving.uids(), _planned_nodes(serving)) == (before, nodes)
 
     serving.delete("ConfigMap", "large-plan")
@@ -86,33 +127,58 @@ def test_a_field_that_is_no_longer_rendered_is_removed(serving: Models) -> None:
     wait_for(lambda: "NCCL_DEBUG" in _names_of_environment(serving), 15, "the variable")
 
     serving.change("large", engine={"env": []})
-    wait_for(lambda: "NCCL_DEBUG" not in _names_of_environment(serving), 15, "the variable to be gone")
+    wait_for(
+        lambda: "NCCL_DEBUG" not in _names_of_environment(serving),
+        15,
+        "the variable to be gone",
+    )
     serving.wait_ready("large")
 
 
-def test_better_nodes_that_appear_move_nothing(serving: Models, fleet: Fleet, control_plane: ControlPlane) -> None:
+def test_better_nodes_that_appear_move_nothing(
+    serving: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
     before = serving.uids()
     fleet("SYNTH-h200-8x-coreweave", 2, "better")
     _wait_for_comparisons(control_plane, 2)
     assert serving.uids() == before
-    assert serving.wait_ready("large")["status"]["plan"]["product"] == "NVIDIA-H100-80GB-HBM3"
+    assert (
+        serving.wait_ready("large")["status"]["plan"]["product"]
+        == "NVIDIA-H100-80GB-HBM3"
+    )
 
 
-def test_labels_that_vanish_and_a_cordon_disturb_no_running_model(serving: Models, control_plane: ControlPlane) -> None:
+def test_labels_that_vanish_and_a_cordon_disturb_no_running_model(
+    serving: Models, control_plane: ControlPlane
+) -> None:
     before = serving.uids()
     node = f"/api/v1/nodes/{_planned_nodes(serving)[0]}"
-    control_plane.api.patch(node, {"metadata": {"labels": {"nvidia.com/gpu.product": None}}, "spec": {"unschedulable": True}})
+    control_plane.api.patch(
+        node,
+        {
+            "metadata": {"labels": {"nvidia.com/gpu.product": None}},
+            "spec": {"unschedulable": True},
+        },
+    )
 
-    wait_for(lambda: serving.condition("large", "PlanStale")["status"] == "True", 15, "PlanStale")
+    wait_for(
+        lambda: serving.condition("large", "PlanStale")["status"] == "True",
+        15,
+        "PlanStale",
+    )
     _wait_for_comparisons(control_plane, 2)
     assert serving.uids() == before
     assert serving.condition("large")["status"] == "True"
 
 
 @pytest.mark.parametrize("kind", ["Service", "ConfigMap", "StatefulSet"])
-def test_a_foreign_object_of_our_name_stays_untouched_and_stalls_us(models: Models, fleet: Fleet, kind: str) -> None:
+def test_a_foreign_object_of_our_name_stays_untouched_and_stalls_us(
+    models: Models, fleet: Fleet, kind: str
+) -> None:
     fleet(H100, 1)
-    name = {"Service": "llama", "ConfigMap": "llama-plan", "StatefulSet": "llama-0"}[kind]
+    name = {"Service": "llama", "ConfigMap": "llama-plan", "StatefulSet": "llama-0"}[
+        kind
+    ]
     models.post(kind, FOREIGN[kind] | {"metadata": {"name": name}})
     before = models.get(kind, name)["metadata"]["resourceVersion"]
 
@@ -136,7 +202,10 @@ FOREIGN: dict[str, Manifest] = {
             "replicas": 0,
             "serviceName": "other",
             "selector": {"matchLabels": {"app": "other"}},
-            "template": {"metadata": {"labels": {"app": "other"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            "template": {
+                "metadata": {"labels": {"app": "other"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
         }
     },
 }
@@ -147,18 +216,31 @@ def _without_status_writes(models: Models, kind: str, name: str) -> str:
 
 
 def _wait_for_comparisons(control_plane: ControlPlane, count: int) -> None:
-    """Wait until the operator has compared everything so many times from now on, begun and ended."""
+    """Wait until the operator has compared everything so many times from now on, begun and
+    ended.
+    """
     goal = lists_of_models(control_plane) + count + 1
-    wait_for(lambda: lists_of_models(control_plane) >= goal, 60, f"{count} full comparisons", interval=0.2)
+    wait_for(
+        lambda: lists_of_models(control_plane) >= goal,
+        60,
+        f"{count} full comparisons",
+        interval=0.2,
+    )
 
 
 def _edited_environment(template: Manifest) -> None:
-    entry = next(item for item in template["spec"]["containers"][0]["env"] if item.get("value"))
+    entry = next(
+        item for item in template["spec"]["containers"][0]["env"] if item.get("value")
+    )
     entry["value"] = "SABOTAGED"
 
 
 def _image(models: Models) -> str:
-    return str(models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][0]["image"])
+    return str(
+        models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][
+            0
+        ]["image"]
+    )
 
 
 def _labels(models: Models) -> dict[str, str]:
@@ -166,9 +248,13 @@ def _labels(models: Models) -> dict[str, str]:
 
 
 def _names_of_environment(models: Models) -> set[str]:
-    container = models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][0]
+    container = models.get("StatefulSet", "large-0")["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     return {entry["name"] for entry in container["env"]}
 
 
 def _planned_nodes(models: Models) -> list[str]:
-    return list(models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"])
+    return list(
+        models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"]
+    )

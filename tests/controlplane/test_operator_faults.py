@@ -18,12 +18,16 @@ H100 = "h100-8x-dell-xe9680"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def test_an_operator_that_is_killed_midway_goes_on_where_it_was(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_an_operator_that_is_killed_midway_goes_on_where_it_was(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     fleet(H100, 2)
     models = Models(chart, namespace)
     with OperatorProcess(chart) as operator:
         models.create("large", LARGE)
-        wait_for(lambda: models.find("ConfigMap", "large-plan"), 60, "the plan of record")
+        wait_for(
+            lambda: models.find("ConfigMap", "large-plan"), 60, "the plan of record"
+        )
         operator.kill()
         record = models.get("ConfigMap", "large-plan")["data"]
 
@@ -42,8 +46,15 @@ def test_an_operator_that_is_killed_while_a_group_is_at_zero_starts_it_again(
         models.create("large", LARGE)
         models.wait_ready("large")
         before = models.uids()
-        models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-        wait_for(lambda: models.get("StatefulSet", "large-0")["spec"]["replicas"] == 0, 15, "zero replicas", interval=0.01)
+        models.change(
+            "large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
+        )
+        wait_for(
+            lambda: models.get("StatefulSet", "large-0")["spec"]["replicas"] == 0,
+            15,
+            "zero replicas",
+            interval=0.01,
+        )
         operator.kill()
         wait_for(lambda: models.pods() == [], 30, "all pods to be gone")
 
@@ -52,7 +63,9 @@ def test_an_operator_that_is_killed_while_a_group_is_at_zero_starts_it_again(
         assert before.isdisjoint(models.uids())
 
 
-def test_of_two_operators_one_leads_and_the_other_takes_over(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_of_two_operators_one_leads_and_the_other_takes_over(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
     with OperatorProcess(chart) as first:
@@ -71,10 +84,17 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(chart: ControlPlane
 
 def queued(operator: OperatorProcess) -> float:
     families = text_string_to_metric_families(operator.get("/metrics")[1])
-    return sum(sample.value for family in families for sample in family.samples if sample.name == "shardwright_queue_depth")
+    return sum(
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "shardwright_queue_depth"
+    )
 
 
-def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(chart: ControlPlane) -> None:
+def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(
+    chart: ControlPlane,
+) -> None:
     with OperatorProcess(chart) as first:
         wait_for(first.leads, 30, "the first to lead")
         with OperatorProcess(chart, identity="operator-b") as second:
@@ -82,14 +102,26 @@ def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(chart: Con
             wait_for(second.leads, 8, "the second to lead")
 
 
-def test_two_models_never_get_the_same_last_gpus(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_two_models_never_get_the_same_last_gpus(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     fleet(H100, 2)
     models = Models(chart, namespace)
     with OperatorProcess(chart):
         models.create("one", LARGE)
         models.create("two", LARGE)
-        wait_for(lambda: len({models.condition(name)["reason"] for name in ("one", "two")}) == 2, 30, "two outcomes")
-        waiting = next(name for name in ("one", "two") if models.condition(name)["reason"] == "InsufficientCapacity")
+        wait_for(
+            lambda: (
+                len({models.condition(name)["reason"] for name in ("one", "two")}) == 2
+            ),
+            30,
+            "two outcomes",
+        )
+        waiting = next(
+            name
+            for name in ("one", "two")
+            if models.condition(name)["reason"] == "InsufficientCapacity"
+        )
         serving = "two" if waiting == "one" else "one"
         models.wait_ready(serving)
         assert len(models.pods()) == 2
@@ -127,12 +159,20 @@ def test_a_model_that_serves_keeps_serving_and_its_address_while_there_is_no_roo
         before = models.uids()
 
         models.change("large", replicas=2)
-        wait_for(lambda: models.condition("large")["status"] == "False", 30, "no room to be said")
+        wait_for(
+            lambda: models.condition("large")["status"] == "False",
+            30,
+            "no room to be said",
+        )
         status = models.get("ShardedModel", "large")["status"]
         assert (status["endpoint"], status["readyReplicas"]) == (endpoint, 1)
 
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
-        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+        wait_for(
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+            30,
+            "two new pods",
+        )
 
 
 def test_a_record_that_a_quota_refuses_is_shown_and_nothing_is_deployed(
@@ -140,7 +180,9 @@ def test_a_record_that_a_quota_refuses_is_shown_and_nothing_is_deployed(
 ) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
-    chart.kubectl("create", "quota", "none", "-n", namespace, "--hard=count/configmaps=0")
+    chart.kubectl(
+        "create", "quota", "none", "-n", namespace, "--hard=count/configmaps=0"
+    )
     with OperatorProcess(chart):
         models.create("llama")
         condition = models.wait_reason("llama", "ObjectRefused")
@@ -151,7 +193,9 @@ def test_a_record_that_a_quota_refuses_is_shown_and_nothing_is_deployed(
         models.wait_ready("llama")
 
 
-def test_hardware_that_is_not_there_at_all_stalls_until_it_comes(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_hardware_that_is_not_there_at_all_stalls_until_it_comes(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
     with OperatorProcess(chart):
@@ -182,7 +226,9 @@ def test_of_all_models_no_more_groups_roll_at_once_than_the_operator_may(
             return before.isdisjoint(models.uids()) and len(models.pods()) == 4
 
         for name in names:
-            models.change(name, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+            models.change(
+                name, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
+            )
         wait_for(rolled, 120, "four new pods")
         assert least == 3
         assert awaited
@@ -193,16 +239,24 @@ def test_of_all_models_no_more_groups_roll_at_once_than_the_operator_may(
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(
+        item["type"] == "Ready" and item["status"] == "True" for item in conditions
+    )
 
 
 def _awaits_its_turn(models: Models, name: str) -> bool:
     conditions = models.get("ShardedModel", name)["status"]["conditions"]
-    return any((item["type"], item["status"], item["reason"]) == ("TurnAwaited", "True", "OthersRestart") for item in conditions)
+    return any(
+        (item["type"], item["status"], item["reason"])
+        == ("TurnAwaited", "True", "OthersRestart")
+        for item in conditions
+    )
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-7b", "405b", "x" * 253])
-def test_natural_names_work(chart: ControlPlane, namespace: str, fleet: Fleet, name: str) -> None:
+def test_natural_names_work(
+    chart: ControlPlane, namespace: str, fleet: Fleet, name: str
+) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
     with OperatorProcess(chart):
@@ -210,7 +264,9 @@ def test_natural_names_work(chart: ControlPlane, namespace: str, fleet: Fleet, n
         models.wait_ready(name)
 
 
-def test_names_that_differ_only_where_they_must_be_changed_do_not_meet(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_names_that_differ_only_where_they_must_be_changed_do_not_meet(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
     with OperatorProcess(chart):
@@ -236,7 +292,9 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
         pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
         here = f"{RBAC}/namespaces/{namespace}"
-        chart.api.create(f"{here}/roles", {"metadata": {"name": "pods"}, "rules": [pods]})
+        chart.api.create(
+            f"{here}/roles", {"metadata": {"name": "pods"}, "rules": [pods]}
+        )
         _bind(chart, here, "Role", "pods")
         models.wait_ready("small")
 
@@ -252,30 +310,49 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
 
 def _narrow_account(chart: ControlPlane) -> None:
-    """Make an account with the rights of the chart's, without a look at the pods of all namespaces."""
-    chart.api.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts", {"metadata": {"name": "narrow"}})
+    """Make an account with the rights of the chart's, without a look at the pods of all
+    namespaces.
+    """
+    chart.api.create(
+        f"/api/v1/namespaces/{SYSTEM}/serviceaccounts", {"metadata": {"name": "narrow"}}
+    )
     rules = chart.api.get(f"{RBAC}/clusterroles/shardwright")["rules"]
     fewer = [rule for rule in map(_without_pods, rules) if rule["resources"]]
-    chart.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer})
+    chart.api.create(
+        f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer}
+    )
     _bind(chart, RBAC, "ClusterRole", "narrow")
     _bind(chart, f"{RBAC}/namespaces/{SYSTEM}", "Role", "shardwright-leader")
 
 
 def _forget_narrow_account(chart: ControlPlane) -> None:
-    for path in ("clusterrolebindings", f"namespaces/{SYSTEM}/rolebindings", "clusterroles"):
+    for path in (
+        "clusterrolebindings",
+        f"namespaces/{SYSTEM}/rolebindings",
+        "clusterroles",
+    ):
         chart.api.delete(f"{RBAC}/{path}/narrow")
     chart.api.delete(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/narrow")
 
 
 def _without_pods(rule: Manifest) -> Manifest:
     lists = "list" in rule["verbs"]
-    return {**rule, "resources": [name for name in rule["resources"] if not (lists and name == "pods")]}
+    return {
+        **rule,
+        "resources": [
+            name for name in rule["resources"] if not (lists and name == "pods")
+        ],
+    }
 
 
 def _bind(chart: ControlPlane, root: str, kind: str, role: str) -> None:
     subject = {"kind": "ServiceAccount", "name": "narrow", "namespace": SYSTEM}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-    binding = {"metadata": {"name": "narrow"}, "subjects": [subject], "roleRef": reference}
+    binding = {
+        "metadata": {"name": "narrow"},
+        "subjects": [subject],
+        "roleRef": reference,
+    }
     chart.api.create(f"{root}/{kind.lower()}bindings", binding)
 
 
@@ -296,10 +373,14 @@ def test_a_resource_that_is_nested_as_deeply_as_can_be_keeps_no_other_from_being
         "fieldsV1": "DEEP",
     }
     metadata = {"name": "deep", "namespace": namespace, "managedFields": [managed]}
-    deep = json.dumps({**kind, "metadata": metadata, "spec": good["spec"]}).replace('"DEEP"', fields)
+    deep = json.dumps({**kind, "metadata": metadata, "spec": good["spec"]}).replace(
+        '"DEEP"', fields
+    )
     path = f"/apis/{good['apiVersion']}/namespaces/{namespace}/shardedmodels"
     stored = control_plane.kubectl("create", "--raw", path, "-f", "-", input=deep)
     assert stored.count("f:a") == 9_900
     models.create("after")
     models.wait_ready("after")
-    control_plane.kubectl("delete", "shardedmodel", "deep", "-n", namespace, "--wait=false")
+    control_plane.kubectl(
+        "delete", "shardedmodel", "deep", "-n", namespace, "--wait=false"
+    )

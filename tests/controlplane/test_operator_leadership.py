@@ -1,4 +1,6 @@
-"""Leadership among real processes: stopped and woken up, and with a Lease that somebody else has touched."""
+"""Leadership among real processes: stopped and woken up, and with a Lease that somebody else has
+touched.
+"""
 
 import os
 import signal
@@ -14,8 +16,16 @@ from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
-SHORT = ("--lease-duration-seconds=4", "--lease-renew-deadline-seconds=2", "--lease-retry-seconds=1")
-MIDDLE = ("--lease-duration-seconds=7", "--lease-renew-deadline-seconds=5", "--lease-retry-seconds=1")
+SHORT = (
+    "--lease-duration-seconds=4",
+    "--lease-renew-deadline-seconds=2",
+    "--lease-retry-seconds=1",
+)
+MIDDLE = (
+    "--lease-duration-seconds=7",
+    "--lease-renew-deadline-seconds=5",
+    "--lease-retry-seconds=1",
+)
 
 
 def holder(chart: ControlPlane) -> str | None:
@@ -50,20 +60,30 @@ def test_a_leader_that_was_stopped_for_long_ends_itself_when_it_wakes_up_and_lea
             assert second.leads()
 
 
-def test_a_leader_whose_event_loop_is_busy_for_longer_than_the_lease_lasts_leads_on(chart: ControlPlane) -> None:
-    with OperatorProcess(chart, *MIDDLE, program=("tests.support.stalled", "10")) as busy:
+def test_a_leader_whose_event_loop_is_busy_for_longer_than_the_lease_lasts_leads_on(
+    chart: ControlPlane,
+) -> None:
+    with OperatorProcess(
+        chart, *MIDDLE, program=("tests.support.stalled", "10")
+    ) as busy:
         wait_for(busy.leads, 30, "it to lead")
         before, process = lease(chart), busy.running()
         assert process
         os.kill(process, signal.SIGUSR1)
         wait_for(lambda: "was busy for 10 s" in busy.logs(), 60, "it to have been busy")
         after = lease(chart)
-        wait_for(lambda: lease(chart)["renewTime"] > after["renewTime"], 30, "it to renew again")
+        wait_for(
+            lambda: lease(chart)["renewTime"] > after["renewTime"],
+            30,
+            "it to renew again",
+        )
         assert {**lease(chart), "renewTime": ""} == {**before, "renewTime": ""}
         assert (busy.running(), busy.leads()) == (process, True)
 
 
-def test_a_leader_under_whom_the_lease_is_deleted_makes_it_again_and_leads_on(chart: ControlPlane) -> None:
+def test_a_leader_under_whom_the_lease_is_deleted_makes_it_again_and_leads_on(
+    chart: ControlPlane,
+) -> None:
     with OperatorProcess(chart) as first:
         wait_for(first.leads, 30, "the first to lead")
         with OperatorProcess(chart, identity="operator-b") as second:
@@ -73,10 +93,14 @@ def test_a_leader_under_whom_the_lease_is_deleted_makes_it_again_and_leads_on(ch
             assert (first.leads(), second.leads()) == (True, False)
 
 
-def test_a_leader_whose_lease_was_given_to_somebody_else_by_hand_ends_itself(chart: ControlPlane) -> None:
+def test_a_leader_whose_lease_was_given_to_somebody_else_by_hand_ends_itself(
+    chart: ControlPlane,
+) -> None:
     with OperatorProcess(chart) as first:
         wait_for(first.leads, 30, "the first to lead")
         chart.api.patch(LEASE, {"spec": {"holderIdentity": "by-hand"}})
         wait_for(lambda: first.running() is None, 30, "it to end")
         assert holder(chart) == "by-hand"
-    chart.api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})  # for the tests that follow
+    chart.api.patch(
+        LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
+    )  # for the tests that follow

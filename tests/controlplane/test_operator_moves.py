@@ -1,6 +1,8 @@
-"""A group that needs a place leaves a node that is away for long, closed or full; with `replan: Never` it waits for it.
+"""A group that needs a place leaves a node that is away for long, closed or full; with `replan:
+Never` it waits for it.
 
-The operator's clock runs faster here. What must not happen before some minutes are over is in test_operator_patience.py.
+The operator's clock runs faster here. What must not happen before some minutes are over is in
+test_operator_patience.py.
 """
 
 import json
@@ -28,24 +30,46 @@ def spare(models: Models, fleet: Fleet) -> Models:
     return models
 
 
-def test_what_is_evicted_from_a_cordoned_node_goes_elsewhere(spare: Models, control_plane: ControlPlane) -> None:
+def test_what_is_evicted_from_a_cordoned_node_goes_elsewhere(
+    spare: Models, control_plane: ControlPlane
+) -> None:
     spare.create("large", LARGE)
     before, uids = nodes_of(spare), spare.uids()
-    wait_for(lambda: spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"] == 1, 30, "one disruption")
+    wait_for(
+        lambda: (
+            spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"]
+            == 1
+        ),
+        30,
+        "one disruption",
+    )
 
     control_plane.nodes.cordon(before[1])
     spare.evict("large-0-1")
-    wait_for(lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2, 60, "two new pods")
+    wait_for(
+        lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2,
+        60,
+        "two new pods",
+    )
 
     after = nodes_of(spare)
     assert (len(set(after)), before[1] in after) == (2, False)
     assert spare.condition("large", "PlanStale")["status"] == "False"
 
 
-def test_with_replan_never_what_is_evicted_from_a_cordoned_node_waits_for_it(spare: Models, control_plane: ControlPlane) -> None:
+def test_with_replan_never_what_is_evicted_from_a_cordoned_node_waits_for_it(
+    spare: Models, control_plane: ControlPlane
+) -> None:
     spare.create("large", LARGE, replan="Never")
     before = nodes_of(spare)
-    wait_for(lambda: spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"] == 1, 30, "one disruption")
+    wait_for(
+        lambda: (
+            spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"]
+            == 1
+        ),
+        30,
+        "one disruption",
+    )
 
     control_plane.nodes.cordon(before[1])
     spare.evict("large-0-1")
@@ -56,18 +80,26 @@ def test_with_replan_never_what_is_evicted_from_a_cordoned_node_waits_for_it(spa
     assert sorted(nodes_of(spare)) == sorted(before)
 
 
-def test_a_group_whose_node_has_been_away_for_six_minutes_goes_elsewhere(spare: Models, control_plane: ControlPlane) -> None:
+def test_a_group_whose_node_has_been_away_for_six_minutes_goes_elsewhere(
+    spare: Models, control_plane: ControlPlane
+) -> None:
     spare.create("large", LARGE)
     before, uids = nodes_of(spare), spare.uids()
 
     lose(spare, control_plane, before[1])
-    wait_for(lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2, 60, "two new pods")
+    wait_for(
+        lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2,
+        60,
+        "two new pods",
+    )
 
     after = nodes_of(spare)
     assert (len(set(after)), before[1] in after) == (2, False)
 
 
-def test_with_replan_never_a_group_waits_for_a_node_however_long_it_is_away(spare: Models, control_plane: ControlPlane) -> None:
+def test_with_replan_never_a_group_waits_for_a_node_however_long_it_is_away(
+    spare: Models, control_plane: ControlPlane
+) -> None:
     spare.create("large", LARGE, replan="Never")
     before = nodes_of(spare)
 
@@ -82,20 +114,37 @@ def test_with_replan_never_a_group_waits_for_a_node_however_long_it_is_away(spar
 def take(models: Models, name: str, node: str, resource: str, count: int) -> None:
     """Let a pod of somebody else take so much of a node that none of ours fits beside it."""
     amount = {resource: str(count)}
-    container = {"name": "theirs", "image": "theirs", "resources": {"requests": amount, "limits": amount}}
+    container = {
+        "name": "theirs",
+        "image": "theirs",
+        "resources": {"requests": amount, "limits": amount},
+    }
     spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
     models.post("Pod", {"metadata": {"name": name}, "spec": spec})
-    wait_for(lambda: models.get("Pod", name)["spec"].get("nodeName") == node, 30, "somebody else's pod to be placed")
+    wait_for(
+        lambda: models.get("Pod", name)["spec"].get("nodeName") == node,
+        30,
+        "somebody else's pod to be placed",
+    )
 
 
 def half_placed(models: Models, **restart: int) -> str:
-    """Deploy a model of which one pod finds no place, and return the planned node whose CPUs somebody else has taken.
+    """Deploy a model of which one pod finds no place, and return the planned node whose CPUs
+    somebody else has taken.
 
     The planner sees free GPUs there.
     """
-    models.create("large", LARGE, mode="PlanOnly", pod={"resources": {"cpu": "100"}}, restart=restart)
+    models.create(
+        "large",
+        LARGE,
+        mode="PlanOnly",
+        pod={"resources": {"cpu": "100"}},
+        restart=restart,
+    )
     models.wait_reason("large", "PlanOnly")
-    node = str(models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"][1])
+    node = str(
+        models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"][1]
+    )
     take(models, "theirs", node, "cpu", 150)  # of 192
     models.change("large", mode="Deploy")
     models.wait_reason("large", "Unschedulable", timeout=60)
@@ -105,7 +154,11 @@ def half_placed(models: Models, **restart: int) -> str:
 
 def bound(models: Models) -> list[bool]:
     """Return, sorted, of each pod of the group whether it has a node."""
-    return sorted("nodeName" in pod["spec"] for pod in models.pods() if "theirs" not in pod["metadata"]["name"])
+    return sorted(
+        "nodeName" in pod["spec"]
+        for pod in models.pods()
+        if "theirs" not in pod["metadata"]["name"]
+    )
 
 
 def incident_of(models: Models) -> Manifest:
@@ -124,16 +177,28 @@ def test_a_group_of_which_one_pod_finds_no_place_for_five_minutes_gives_its_gpus
     incident = incident_of(models)
     assert (incident["restarts"], incident["attempt"], incident["counted"]) == (1, 1, 0)
     restart = datetime.fromisoformat(incident["time"]) + timedelta(seconds=600)
-    wait_for(lambda: f"large-0: restarts at {restart.isoformat()}" in models.condition("large")["message"], 15, "the pause")
+    wait_for(
+        lambda: (
+            f"large-0: restarts at {restart.isoformat()}"
+            in models.condition("large")["message"]
+        ),
+        15,
+        "the pause",
+    )
     assert "Unschedulable" in models.condition("large")["message"]
     group = models.get("ShardedModel", "large")["status"]["groups"][0]
-    assert (group["lastFailure"]["reason"], "Insufficient cpu" in group["lastFailure"]["message"]) == ("Unschedulable", True)
+    assert (
+        group["lastFailure"]["reason"],
+        "Insufficient cpu" in group["lastFailure"]["message"],
+    ) == ("Unschedulable", True)
 
     models.delete("Pod", "theirs")
     models.wait_ready("large", timeout=90)
 
 
-def test_a_group_that_finds_no_place_for_five_minutes_goes_where_gpus_are_free(spare: Models) -> None:
+def test_a_group_that_finds_no_place_for_five_minutes_goes_where_gpus_are_free(
+    spare: Models,
+) -> None:
     full = half_placed(spare)
     take(spare, "theirs-too", full, "nvidia.com/gpu", 8)
 
@@ -157,10 +222,22 @@ def test_with_replan_always_a_model_that_serves_goes_over_to_a_better_plan_and_a
 
     for name in ("first", "second"):
         models.delete("ShardedModel", name)
-    wait_for(lambda: layout_of(models, look=True)["tensor"] == 4, 60, "the better plan", interval=1)
+    wait_for(
+        lambda: layout_of(models, look=True)["tensor"] == 4,
+        60,
+        "the better plan",
+        interval=1,
+    )
     models.wait_ready("llama")
     models.delete("ShardedModel", "hog")
-    wait_for(lambda: layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan", 60, "PlanStale", interval=1)
+    wait_for(
+        lambda: (
+            layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan"
+        ),
+        60,
+        "PlanStale",
+        interval=1,
+    )
     assert stale(models)["message"].startswith("tensor 8 on ")
     assert layout_of(models)["tensor"] == 4
 
@@ -170,9 +247,15 @@ def stale(models: Models) -> Manifest:
 
 
 def layout_of(models: Models, *, look: bool = False) -> Manifest:
-    """Return the layout of the plan; with ``look`` the operator is made to look at the model again, at what has come free."""
+    """Return the layout of the plan; with ``look`` the operator is made to look at the model again,
+    at what has come free.
+    """
     if look:
         models.annotate("llama", restart="")
-        models.patch("ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}})
+        models.patch(
+            "ShardedModel",
+            "llama",
+            {"metadata": {"annotations": {"shardwright.io/restart": None}}},
+        )
     layout: Manifest = models.get("ShardedModel", "llama")["status"]["plan"]["layout"]
     return layout

@@ -1,4 +1,6 @@
-"""The API server is away for a while: the operator goes on by itself afterwards, and has missed nothing meanwhile."""
+"""The API server is away for a while: the operator goes on by itself afterwards, and has missed
+nothing meanwhile.
+"""
 
 from collections.abc import Iterator
 
@@ -15,7 +17,9 @@ pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 ALONE = ("--no-leader-elect", "--resync-seconds=3600")
-"""A leader that cannot renew its Lease for ten seconds ends itself; after its start it lists all but once an hour."""
+"""A leader that cannot renew its Lease for ten seconds ends itself; after its start it lists all
+but once an hour.
+"""
 
 
 @pytest.fixture
@@ -27,7 +31,9 @@ def proxy(chart: ControlPlane) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def mortal() -> Iterator[ControlPlane]:
-    """A control plane of its own with the chart: the requests of all other tests' operators are looked at in the end."""
+    """A control plane of its own with the chart: the requests of all other tests' operators are
+    looked at in the end.
+    """
     with ControlPlane.start() as running:
         install_chart(running)
         yield running
@@ -43,29 +49,55 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
         models.create("gone")
         models.wait_ready("large")
         models.wait_ready("gone")
-        wait_for(lambda: lists_of_models(chart) >= listed + 2, 30, "the lists of its start, which are tried until they work")
-        before, service, process = models.uids(), models.get("Service", "large")["metadata"]["uid"], operator.running()
+        wait_for(
+            lambda: lists_of_models(chart) >= listed + 2,
+            30,
+            "the lists of its start, which are tried until they work",
+        )
+        before, service, process = (
+            models.uids(),
+            models.get("Service", "large")["metadata"]["uid"],
+            operator.running(),
+        )
 
         outage = proxy.cut()
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
         models.delete("Service", "large")
         models.delete("ShardedModel", "gone")
         models.create("late")
-        wait_for(lambda: _restarts(models, "large-0-1") == 1, 30, "the kubelet to restart the engine")
-        wait_for(lambda: models.find("StatefulSet", "gone-0") is None, 60, "the model that was deleted to be collected")
+        wait_for(
+            lambda: _restarts(models, "large-0-1") == 1,
+            30,
+            "the kubelet to restart the engine",
+        )
+        wait_for(
+            lambda: models.find("StatefulSet", "gone-0") is None,
+            60,
+            "the model that was deleted to be collected",
+        )
         assert models.find("Service", "large") is None
         assert models.get("StatefulSet", "large-0")["spec"]["replicas"] == 2
 
         outage.end()
-        wait_for(lambda: models.get("Service", "large")["metadata"]["uid"] != service, 90, "another Service")
+        wait_for(
+            lambda: models.get("Service", "large")["metadata"]["uid"] != service,
+            90,
+            "another Service",
+        )
         models.wait_ready("late", timeout=90)
-        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3, 60, "all new pods")
+        wait_for(
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3,
+            60,
+            "all new pods",
+        )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
         assert models.find("StatefulSet", "gone-0") is None
         assert operator.running() == process
 
 
-def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_back(mortal: ControlPlane) -> None:
+def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_back(
+    mortal: ControlPlane,
+) -> None:
     Fleet(mortal)(H100, 3)
     models = Models(mortal, mortal.create_namespace("outage"))
     with OperatorProcess(mortal, *ALONE) as operator:
@@ -77,7 +109,11 @@ def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_
         with mortal.without_api_server():
             pass
 
-        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 120, "two new pods")
+        wait_for(
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+            120,
+            "two new pods",
+        )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
         models.create("late")
         models.wait_ready("late")
@@ -98,7 +134,11 @@ def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
         outage.end()
 
-        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
+        wait_for(
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+            60,
+            "two new pods",
+        )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
         assert (operator.running(), operator.leads()) == (process, True)
 
@@ -119,7 +159,11 @@ def test_a_leader_that_is_cut_off_for_long_ends_itself_and_mends_what_failed_whe
 
         outage.end()
         operator.start()
-        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
+        wait_for(
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+            60,
+            "two new pods",
+        )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 
 

@@ -1,4 +1,6 @@
-"""What is so for a moment only moves nothing and is said now and then: the operator's clock runs as any other here."""
+"""What is so for a moment only moves nothing and is said now and then: the operator's clock runs as
+any other here.
+"""
 
 import pytest
 
@@ -20,7 +22,9 @@ def spare(models: Models, fleet: Fleet) -> Models:
     return models
 
 
-def test_a_group_waits_for_a_node_that_does_not_answer_for_a_moment(spare: Models, control_plane: ControlPlane) -> None:
+def test_a_group_waits_for_a_node_that_does_not_answer_for_a_moment(
+    spare: Models, control_plane: ControlPlane
+) -> None:
     spare.create("large", LARGE)
     before = nodes_of(spare)
 
@@ -37,10 +41,16 @@ def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_no
 ) -> None:
     spare.create("large", LARGE)
     before = nodes_of(spare)
-    (pod,) = (pod["metadata"]["name"] for pod in spare.pods() if pod["spec"]["nodeName"] == before[1])
+    (pod,) = (
+        pod["metadata"]["name"]
+        for pod in spare.pods()
+        if pod["spec"]["nodeName"] == before[1]
+    )
 
     control_plane.nodes.delete(before[1])
-    control_plane.api.delete(f"/api/v1/namespaces/{spare.namespace}/pods/{pod}", grace_period_seconds=0)  # as its collection does
+    control_plane.api.delete(
+        f"/api/v1/namespaces/{spare.namespace}/pods/{pod}", grace_period_seconds=0
+    )  # as its collection does
     wait_stays(spare, before[1])
     wait_stale(spare, before[1])
 
@@ -54,13 +64,23 @@ def test_a_label_that_comes_and_goes_moves_nothing_and_is_said_now_and_then(
     fleet(H100, 1)
     models.create("llama", parallelism={"tensor": 8})
     (node,) = models.wait_ready("llama")["status"]["plan"]["placement"]["nodes"]
-    label, before, written = "nvidia.com/gpu.product", models.uids(), status_writes(control_plane, models.namespace)
+    label, before, written = (
+        "nvidia.com/gpu.product",
+        models.uids(),
+        status_writes(control_plane, models.namespace),
+    )
     product = control_plane.nodes.get(node)["metadata"]["labels"][label]
 
     for number in range(60):
-        changed = {"metadata": {"labels": {label: product if number % 2 else "another"}}}
+        changed = {
+            "metadata": {"labels": {label: product if number % 2 else "another"}}
+        }
         control_plane.api.patch(f"/api/v1/nodes/{node}", changed)
-    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "False", 30, "the plan to be valid again")
+    wait_for(
+        lambda: models.condition("llama", "PlanStale")["status"] == "False",
+        30,
+        "the plan to be valid again",
+    )
 
     assert models.uids() == before
     assert models.condition("llama")["status"] == "True"

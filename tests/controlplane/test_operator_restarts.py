@@ -26,14 +26,25 @@ def samples(operator: OperatorProcess, models: Models) -> list[Sample]:
     """Return the series of the namespace that a scrape of the operator reads."""
     code, text = operator.get("/metrics")
     assert code == 200
-    found = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
-    return [sample for sample in found if sample.labels.get("namespace") == models.namespace]
+    found = (
+        sample
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    )
+    return [
+        sample for sample in found if sample.labels.get("namespace") == models.namespace
+    ]
 
 
 def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
-    """Return the series of the life of the one group of the namespace's one model, their prefixes left out."""
+    """Return the series of the life of the one group of the namespace's one model, their prefixes
+    left out.
+    """
     prefixes = re.compile("shardwright_(group_|model_(?=groups))(.+)")
-    named = ((prefixes.fullmatch(sample.name), sample) for sample in samples(operator, models))
+    named = (
+        (prefixes.fullmatch(sample.name), sample)
+        for sample in samples(operator, models)
+    )
     shown = [(match[2], sample) for match, sample in named if match]
     assert {sample.labels.get("group", "large-0") for _, sample in shown} <= {"large-0"}
     return {name: sample.value for name, sample in shown}
@@ -41,16 +52,28 @@ def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
 
 def ready_series(operator: OperatorProcess, models: Models) -> set[tuple[str, str]]:
     """Return status and reason of the condition Ready, of every series that there is."""
-    shown = [one for one in samples(operator, models) if one.name == "shardwright_model_condition"]
-    return {(one.labels["status"], one.labels["reason"]) for one in shown if one.labels["type"] == "Ready"}
+    shown = [
+        one
+        for one in samples(operator, models)
+        if one.name == "shardwright_model_condition"
+    ]
+    return {
+        (one.labels["status"], one.labels["reason"])
+        for one in shown
+        if one.labels["type"] == "Ready"
+    }
 
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(
+        item["type"] == "Ready" and item["status"] == "True" for item in conditions
+    )
 
 
-def test_a_changed_template_never_takes_down_two_of_three_groups(models: Models, fleet: Fleet) -> None:
+def test_a_changed_template_never_takes_down_two_of_three_groups(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models.create("llama", replicas=3)
     models.wait_ready("llama")
@@ -69,15 +92,27 @@ def test_a_changed_template_never_takes_down_two_of_three_groups(models: Models,
     assert [group["ready"] for group in status["groups"]] == [True, True, True]
 
 
-def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_it_was_away(models: Models, fleet: Fleet) -> None:
+def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_it_was_away(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 2)
     models.create("large", LARGE)
     models.wait_ready("large")
     before = models.uids()
 
     models.annotate("large", restart="2026-01-02T12:00:00Z")
-    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
-    wait_for(lambda: "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0], 15, "the outage in status")
+    wait_for(
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+        30,
+        "two new pods",
+    )
+    wait_for(
+        lambda: (
+            "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0]
+        ),
+        15,
+        "the outage in status",
+    )
     models.wait_events("Restarting")
     remembered = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
     assert remembered["shardwright.io/restarted-for"] == "2026-01-02T12:00:00Z"
@@ -102,16 +137,31 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     assert lives(operator, models) == served
     assert ready_series(operator, models) == {("True", "Serving")}
 
-    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1, message="torch.OutOfMemoryError: CUDA out of memory")
+    control_plane.pods.crash(
+        models.namespace,
+        "large-0-1",
+        exit_code=1,
+        message="torch.OutOfMemoryError: CUDA out of memory",
+    )
     models.wait_reason("large", "RestartBudgetSpent")
-    wait_for(lambda: models.condition("large", "Stalled")["status"] == "True", 30, "the group to stay stopped")
+    wait_for(
+        lambda: models.condition("large", "Stalled")["status"] == "True",
+        30,
+        "the group to stay stopped",
+    )
     assert models.pods() == []
     degraded = models.condition("large", "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RestartBudgetSpent")
     assert "CUDA out of memory" in degraded["message"]
     failure = models.get("ShardedModel", "large")["status"]["groups"][0]["lastFailure"]
     assert failure["message"] == "torch.OutOfMemoryError: CUDA out of memory"
-    stopped = {"groups_ready": 0, "groups_serving": 0, "ready": 0, "restarts": 1, "restart_budget_spent": 1}
+    stopped = {
+        "groups_ready": 0,
+        "groups_serving": 0,
+        "ready": 0,
+        "restarts": 1,
+        "restart_budget_spent": 1,
+    }
     assert lives(operator, models) == served | stopped
     assert ready_series(operator, models) == {("False", "RestartBudgetSpent")}
 
@@ -119,23 +169,40 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     (group,) = models.wait_ready("large")["status"]["groups"]
     assert group["restarts"] == 1
     assert ready_series(operator, models) == {("True", "Serving")}
-    assert lives(operator, models) == {**served, "restarts": 1, "last_outage_seconds": group["lastOutageSeconds"]}
+    assert lives(operator, models) == {
+        **served,
+        "restarts": 1,
+        "last_outage_seconds": group["lastOutageSeconds"],
+    }
 
     models.delete("ShardedModel", "large")
-    wait_for(lambda: not lives(operator, models) and not ready_series(operator, models), 15, "the series to be gone")
+    wait_for(
+        lambda: not lives(operator, models) and not ready_series(operator, models),
+        15,
+        "the series to be gone",
+    )
 
 
-def test_an_evicted_rank_costs_nothing_of_the_budget(models: Models, fleet: Fleet, control_plane: ControlPlane) -> None:
+def test_an_evicted_rank_costs_nothing_of_the_budget(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
     fleet(H100, 2)
     models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
     models.wait_ready("large")
     before = models.uids()
 
     control_plane.pods.evict_by_kubelet(models.namespace, "large-0-1")
-    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    wait_for(
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
+        30,
+        "two new pods",
+    )
     group = models.wait_ready("large")["status"]["groups"][0]
     assert group["restarts"] == 1
-    assert group["lastFailure"]["reason"] in {"Evicted", "PodLost"}  # the StatefulSet controller replaces an evicted pod at once
+    assert group["lastFailure"]["reason"] in {
+        "Evicted",
+        "PodLost",
+    }  # the StatefulSet controller replaces an evicted pod at once
 
 
 def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_can_end(
@@ -150,25 +217,49 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
         models.namespace, "large-0-0", exit_code=78, message="no token for 60 s"
     )  # what its leader then says
 
-    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation")
+    wait_for(
+        lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation"
+    )
     models.wait_ready("large")
 
     (group,) = models.get("ShardedModel", "large")["status"]["groups"]
-    assert (group["name"], group["restarts"], dead in group["nodes"]) == ("large-0-g1", 1, False)
+    assert (group["name"], group["restarts"], dead in group["nodes"]) == (
+        "large-0-g1",
+        1,
+        False,
+    )
     said = "rank 0 ended with exit code 78: no token for 60 s"
-    why = {"rank": 1, "container": "", "reason": "NodeNotReady", "message": f"{said}\nnode {dead} does not answer"}
+    why = {
+        "rank": 1,
+        "container": "",
+        "reason": "NodeNotReady",
+        "message": f"{said}\nnode {dead} does not answer",
+    }
     assert group["lastFailure"] == why
-    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
-    assert {"large", "large-0-g1-peers"} <= {item["metadata"]["name"] for item in models.all("Service")}
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == [
+        "large-0-g1"
+    ]
+    assert {"large", "large-0-g1-peers"} <= {
+        item["metadata"]["name"] for item in models.all("Service")
+    }
     held = models.get("Pod", "large-0-1")
-    assert (held["spec"]["nodeName"], "deletionTimestamp" in held["metadata"]) == (dead, True)
+    assert (held["spec"]["nodeName"], "deletionTimestamp" in held["metadata"]) == (
+        dead,
+        True,
+    )
 
     control_plane.nodes.set_ready(dead)
-    wait_for(lambda: models.find("Pod", "large-0-1") is None, 60, "the node to end the pod that it still had")
+    wait_for(
+        lambda: models.find("Pod", "large-0-1") is None,
+        60,
+        "the node to end the pod that it still had",
+    )
     assert models.wait_ready("large")["status"]["groups"] == [group]
 
 
-def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models, fleet: Fleet) -> None:
+def test_with_free_nodes_a_single_group_changes_without_an_outage(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 4, "spare")  # where models of other tests hold nothing
     models.create("large", LARGE, rollout={"maxSurge": 1})
     models.wait_ready("large")
@@ -185,11 +276,23 @@ def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models
     (group,) = models.wait_ready("large")["status"]["groups"]
     assert (group["name"], group["lastOutageSeconds"]) == ("large-0-g1", 0)
     assert least == 2
-    wait_for(lambda: models.find("Service", "large-0-peers") is None, 30, "nothing of the former generation to be left")
-    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
+    wait_for(
+        lambda: models.find("Service", "large-0-peers") is None,
+        30,
+        "nothing of the former generation to be left",
+    )
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == [
+        "large-0-g1"
+    ]
     models.wait_events("Surging")
-    wait_for(lambda: len(scripts_of(models)) == 1, 30, "the scripts of the former generation to be gone")
-    (mounted,) = {pod["spec"]["volumes"][0]["configMap"]["name"] for pod in models.pods()}
+    wait_for(
+        lambda: len(scripts_of(models)) == 1,
+        30,
+        "the scripts of the former generation to be gone",
+    )
+    (mounted,) = {
+        pod["spec"]["volumes"][0]["configMap"]["name"] for pod in models.pods()
+    }
     assert scripts_of(models) == {mounted} != scripts
 
 

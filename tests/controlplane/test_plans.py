@@ -1,4 +1,6 @@
-"""Plans as pages: real tokens, real rights, and the numbers that ``explain -o json`` prints of the same cluster."""
+"""Plans as pages: real tokens, real rights, and the numbers that ``explain -o json`` prints of the
+same cluster.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +27,52 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-READS = [{"apiGroups": ["shardwright.io"], "resources": ["shardedmodels"], "verbs": ["get", "list"]}]
+READS = [
+    {
+        "apiGroups": ["shardwright.io"],
+        "resources": ["shardedmodels"],
+        "verbs": ["get", "list"],
+    }
+]
 
 
 @pytest.fixture(scope="module")
 def pages(chart: ControlPlane) -> Iterator[OperatorProcess]:
-    """An operator that serves plans, under an account of its own with the rights that the chart gives for that."""
+    """An operator that serves plans, under an account of its own with the rights that the chart
+    gives for that.
+    """
     asked = ("--set=metrics.authentication=TokenReview", "--set=plans.enabled=true")
-    bound(chart, SYSTEM, "pages", named(render(chart, *asked), "ClusterRole", "shardwright")["rules"])
+    bound(
+        chart,
+        SYSTEM,
+        "pages",
+        named(render(chart, *asked), "ClusterRole", "shardwright")["rules"],
+    )
     options = ("--no-leader-elect", "--metrics-authentication=TokenReview", "--plans")
     with OperatorProcess(chart, *options, identity="pages", account="pages") as running:
         yield running
 
 
 @pytest.fixture
-def model(pages: OperatorProcess, control_plane: ControlPlane, namespace: str, fleet: Fleet) -> Iterator[dict[str, Any]]:
+def model(
+    pages: OperatorProcess, control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> Iterator[dict[str, Any]]:
     """A model that is planned and shown, on a node of the test's own."""
     del pages
     fleet("SYNTH-h100-8x-eks-p5", 1, "plans")
     found = Models(control_plane, namespace)
     manifest = a_manifest("shown", mode="PlanOnly", parallelism={"tensor": 8})
-    control_plane.api.create(f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels", manifest)
+    control_plane.api.create(
+        f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels", manifest
+    )
     yield manifest
     found.delete_all("ShardedModel")
 
 
 def fetch(pages: OperatorProcess, path: str, bearer: str) -> tuple[int, str]:
-    _, port = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", pages.logs())[-1]
+    _, port = re.findall(
+        r"listening on port (\d+) for probes, (\d+) for scrapes", pages.logs()
+    )[-1]
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
     if bearer:
         request.add_header("Authorization", f"Bearer {bearer}")
@@ -63,9 +84,17 @@ def fetch(pages: OperatorProcess, path: str, bearer: str) -> tuple[int, str]:
 
 
 def _in_namespace(control_plane: ControlPlane, namespace: str, account: str) -> str:
-    """Make an account that may read ShardedModels in one namespace alone, and return a token of it for the pages."""
-    control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}})
-    control_plane.api.create(f"{RBAC}/namespaces/{namespace}/roles", {"metadata": {"name": account}, "rules": READS})
+    """Make an account that may read ShardedModels in one namespace alone, and return a token of it
+    for the pages.
+    """
+    control_plane.api.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts",
+        {"metadata": {"name": account}},
+    )
+    control_plane.api.create(
+        f"{RBAC}/namespaces/{namespace}/roles",
+        {"metadata": {"name": account}, "rules": READS},
+    )
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     binding = {"metadata": {"name": account}, "roleRef": role, "subjects": [subject]}
@@ -86,28 +115,62 @@ def test_a_page_is_shown_to_whom_its_namespace_is_and_says_what_explain_says(
     control_plane.create_namespace(other)
     theirs = _in_namespace(control_plane, other, "theirs")
     path = f"/plans/{namespace}/shown"
-    wait_for(lambda: fetch(pages, path, mine)[0] == 200, 30, "the plan, and the rights to see it")
+    wait_for(
+        lambda: fetch(pages, path, mine)[0] == 200,
+        30,
+        "the plan, and the rights to see it",
+    )
 
     status, page = fetch(pages, path, mine)
-    embedded = re.search(r'<script type="application/json" id="explanation">(.*?)</script>', page, re.DOTALL)
+    embedded = re.search(
+        r'<script type="application/json" id="explanation">(.*?)</script>',
+        page,
+        re.DOTALL,
+    )
     assert embedded
     document = json.loads(embedded.group(1))
     manifest = Files(tmp_path).manifests(model)
-    code = main(["explain", "-f", manifest, "-n", namespace, "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"])
+    code = main(
+        [
+            "explain",
+            "-f",
+            manifest,
+            "-n",
+            namespace,
+            "--kubeconfig",
+            str(control_plane.kubeconfig),
+            "-o",
+            "json",
+        ]
+    )
     (explained,) = json.loads(capsys.readouterr().out)["items"]
 
     assert (status, code) == (200, 0)
     assert document["plan"] == explained["plan"]
     assert document["request"] == explained["request"]
-    apart = ("candidates", "nodes", "links", "unusable", "facts")  # what else there is, and what of a node others hold
-    assert _without(document["explanation"], apart) == _without(explained["explanation"], apart)
+    apart = (
+        "candidates",
+        "nodes",
+        "links",
+        "unusable",
+        "facts",
+    )  # what else there is, and what of a node others hold
+    assert _without(document["explanation"], apart) == _without(
+        explained["explanation"], apart
+    )
 
     assert f'href="/plans/{namespace}/shown"' in fetch(pages, "/plans", mine)[1]
     assert "shown" not in fetch(pages, "/plans", theirs)[1]
-    assert fetch(pages, path, theirs) == (403, f"you may not get ShardedModels in {namespace}\n")
+    assert fetch(pages, path, theirs) == (
+        403,
+        f"you may not get ShardedModels in {namespace}\n",
+    )
     assert fetch(pages, f"/plans/{namespace}", theirs)[0] == 403
     assert fetch(pages, f"/plans/{namespace}/none", mine)[0] == 404
-    assert [fetch(pages, path, bearer)[0] for bearer in ("", "x", token(control_plane, namespace, "mine"))] == [401, 401, 401]
+    assert [
+        fetch(pages, path, bearer)[0]
+        for bearer in ("", "x", token(control_plane, namespace, "mine"))
+    ] == [401, 401, 401]
     control_plane.api.delete(f"/api/v1/namespaces/{other}")
 
 

@@ -1,4 +1,6 @@
-"""The samples on the example fleet, served by the operator as its Deployment says, from the wheel."""
+"""The samples on the example fleet, served by the operator as its Deployment says, from the
+wheel.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def served(chart: ControlPlane, deployed: DeployedOperator) -> Iterator[Models]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: str(sample.name))
-def test_each_sample_becomes_what_it_states(served: Models, sample: demo.Sample) -> None:
+def test_each_sample_becomes_what_it_states(
+    served: Models, sample: demo.Sample
+) -> None:
     def as_stated() -> bool:
         assert demo.difference(sample, served.get("ShardedModel", sample.name)) == ""
         return True
@@ -49,51 +53,92 @@ def test_each_sample_becomes_what_it_states(served: Models, sample: demo.Sample)
 
 
 @pytest.mark.parametrize("sample", DEPLOYED, ids=lambda sample: str(sample.name))
-def test_its_pods_run_on_exactly_the_planned_nodes_with_exactly_the_planned_gpus(served: Models, sample: demo.Sample) -> None:
+def test_its_pods_run_on_exactly_the_planned_nodes_with_exactly_the_planned_gpus(
+    served: Models, sample: demo.Sample
+) -> None:
     plan = served.wait_ready(sample.name)["status"]["plan"]
     pods = _pods(served, sample)
 
     placed = {pod["spec"]["nodeName"]: _gpus(pod) for pod in pods}
 
-    assert placed == dict.fromkeys(plan["placement"]["nodes"], plan["gpus"] // plan["nodes"])
+    assert placed == dict.fromkeys(
+        plan["placement"]["nodes"], plan["gpus"] // plan["nodes"]
+    )
 
 
 @pytest.mark.parametrize("sample", DEPLOYED, ids=lambda sample: str(sample.name))
-def test_its_ranks_differ_in_their_name_and_node_alone(served: Models, sample: demo.Sample) -> None:
-    """The rank comes from the pod's own index: one template, the same command and the same environment everywhere."""
+def test_its_ranks_differ_in_their_name_and_node_alone(
+    served: Models, sample: demo.Sample
+) -> None:
+    """The rank comes from the pod's own index: one template, the same command and the same
+    environment everywhere.
+    """
     served.wait_ready(sample.name)
     engines = [_engine(pod) for pod in _pods(served, sample)]
 
     assert all(engine == engines[0] for engine in engines)
-    assert [word for word in engines[0]["args"] if word == "--tensor-parallel-size"] == ["--tensor-parallel-size"]
-    assert _after(engines[0]["args"], "--tensor-parallel-size") == sample.expected["tensor"]
-    assert _after(engines[0]["args"], "--pipeline-parallel-size") == sample.expected["pipeline"]
+    assert [
+        word for word in engines[0]["args"] if word == "--tensor-parallel-size"
+    ] == ["--tensor-parallel-size"]
+    assert (
+        _after(engines[0]["args"], "--tensor-parallel-size")
+        == sample.expected["tensor"]
+    )
+    assert (
+        _after(engines[0]["args"], "--pipeline-parallel-size")
+        == sample.expected["pipeline"]
+    )
     environment = {entry["name"]: entry for entry in engines[0]["env"]}
-    assert environment["VLLM_HOST_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert (
+        environment["VLLM_HOST_IP"]["valueFrom"]["fieldRef"]["fieldPath"]
+        == "status.podIP"
+    )
 
 
-def test_one_operator_leads_and_all_are_alive(served: Models, deployed: DeployedOperator) -> None:
+def test_one_operator_leads_and_all_are_alive(
+    served: Models, deployed: DeployedOperator
+) -> None:
     del served
     deployed.leader()  # there is one, after a moment
 
     assert [replica.get("/healthz")[0] for replica in deployed.replicas] == [200, 200]
-    assert sum("\nshardwright_leader 1" in replica.get("/metrics")[1] for replica in deployed.replicas) == 1
+    assert (
+        sum(
+            "\nshardwright_leader 1" in replica.get("/metrics")[1]
+            for replica in deployed.replicas
+        )
+        == 1
+    )
 
 
-def test_the_operator_takes_up_a_renewed_token(served: Models, deployed: DeployedOperator, chart: ControlPlane) -> None:
-    """A process that kept its first token in memory would be locked out when that one ends, an hour after its start."""
+def test_the_operator_takes_up_a_renewed_token(
+    served: Models, deployed: DeployedOperator, chart: ControlPlane
+) -> None:
+    """A process that kept its first token in memory would be locked out when that one ends, an hour
+    after its start.
+    """
     del served
     before = _tokens_of_operator(chart)
     deployed.renew_tokens()
 
-    wait_for(lambda: _tokens_of_operator(chart) - before, 120, "a request with a new token", interval=1.0)
+    wait_for(
+        lambda: _tokens_of_operator(chart) - before,
+        120,
+        "a request with a new token",
+        interval=1.0,
+    )
 
 
-def test_a_pod_of_the_operators_namespace_never_looks_ready(served: Models, chart: ControlPlane) -> None:
+def test_a_pod_of_the_operators_namespace_never_looks_ready(
+    served: Models, chart: ControlPlane
+) -> None:
     """Nothing shows a false Ready: the processes run, but no kubelet reports them."""
     del served
 
-    assert [pod["status"]["phase"] for pod in chart.pods.list(SYSTEM)] == ["Pending", "Pending"]
+    assert [pod["status"]["phase"] for pod in chart.pods.list(SYSTEM)] == [
+        "Pending",
+        "Pending",
+    ]
 
 
 def _tokens_of_operator(chart: ControlPlane) -> set[str]:
@@ -101,7 +146,9 @@ def _tokens_of_operator(chart: ControlPlane) -> set[str]:
     return {
         identity
         for event in chart.audit_events(OPERATOR_USER)
-        for identity in event["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id", [])
+        for identity in event["user"]
+        .get("extra", {})
+        .get("authentication.kubernetes.io/credential-id", [])
     }
 
 
@@ -111,14 +158,20 @@ def _pods(served: Models, sample: demo.Sample) -> list[Manifest]:
         for item in served.all("StatefulSet")
         if item["metadata"]["ownerReferences"][0]["name"] == sample.name
     }
-    pods = [pod for pod in served.pods() if pod["metadata"]["ownerReferences"][0]["name"] in owned]
+    pods = [
+        pod
+        for pod in served.pods()
+        if pod["metadata"]["ownerReferences"][0]["name"] in owned
+    ]
     if not pods:
         raise ApiError(404, "NotFound", f"no pods of {sample.name}")
     return pods
 
 
 def _engine(pod: Manifest) -> Manifest:
-    (container,) = (item for item in pod["spec"]["containers"] if item["name"] == "engine")
+    (container,) = (
+        item for item in pod["spec"]["containers"] if item["name"] == "engine"
+    )
     return dict(container)
 
 

@@ -1,4 +1,6 @@
-"""Who may read the operator's metrics, asked of a real API server with the rights that the chart gives for it."""
+"""Who may read the operator's metrics, asked of a real API server with the rights that the chart
+gives for it.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +20,63 @@ pytestmark = pytest.mark.controlplane
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def bound(control_plane: ControlPlane, namespace: str, account: str, rules: list[dict[str, object]]) -> None:
+def bound(
+    control_plane: ControlPlane,
+    namespace: str,
+    account: str,
+    rules: list[dict[str, object]],
+) -> None:
     """Make a service account that has these rights everywhere."""
     name = f"{namespace}-{account}"
-    control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}})
-    control_plane.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    control_plane.api.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts",
+        {"metadata": {"name": account}},
+    )
+    control_plane.api.create(
+        f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules}
+    )
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    control_plane.api.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    role = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": name,
+    }
+    control_plane.api.create(
+        f"{RBAC}/clusterrolebindings",
+        {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]},
+    )
 
 
-def token(control_plane: ControlPlane, namespace: str, account: str, *audiences: str) -> str:
+def token(
+    control_plane: ControlPlane, namespace: str, account: str, *audiences: str
+) -> str:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    made: str = control_plane.api.create(path, {"spec": {"audiences": list(audiences)}})["status"]["token"]
+    made: str = control_plane.api.create(
+        path, {"spec": {"audiences": list(audiences)}}
+    )["status"]["token"]
     return made
 
 
 @pytest.fixture
 def client(control_plane: ControlPlane, namespace: str) -> Iterator[Client]:
-    """A client with the two rights that the chart adds for this, and no others, that does not lead."""
-    role = named(render(control_plane, "--set=metrics.authentication=TokenReview"), "ClusterRole", "shardwright")
-    rules = [rule for rule in role["rules"] if {"tokenreviews", "subjectaccessreviews"} & set(rule["resources"])]
+    """A client with the two rights that the chart adds for this, and no others, that does not
+    lead.
+    """
+    role = named(
+        render(control_plane, "--set=metrics.authentication=TokenReview"),
+        "ClusterRole",
+        "shardwright",
+    )
+    rules = [
+        rule
+        for rule in role["rules"]
+        if {"tokenreviews", "subjectaccessreviews"} & set(rule["resources"])
+    ]
     bound(control_plane, namespace, "operator", rules)
-    found = Client(open_access(control_plane.kubeconfig_for(namespace, "operator")), may_write=lambda: False)
+    found = Client(
+        open_access(control_plane.kubeconfig_for(namespace, "operator")),
+        may_write=lambda: False,
+    )
     yield found
     found.close()
 
@@ -48,7 +84,12 @@ def client(control_plane: ControlPlane, namespace: str) -> Iterator[Client]:
 def test_a_token_for_the_metrics_with_the_right_to_read_them_is_admitted_and_no_other_is(
     control_plane: ControlPlane, namespace: str, client: Client
 ) -> None:
-    bound(control_plane, namespace, "prometheus", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    bound(
+        control_plane,
+        namespace,
+        "prometheus",
+        [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    )
     bound(control_plane, namespace, "stranger", [])
     good = token(control_plane, namespace, "prometheus", AUDIENCE)
 
@@ -62,9 +103,17 @@ def test_a_token_for_the_metrics_with_the_right_to_read_them_is_admitted_and_no_
             return False
 
     wait_for(admitted, 30, "the rights to be in force")
-    assert said(token(control_plane, namespace, "stranger", AUDIENCE)) is TokenVerdict.FORBIDDEN
-    assert said(token(control_plane, namespace, "prometheus", "somebody-else")) is TokenVerdict.UNKNOWN
-    assert said(token(control_plane, namespace, "prometheus")) is TokenVerdict.UNKNOWN  # one for the API server
+    assert (
+        said(token(control_plane, namespace, "stranger", AUDIENCE))
+        is TokenVerdict.FORBIDDEN
+    )
+    assert (
+        said(token(control_plane, namespace, "prometheus", "somebody-else"))
+        is TokenVerdict.UNKNOWN
+    )
+    assert (
+        said(token(control_plane, namespace, "prometheus")) is TokenVerdict.UNKNOWN
+    )  # one for the API server
     assert said(f"{good}x") is TokenVerdict.UNKNOWN
     assert said("x") is TokenVerdict.UNKNOWN
     assert may_read(client, good, "/other", 10) is TokenVerdict.FORBIDDEN

@@ -1,4 +1,6 @@
-"""Tenants that mean harm, on a real API server: with all rights of the edit role in their namespace, and no others."""
+"""Tenants that mean harm, on a real API server: with all rights of the edit role in their
+namespace, and no others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
-A_NODE: dict[str, Any] = {"model": SMALL, "parallelism": {"tensor": 8, "pipeline": 1}}  # all 8 GPUs of one node
+A_NODE: dict[str, Any] = {
+    "model": SMALL,
+    "parallelism": {"tensor": 8, "pipeline": 1},
+}  # all 8 GPUs of one node
 
 
 def data_of(models: Models, name: str) -> Manifest:
@@ -36,17 +41,33 @@ def edited(data: Manifest, **changes: Any) -> Manifest:
     return {**data, "plan.json": json.dumps(record)}
 
 
-def forgeries(good: Manifest, other: Manifest, nodes: list[str]) -> Iterator[tuple[str, Manifest]]:
+def forgeries(
+    good: Manifest, other: Manifest, nodes: list[str]
+) -> Iterator[tuple[str, Manifest]]:
     """Yield what a tenant makes of a plan of record: in the words of the review, and in others."""
     plan = json.loads(good["plan.json"])["plan"]
     yield "a group on each node", edited(good, groups=[[node] for node in nodes])
-    yield "2,147,483,647 pods a group", edited(good, nodes_per_replica=2**31 - 1, load_bytes_per_node=0)
-    yield "another node", edited(good, groups=[[node] for node in nodes if [node] not in plan["groups"]][:1])
+    yield (
+        "2,147,483,647 pods a group",
+        edited(good, nodes_per_replica=2**31 - 1, load_bytes_per_node=0),
+    )
+    yield (
+        "another node",
+        edited(
+            good, groups=[[node] for node in nodes if [node] not in plan["groups"]][:1]
+        ),
+    )
     yield "a device of somebody else", edited(good, resource="vendor.example/anything")
-    yield "options of the engine", edited(good, max_model_len=1, memory_utilization=0.01)
+    yield (
+        "options of the engine",
+        edited(good, max_model_len=1, memory_utilization=0.01),
+    )
     yield "10,000,000 ranks", edited(good, layout={**plan["layout"], "tensor": 10**7})
     yield "no signature", {**edited(good, groups=[[nodes[-1]]]), "signature": None}
-    yield "a signature that it makes itself", {**edited(good, groups=[[nodes[-1]]]), "signature": "ab" * 32}
+    yield (
+        "a signature that it makes itself",
+        {**edited(good, groups=[[nodes[-1]]]), "signature": "ab" * 32},
+    )
     yield "the record of another model", other
     yield "levels without end", {**good, "plan.json": "[" * 500_000}
 
@@ -59,15 +80,26 @@ def test_whatever_a_tenant_makes_of_a_record_it_is_set_right_and_nothing_that_ru
     models.create("other", **A_NODE)
     models.wait_ready("other", timeout=90)
     models.wait_ready("llama", timeout=90)
-    good, other, uids = data_of(models, "llama"), data_of(models, "other"), models.uids()
+    good, other, uids = (
+        data_of(models, "llama"),
+        data_of(models, "other"),
+        models.uids(),
+    )
     running = operator.running()
 
     for name, forged in forgeries(good, other, nodes):
         models.patch("ConfigMap", "llama-plan", {"data": forged})
-        refused = wait_for(lambda: _true(models.condition("llama", "RecordRefused")), 30, f"{name} to be refused")
+        refused = wait_for(
+            lambda: _true(models.condition("llama", "RecordRefused")),
+            30,
+            f"{name} to be refused",
+        )
         assert refused["reason"] == "PlanRecordRefused"
         assert models.condition("llama")["reason"] == "Serving"
-        assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["llama-0", "other-0"], name
+        assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == [
+            "llama-0",
+            "other-0",
+        ], name
         assert models.uids() == uids, name
     models.patch("ConfigMap", "llama-plan", {"data": good})
     assert operator.running() == running
@@ -79,7 +111,12 @@ def _true(condition: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("while_it_is_away", [False, True])
 def test_an_earlier_record_that_is_put_back_brings_no_earlier_plan_back(
-    models: Models, fleet: Fleet, chart: ControlPlane, operator: OperatorProcess, *, while_it_is_away: bool
+    models: Models,
+    fleet: Fleet,
+    chart: ControlPlane,
+    operator: OperatorProcess,
+    *,
+    while_it_is_away: bool,
 ) -> None:
     del chart
     fleet(H100, 2)
@@ -87,7 +124,11 @@ def test_an_earlier_record_that_is_put_back_brings_no_earlier_plan_back(
     models.wait_ready("llama", timeout=90)
     first = data_of(models, "llama")
     models.change("llama", replicas=2)
-    wait_for(lambda: models.wait_ready("llama", timeout=90)["status"]["readyReplicas"] == 2, 90, "two groups")
+    wait_for(
+        lambda: models.wait_ready("llama", timeout=90)["status"]["readyReplicas"] == 2,
+        90,
+        "two groups",
+    )
     second, uids = data_of(models, "llama"), models.uids()
 
     if while_it_is_away:
@@ -96,9 +137,20 @@ def test_an_earlier_record_that_is_put_back_brings_no_earlier_plan_back(
     if while_it_is_away:
         operator.start()
 
-    wait_for(lambda: _true(models.condition("llama", "RecordRefused")), 60, "the earlier record to be refused")
+    wait_for(
+        lambda: _true(models.condition("llama", "RecordRefused")),
+        60,
+        "the earlier record to be refused",
+    )
     groups = json.loads(second["plan.json"])["plan"]["groups"]
-    wait_for(lambda: json.loads(data_of(models, "llama")["plan.json"])["plan"]["groups"] == groups, 30, "the newest plan")
+    wait_for(
+        lambda: (
+            json.loads(data_of(models, "llama")["plan.json"])["plan"]["groups"]
+            == groups
+        ),
+        30,
+        "the newest plan",
+    )
     assert models.uids() == uids
 
 
@@ -108,22 +160,49 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     fleet(H100, 2)
     models.create("victim", **A_NODE)
     models.wait_ready("victim", timeout=90)
-    uids, groups = models.uids(), models.get("ShardedModel", "victim")["status"]["groups"]
-    evil = Models(control_plane, control_plane.create_namespace(f"evil-{models.namespace}"[:60].rstrip("-")))
+    uids, groups = (
+        models.uids(),
+        models.get("ShardedModel", "victim")["status"]["groups"],
+    )
+    evil = Models(
+        control_plane,
+        control_plane.create_namespace(f"evil-{models.namespace}"[:60].rstrip("-")),
+    )
     record = models.get("ConfigMap", "victim-plan")
     (owner,) = record["metadata"]["ownerReferences"]
-    metadata = {"name": "victim-plan", "labels": record["metadata"]["labels"], "ownerReferences": [owner]}
-    evil.post("ConfigMap", {"metadata": metadata, "data": {**record["data"], "plan.json": "{}"}})
-    label = {"shardwright.io/model": "victim", "app.kubernetes.io/managed-by": "shardwright"}
-    of_a_set = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "victim-0", "uid": owner["uid"], "controller": True}
+    metadata = {
+        "name": "victim-plan",
+        "labels": record["metadata"]["labels"],
+        "ownerReferences": [owner],
+    }
+    evil.post(
+        "ConfigMap",
+        {"metadata": metadata, "data": {**record["data"], "plan.json": "{}"}},
+    )
+    label = {
+        "shardwright.io/model": "victim",
+        "app.kubernetes.io/managed-by": "shardwright",
+    }
+    of_a_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "victim-0",
+        "uid": owner["uid"],
+        "controller": True,
+    }
     for name in ("victim-0-0", "victim-0-3000000000", "victim-7-0"):
-        pod = {"metadata": {"name": name, "labels": label, "ownerReferences": [of_a_set]}}
+        pod = {
+            "metadata": {"name": name, "labels": label, "ownerReferences": [of_a_set]}
+        }
         evil.post("Pod", pod | {"spec": {"containers": [{"name": "c", "image": "c"}]}})
 
     evil.create("late", **A_NODE)
     evil.wait_ready("late", timeout=90)
 
-    assert (models.uids(), models.get("ShardedModel", "victim")["status"]["groups"]) == (uids, groups)
+    assert (
+        models.uids(),
+        models.get("ShardedModel", "victim")["status"]["groups"],
+    ) == (uids, groups)
     assert models.condition("victim", "RecordRefused")["status"] == "False"
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
@@ -135,16 +214,32 @@ def test_a_secret_that_a_tenant_makes_before_the_operator_is_never_mounted_and_n
     models.create("llama", model=LARGE, paused=True)
     uid = models.get("ShardedModel", "llama")["metadata"]["uid"]
     foreseen = made_secret("llama", "token", uid)
-    models.post("Secret", {"metadata": {"name": foreseen}, "type": "shardwright.io/group-token", "data": {"token": "bWluZQ=="}})
-    models.post("ResourceQuota", {"metadata": {"name": "mine"}, "spec": {"hard": {"count/secrets": "1"}}})
-    counted = wait_for(lambda: models.get("ResourceQuota", "mine")["status"].get("used"), 30, "the quota to count")
+    models.post(
+        "Secret",
+        {
+            "metadata": {"name": foreseen},
+            "type": "shardwright.io/group-token",
+            "data": {"token": "bWluZQ=="},
+        },
+    )
+    models.post(
+        "ResourceQuota",
+        {"metadata": {"name": "mine"}, "spec": {"hard": {"count/secrets": "1"}}},
+    )
+    counted = wait_for(
+        lambda: models.get("ResourceQuota", "mine")["status"].get("used"),
+        30,
+        "the quota to count",
+    )
     assert counted == {"count/secrets": "1"}
 
     models.change("llama", paused=False)
     refused = models.wait_reason("llama", "ObjectRefused")["message"]
     assert 'secrets "(name withheld)" is forbidden: exceeded quota: mine' in refused
     models.delete("ResourceQuota", "mine")
-    group = wait_for(lambda: models.find("StatefulSet", "llama-0") or {}, 60, "the group")
+    group = wait_for(
+        lambda: models.find("StatefulSet", "llama-0") or {}, 60, "the group"
+    )
 
     (name,) = mounted_secrets(group["spec"]["template"]["spec"])
     assert (name == foreseen, name in refused) == (False, False)
@@ -153,36 +248,69 @@ def test_a_secret_that_a_tenant_makes_before_the_operator_is_never_mounted_and_n
 
 
 def quota(models: Models, name: str, gpus: int, **spec: Any) -> None:
-    models.post("ResourceQuota", {"metadata": {"name": name}, "spec": {"hard": {"requests.nvidia.com/gpu": str(gpus)}, **spec}})
+    models.post(
+        "ResourceQuota",
+        {
+            "metadata": {"name": name},
+            "spec": {"hard": {"requests.nvidia.com/gpu": str(gpus)}, **spec},
+        },
+    )
 
 
 GREEDY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a budget that fills the cluster": ({"budget": {"gpus": 100_000, "fill": True}}, {}),
-    "as many replicas as there are nodes": ({"replicas": 4, "parallelism": {"tensor": 8, "pipeline": 1}}, {}),
+    "a budget that fills the cluster": (
+        {"budget": {"gpus": 100_000, "fill": True}},
+        {},
+    ),
+    "as many replicas as there are nodes": (
+        {"replicas": 4, "parallelism": {"tensor": 8, "pipeline": 1}},
+        {},
+    ),
     "a quota of a scope": (A_NODE | {"replicas": 4}, {"scopes": ["NotTerminating"]}),
-    "a plan that is made anew at each look": (A_NODE | {"replicas": 4, "replan": "Always"}, {}),
+    "a plan that is made anew at each look": (
+        A_NODE | {"replicas": 4, "replan": "Always"},
+        {},
+    ),
 }
 
 
 @pytest.mark.parametrize(("asked", "scopes"), GREEDY.values(), ids=GREEDY)
 def test_who_may_use_no_gpu_holds_none_and_is_told_which_quota_says_so(
-    models: Models, fleet: Fleet, control_plane: ControlPlane, asked: dict[str, Any], scopes: dict[str, Any]
+    models: Models,
+    fleet: Fleet,
+    control_plane: ControlPlane,
+    asked: dict[str, Any],
+    scopes: dict[str, Any],
 ) -> None:
     fleet(H100, 4)
-    evil = Models(control_plane, control_plane.create_namespace(f"hog-{models.namespace}"[:60].rstrip("-")))
+    evil = Models(
+        control_plane,
+        control_plane.create_namespace(f"hog-{models.namespace}"[:60].rstrip("-")),
+    )
     quota(evil, "none", 0, **scopes)
-    wait_for(lambda: evil.get("ResourceQuota", "none")["status"]["hard"], 30, "the quota to count")
+    wait_for(
+        lambda: evil.get("ResourceQuota", "none")["status"]["hard"],
+        30,
+        "the quota to count",
+    )
     evil.create("hog", **{"model": SMALL, **asked})
     refused = evil.wait_reason("hog", "QuotaExceeded", timeout=60)
-    assert refused["message"].startswith("ResourceQuota none allows 0 requests.nvidia.com/gpu")
-    assert [evil.find(kind, name) for kind, name in (("StatefulSet", "hog-0"), ("ConfigMap", "hog-plan"))] == [None, None]
+    assert refused["message"].startswith(
+        "ResourceQuota none allows 0 requests.nvidia.com/gpu"
+    )
+    assert [
+        evil.find(kind, name)
+        for kind, name in (("StatefulSet", "hog-0"), ("ConfigMap", "hog-plan"))
+    ] == [None, None]
 
     models.create("victim", **A_NODE, replicas=4)
     assert models.wait_ready("victim", timeout=120)["status"]["readyReplicas"] == 4
 
     models.delete("ShardedModel", "victim")
     quota_path = f"/api/v1/namespaces/{evil.namespace}/resourcequotas/none"
-    control_plane.api.patch(quota_path, {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
+    control_plane.api.patch(
+        quota_path, {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}}
+    )
     evil.wait_ready("hog", timeout=120)
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
@@ -197,44 +325,74 @@ def test_what_one_model_of_a_namespace_is_promised_another_does_not_get(
     models.wait_ready("first", timeout=90)
     models.create("second", **A_NODE)
     refused = models.wait_reason("second", "QuotaExceeded", timeout=60)
-    assert "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised" in refused["message"]
+    assert (
+        "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised"
+        in refused["message"]
+    )
 
     models.delete("ShardedModel", "first")
     models.wait_ready("second", timeout=120)
 
 
-def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: Fleet) -> None:
+def test_pods_that_a_limit_range_keeps_out_hold_nothing(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     most = {"type": "Container", "max": {"nvidia.com/gpu": "4"}}
-    models.post("LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}})
+    models.post(
+        "LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}}
+    )
     models.create("llama", **A_NODE)
     refused = models.wait_reason("llama", "QuotaExceeded", timeout=60)
 
-    assert refused["message"].startswith("LimitRange half allows each container 4 nvidia.com/gpu")
+    assert refused["message"].startswith(
+        "LimitRange half allows each container 4 nvidia.com/gpu"
+    )
     assert models.all("StatefulSet") == []
 
 
-def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it(models: Models, fleet: Fleet) -> None:
+def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it(
+    models: Models, fleet: Fleet
+) -> None:
     fleet(H100, 1)
     models.create("llama", **A_NODE, rollout={"onUpgrade": "Roll"})
     models.wait_ready("llama")
     before = models.uids()
 
     alike = {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}}
-    models.post("LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}})
-    empty = cycle(({"shardwright.io/restart": ""}, {"shardwright.io/restart": None}))  # either is a look at it, and no restart
+    models.post(
+        "LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}}
+    )
+    empty = cycle(
+        ({"shardwright.io/restart": ""}, {"shardwright.io/restart": None})
+    )  # either is a look at it, and no restart
 
     def told() -> bool:
-        """Ask for a look, for the one before may have been sooner than the news of the LimitRange."""
-        models.patch("ShardedModel", "llama", {"metadata": {"annotations": next(empty)}})
+        """Ask for a look, for the one before may have been sooner than the news of the
+        LimitRange.
+        """
+        models.patch(
+            "ShardedModel", "llama", {"metadata": {"annotations": next(empty)}}
+        )
         return bool(models.condition("llama", "RolloutPending")["status"] == "True")
 
     wait_for(told, 60, "the change to be told of", interval=1)
     assert models.uids() == before
 
     models.delete("Pod", "llama-0-0")
-    wait_for(lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"), 90, "another pod")
+    wait_for(
+        lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"),
+        90,
+        "another pod",
+    )
     (pod,) = models.all("Pod")
     (engine,) = pod["spec"]["containers"]
-    assert engine["resources"]["limits"]["memory"] == engine["resources"]["requests"]["memory"]
-    wait_for(lambda: models.condition("llama", "RolloutPending")["status"] == "False", 60, "nothing more to be due")
+    assert (
+        engine["resources"]["limits"]["memory"]
+        == engine["resources"]["requests"]["memory"]
+    )
+    wait_for(
+        lambda: models.condition("llama", "RolloutPending")["status"] == "False",
+        60,
+        "nothing more to be due",
+    )

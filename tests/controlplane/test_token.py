@@ -1,4 +1,6 @@
-"""What the operator's own token is worth in other hands: attacks with it on a real API server, under the chart's policies."""
+"""What the operator's own token is worth in other hands: attacks with it on a real API server,
+under the chart's policies.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,17 @@ from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
 from tests.support.builders_resource import a_sharded_model
 from tests.support.operator import SYSTEM, operator_api
-from tests.support.stored import IMAGE_VOLUME, MORE, NATIVE, PATHS, differences, objects_of, pods, runnable, stored
+from tests.support.stored import (
+    IMAGE_VOLUME,
+    MORE,
+    NATIVE,
+    PATHS,
+    differences,
+    objects_of,
+    pods,
+    runnable,
+    stored,
+)
 
 pytestmark = pytest.mark.controlplane
 
@@ -29,7 +41,12 @@ MODELS = "served"
 OTHERS = "other-tenants"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 CONFIG_MAPS = f"/api/v1/namespaces/{MODELS}/configmaps"
-OWNER = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "m", "controller": True}
+OWNER = {
+    "apiVersion": "shardwright.io/v1alpha1",
+    "kind": "ShardedModel",
+    "name": "m",
+    "controller": True,
+}
 
 
 LOCKED = Launch(
@@ -40,7 +57,10 @@ LOCKED = Launch(
 )
 
 SEEDED = Launch(
-    id="Secrets of names that nobody can foresee", plan=a_plan(), deployment=a_trtllm_deployment(secret_seed="5eed"), config={}
+    id="Secrets of names that nobody can foresee",
+    plan=a_plan(),
+    deployment=a_trtllm_deployment(secret_seed="5eed"),
+    config={},
 )
 
 
@@ -50,8 +70,13 @@ def cluster(gated: ControlPlane) -> Iterator[ControlPlane]:
     gated.create_namespace(MODELS)
     gated.create_namespace(OTHERS)
     path = f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels"
-    gated.api.create(path, {**a_sharded_model(), "metadata": {"name": "m", "namespace": MODELS}})
-    gated.api.create(f"/api/v1/namespaces/{OTHERS}/configmaps", {"metadata": {"name": "theirs-plan"}, "data": {"a": "1"}})
+    gated.api.create(
+        path, {**a_sharded_model(), "metadata": {"name": "m", "namespace": MODELS}}
+    )
+    gated.api.create(
+        f"/api/v1/namespaces/{OTHERS}/configmaps",
+        {"metadata": {"name": "theirs-plan"}, "data": {"a": "1"}},
+    )
     gated.api.create(f"/api/v1/namespaces/{OTHERS}/pods", a_pod("theirs-0"))
     yield gated
     for name in (MODELS, OTHERS):
@@ -60,7 +85,9 @@ def cluster(gated: ControlPlane) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def stolen(cluster: ControlPlane) -> Iterator[Api]:
-    """A client with the token of the operator, which has made something for a model that does not exist."""
+    """A client with the token of the operator, which has made something for a model that does not
+    exist.
+    """
     found = operator_api(cluster)
     found.create(CONFIG_MAPS, owned("ConfigMap", "nobody-plan"))
     yield found
@@ -68,18 +95,29 @@ def stolen(cluster: ControlPlane) -> Iterator[Api]:
 
 
 def a_pod(name: str) -> Manifest:
-    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "c"}]},
+    }
 
 
 @cache
 def _first() -> Launch:
-    """Return a launch; the attacks are written when this module is read, by every process of a run."""
+    """Return a launch; the attacks are written when this module is read, by every process of a
+    run.
+    """
     return first_deployable()
 
 
 def a_group(**pod: Any) -> Manifest:
     """Return a StatefulSet as the operator makes it, and its pods with other fields."""
-    item = deepcopy(next(item for item in objects_of(_first(), MODELS) if item["kind"] == "StatefulSet"))
+    item = deepcopy(
+        next(
+            item
+            for item in objects_of(_first(), MODELS)
+            if item["kind"] == "StatefulSet"
+        )
+    )
     item["spec"]["template"]["spec"] |= pod
     return item
 
@@ -88,13 +126,20 @@ def in_container(**fields: Any) -> Manifest:
     """Return the same with other fields of its container; what is a mapping there is added to."""
     item = a_group()
     (container,) = item["spec"]["template"]["spec"]["containers"]
-    container |= {name: {**container.get(name, {}), **it} if isinstance(it, dict) else it for name, it in fields.items()}
+    container |= {
+        name: {**container.get(name, {}), **it} if isinstance(it, dict) else it
+        for name, it in fields.items()
+    }
     return item
 
 
 def owned(kind: str, name: str, **fields: Any) -> Manifest:
     uid = "6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"
-    return {"kind": kind, "metadata": {"name": name, "ownerReferences": [{**OWNER, "uid": uid}]}, **fields}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "ownerReferences": [{**OWNER, "uid": uid}]},
+        **fields,
+    }
 
 
 @dataclass(frozen=True)
@@ -122,7 +167,10 @@ WHERE = "the operator writes nothing in namespaces of the system, or in its own"
 HOST = "share nothing with their host"
 MOUNTS = "mount empty folders, claims, images, ConfigMaps, their ssh key and token"
 UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
-ACCOUNT = "have no service account but the default one and those that are admitted, and no token of it"
+ACCOUNT = (
+    "have no service account but the default one and those that are admitted, and no token of "
+    "it"
+)
 VARIABLES = "take no variable from a Secret but HF_TOKEN and VLLM_API_KEY"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
 POLICY = "are about pods of a model, and are named so"
@@ -131,98 +179,229 @@ SERVICES = "are of type ClusterIP and select pods of a model"
 SELECTS = {"selector": {"shardwright.io/model": "m"}, "ports": [{"port": 80}]}
 TOKEN = {"serviceAccountToken": {"path": "token"}}
 A_SECRET = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "theirs", "key": "k"}}}
-A_KEY = {"type": "shardwright.io/ssh-key", "immutable": True, "data": {"id_ed25519": "", "id_ed25519.pub": ""}}
+A_KEY = {
+    "type": "shardwright.io/ssh-key",
+    "immutable": True,
+    "data": {"id_ed25519": "", "id_ed25519.pub": ""},
+}
 
-A_TOKEN = {"type": "shardwright.io/group-token", "immutable": True, "data": {"token": ""}}
+A_TOKEN = {
+    "type": "shardwright.io/group-token",
+    "immutable": True,
+    "data": {"token": ""},
+}
 
-GROUPS = {"PodDisruptionBudget": "policy/v1", "StatefulSet": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1"}
+GROUPS = {
+    "PodDisruptionBudget": "policy/v1",
+    "StatefulSet": "apps/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+}
 
 CREATES: dict[str, Attack] = {
-    "a pod in kube-system": Attack(WHERE, {"kind": "Pod", **a_pod("esc")}, "kube-system"),
-    "a pod": Attack("creates pods only as dry runs", {"kind": "Pod", **a_pod("esc")}),
-    "aws-auth": Attack(DENIED, {"kind": "ConfigMap", "metadata": {"name": "aws-auth"}}, "kube-system"),
-    "aws-auth of a model": Attack(DENIED, owned("ConfigMap", "aws-auth"), "kube-system"),
-    "settings of its own": Attack(WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM),
-    "a ConfigMap of nobody": Attack(WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}),
-    "a ConfigMap of another name": Attack("keep a plan, scripts or a model's config", owned("ConfigMap", "kube-root-ca.crt")),
-    "a Service of nobody": Attack(WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}),
-    "a Service that takes all pods": Attack(SERVICES, owned("Service", "api", spec={"ports": [{"port": 80}]})),
-    "a Service that leads elsewhere": Attack(
-        SERVICES, owned("Service", "api", spec={"type": "ExternalName", "externalName": "evil.example"})
+    "a pod in kube-system": Attack(
+        WHERE, {"kind": "Pod", **a_pod("esc")}, "kube-system"
     ),
-    "a Service on every node": Attack(SERVICES, owned("Service", "api", spec={**SELECTS, "type": "NodePort"})),
+    "a pod": Attack("creates pods only as dry runs", {"kind": "Pod", **a_pod("esc")}),
+    "aws-auth": Attack(
+        DENIED, {"kind": "ConfigMap", "metadata": {"name": "aws-auth"}}, "kube-system"
+    ),
+    "aws-auth of a model": Attack(
+        DENIED, owned("ConfigMap", "aws-auth"), "kube-system"
+    ),
+    "settings of its own": Attack(
+        WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM
+    ),
+    "a ConfigMap of nobody": Attack(
+        WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}
+    ),
+    "a ConfigMap of another name": Attack(
+        "keep a plan, scripts or a model's config",
+        owned("ConfigMap", "kube-root-ca.crt"),
+    ),
+    "a Service of nobody": Attack(
+        WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}
+    ),
+    "a Service that takes all pods": Attack(
+        SERVICES, owned("Service", "api", spec={"ports": [{"port": 80}]})
+    ),
+    "a Service that leads elsewhere": Attack(
+        SERVICES,
+        owned(
+            "Service",
+            "api",
+            spec={"type": "ExternalName", "externalName": "evil.example"},
+        ),
+    ),
+    "a Service on every node": Attack(
+        SERVICES, owned("Service", "api", spec={**SELECTS, "type": "NodePort"})
+    ),
     "a Service with an address of somebody": Attack(
-        "gives no Service external addresses", owned("Service", "api", spec={**SELECTS, "externalIPs": ["192.0.2.1"]})
+        "gives no Service external addresses",
+        owned("Service", "api", spec={**SELECTS, "externalIPs": ["192.0.2.1"]}),
     ),
     "a budget that stops each drain": Attack(
-        "are about pods of a model", owned("PodDisruptionBudget", "m", spec={"maxUnavailable": 0, "selector": {}})
+        "are about pods of a model",
+        owned("PodDisruptionBudget", "m", spec={"maxUnavailable": 0, "selector": {}}),
     ),
     "a Secret of another type": Attack(
-        KEYS, owned("Secret", "m-ssh-0123456789", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="})
+        KEYS,
+        owned(
+            "Secret",
+            "m-ssh-0123456789",
+            type="kubernetes.io/dockerconfigjson",
+            data={".dockerconfigjson": "e30="},
+        ),
     ),
     "a Secret of another name": Attack(KEYS, owned("Secret", "registry", **A_KEY)),
-    "a Secret with other keys": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})),
-    "a token of another name": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **A_TOKEN)),
-    "a token that changes": Attack(KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "immutable": False})),
-    "a token with other keys": Attack(KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "data": {"password": ""}})),
+    "a Secret with other keys": Attack(
+        KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})
+    ),
+    "a token of another name": Attack(
+        KEYS, owned("Secret", "m-ssh-0123456789", **A_TOKEN)
+    ),
+    "a token that changes": Attack(
+        KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "immutable": False})
+    ),
+    "a token with other keys": Attack(
+        KEYS,
+        owned("Secret", "m-token-0123456789", **{**A_TOKEN, "data": {"password": ""}}),
+    ),
     "a NetworkPolicy of all pods": Attack(
-        POLICY, owned("NetworkPolicy", "m-network", spec={"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]})
+        POLICY,
+        owned(
+            "NetworkPolicy",
+            "m-network",
+            spec={"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]},
+        ),
     ),
     "a NetworkPolicy of another name": Attack(
-        POLICY, owned("NetworkPolicy", "others", spec={"podSelector": {"matchLabels": SELECTS["selector"]}, "ingress": [{}]})
+        POLICY,
+        owned(
+            "NetworkPolicy",
+            "others",
+            spec={"podSelector": {"matchLabels": SELECTS["selector"]}, "ingress": [{}]},
+        ),
     ),
-    "a group with another SELinux label": Attack(LABELS, in_container(securityContext={"seLinuxOptions": {"type": "spc_t"}})),
-    "a group without AppArmor": Attack(LABELS, in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}})),
-    "a Secret of nobody": Attack(WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}),
+    "a group with another SELinux label": Attack(
+        LABELS, in_container(securityContext={"seLinuxOptions": {"type": "spc_t"}})
+    ),
+    "a group without AppArmor": Attack(
+        LABELS,
+        in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}}),
+    ),
+    "a Secret of nobody": Attack(
+        WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}
+    ),
     "a group of nobody": Attack(WHOSE, {**a_group(), "metadata": {"name": "m-0"}}),
     "a group of a Deployment": Attack(
         WHOSE,
         {
             **a_group(),
             "metadata": owned("", "m-0")["metadata"]
-            | {"ownerReferences": [{**OWNER, "uid": "1", "apiVersion": "apps/v1", "kind": "Deployment"}]},
+            | {
+                "ownerReferences": [
+                    {**OWNER, "uid": "1", "apiVersion": "apps/v1", "kind": "Deployment"}
+                ]
+            },
         },
     ),
-    "a Service in kube-system": Attack(WHERE, owned("Service", "kube-dns", spec=SELECTS), "kube-system"),
-    "a group with another account": Attack(ACCOUNT, a_group(serviceAccountName="clusterrole-aggregation-controller")),
-    "a group with an account by its old name": Attack(ACCOUNT, a_group(serviceAccount="builder")),
+    "a Service in kube-system": Attack(
+        WHERE, owned("Service", "kube-dns", spec=SELECTS), "kube-system"
+    ),
+    "a group with another account": Attack(
+        ACCOUNT, a_group(serviceAccountName="clusterrole-aggregation-controller")
+    ),
+    "a group with an account by its old name": Attack(
+        ACCOUNT, a_group(serviceAccount="builder")
+    ),
     "a group with a token": Attack(ACCOUNT, a_group(automountServiceAccountToken=True)),
-    "a group with a projected token": Attack(MOUNTS, with_volume(projected={"sources": [TOKEN]})),
-    "a group with the host's files": Attack(MOUNTS, with_volume(hostPath={"path": "/"})),
-    "a group with a driver's files": Attack(MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})),
-    "a group with a Secret": Attack(MOUNTS, with_volume(secret={"secretName": "theirs"})),
+    "a group with a projected token": Attack(
+        MOUNTS, with_volume(projected={"sources": [TOKEN]})
+    ),
+    "a group with the host's files": Attack(
+        MOUNTS, with_volume(hostPath={"path": "/"})
+    ),
+    "a group with a driver's files": Attack(
+        MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})
+    ),
+    "a group with a Secret": Attack(
+        MOUNTS, with_volume(secret={"secretName": "theirs"})
+    ),
     "a group with the host's network": Attack(HOST, a_group(hostNetwork=True)),
     "a group with the host's processes": Attack(HOST, a_group(hostPID=True)),
     "a group with the host's memory": Attack(HOST, a_group(hostIPC=True)),
     "a group past the scheduler": Attack(HOST, a_group(nodeName="control-plane-0")),
-    "a group with a port of the host": Attack(HOST, in_container(ports=[{"containerPort": 80, "hostPort": 80}])),
+    "a group with a port of the host": Attack(
+        HOST, in_container(ports=[{"containerPort": 80, "hostPort": 80}])
+    ),
     "a privileged group": Attack(
-        UNPRIVILEGED, in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": True})
+        UNPRIVILEGED,
+        in_container(
+            securityContext={"privileged": True, "allowPrivilegeEscalation": True}
+        ),
     ),
     "a group with a capability": Attack(
-        UNPRIVILEGED, in_container(securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}})
+        UNPRIVILEGED,
+        in_container(
+            securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}
+        ),
     ),
-    "a group that keeps its capabilities": Attack(UNPRIVILEGED, in_container(securityContext={"capabilities": {}})),
-    "a group that becomes more": Attack(UNPRIVILEGED, in_container(securityContext={"allowPrivilegeEscalation": True})),
-    "a group that says what it sees of /proc": Attack(UNPRIVILEGED, in_container(securityContext={"procMount": "Default"})),
-    "a group as root": Attack("as root only to lock memory", in_container(securityContext={"runAsUser": 0})),
+    "a group that keeps its capabilities": Attack(
+        UNPRIVILEGED, in_container(securityContext={"capabilities": {}})
+    ),
+    "a group that becomes more": Attack(
+        UNPRIVILEGED, in_container(securityContext={"allowPrivilegeEscalation": True})
+    ),
+    "a group that says what it sees of /proc": Attack(
+        UNPRIVILEGED, in_container(securityContext={"procMount": "Default"})
+    ),
+    "a group as root": Attack(
+        "as root only to lock memory", in_container(securityContext={"runAsUser": 0})
+    ),
     "a group that may call anything": Attack(
-        "the runtime's seccomp profile", a_group(securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1})
+        "the runtime's seccomp profile",
+        a_group(
+            securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1}
+        ),
     ),
     "a group with a privileged first container": Attack(
-        UNPRIVILEGED, a_group(initContainers=[{"name": "i", "image": "i", "securityContext": {"privileged": True}}])
+        UNPRIVILEGED,
+        a_group(
+            initContainers=[
+                {"name": "i", "image": "i", "securityContext": {"privileged": True}}
+            ]
+        ),
     ),
-    "a group with all keys of a Secret": Attack(VARIABLES, in_container(envFrom=[{"secretRef": {"name": "theirs"}}])),
+    "a group with all keys of a Secret": Attack(
+        VARIABLES, in_container(envFrom=[{"secretRef": {"name": "theirs"}}])
+    ),
     "a group with a key of a Secret": Attack(VARIABLES, in_container(env=[A_SECRET])),
 }
 
 
-def a_read(name: str = "", container: Manifest | None = None, pod: Manifest | None = None, **spec: Any) -> Manifest:
+def a_read(
+    name: str = "",
+    container: Manifest | None = None,
+    pod: Manifest | None = None,
+    **spec: Any,
+) -> Manifest:
     """Return the Job that reads a config, with other fields."""
-    fetcher = Fetcher(image="registry.example/shardwright/operator:0.1.0", pull_policy="IfNotPresent")
+    fetcher = Fetcher(
+        image="registry.example/shardwright/operator:0.1.0", pull_policy="IfNotPresent"
+    )
     token = SecretKey(name="hub", key="token")
-    fetch = HubFetch(fetcher=fetcher, model="a/b", revision=None, hub_token=token, environment=(), pull_secrets=())
-    job = fetch_job(Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"), fetch)
+    fetch = HubFetch(
+        fetcher=fetcher,
+        model="a/b",
+        revision=None,
+        hub_token=token,
+        environment=(),
+        pull_secrets=(),
+    )
+    job = fetch_job(
+        Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"),
+        fetch,
+    )
     job["metadata"]["name"] = name or job["metadata"]["name"]
     job["spec"] |= spec
     template = job["spec"]["template"]["spec"]
@@ -238,30 +417,54 @@ A_KEY_OF_A_SECRET = {"secretKeyRef": {"name": "theirs", "key": "k"}}
 
 CREATES |= {
     "a Job in kube-system": Attack(WHERE, a_read(), "kube-system"),
-    "a Job of nobody": Attack(WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}),
+    "a Job of nobody": Attack(
+        WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}
+    ),
     "a Job of another name": Attack(ENDS, a_read(name="backup")),
     "a Job that does not end": Attack(ENDS, a_read(activeDeadlineSeconds=86_400)),
     "a Job that stays": Attack(ENDS, a_read(ttlSecondsAfterFinished=None)),
     "many pods of a Job": Attack(ENDS, a_read(parallelism=100)),
-    "a Job of another program": Attack(RUNS, a_read(container={"command": ["python", "-c", "import os"]})),
-    "a Job with another account": Attack(HARMLESS, a_read(pod={"serviceAccountName": "builder"})),
-    "a Job with a token": Attack(HARMLESS, a_read(pod={"automountServiceAccountToken": True})),
-    "a Job with the host's network": Attack(HARMLESS, a_read(pod={"hostNetwork": True})),
-    "a Job with files": Attack(HARMLESS, a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]})),
-    "a privileged Job": Attack(HARMLESS, a_read(container={"securityContext": {"privileged": True}})),
-    "a Job as root": Attack(HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})),
+    "a Job of another program": Attack(
+        RUNS, a_read(container={"command": ["python", "-c", "import os"]})
+    ),
+    "a Job with another account": Attack(
+        HARMLESS, a_read(pod={"serviceAccountName": "builder"})
+    ),
+    "a Job with a token": Attack(
+        HARMLESS, a_read(pod={"automountServiceAccountToken": True})
+    ),
+    "a Job with the host's network": Attack(
+        HARMLESS, a_read(pod={"hostNetwork": True})
+    ),
+    "a Job with files": Attack(
+        HARMLESS,
+        a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]}),
+    ),
+    "a privileged Job": Attack(
+        HARMLESS, a_read(container={"securityContext": {"privileged": True}})
+    ),
+    "a Job as root": Attack(
+        HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})
+    ),
     "a Job with a key of a Secret": Attack(
-        "take no variable from a Secret but HF_TOKEN", a_read(container={"env": [{"name": "X", "valueFrom": A_KEY_OF_A_SECRET}]})
+        "take no variable from a Secret but HF_TOKEN",
+        a_read(container={"env": [{"name": "X", "valueFrom": A_KEY_OF_A_SECRET}]}),
     ),
     "a Job with all keys of a Secret": Attack(
-        "take no variable from a Secret but HF_TOKEN", a_read(container={"envFrom": [{"secretRef": {"name": "theirs"}}]})
+        "take no variable from a Secret but HF_TOKEN",
+        a_read(container={"envFrom": [{"secretRef": {"name": "theirs"}}]}),
     ),
 }
 
 
 @pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
-def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, attack: Attack) -> None:
-    item = {**attack.body, "metadata": {**attack.body["metadata"], "namespace": attack.namespace}}
+def test_the_token_creates_nothing_that_the_operator_would_not(
+    stolen: Api, attack: Attack
+) -> None:
+    item = {
+        **attack.body,
+        "metadata": {**attack.body["metadata"], "namespace": attack.namespace},
+    }
     item.setdefault("apiVersion", GROUPS.get(item["kind"], "v1"))
 
     with pytest.raises(ApiError) as refused:
@@ -271,7 +474,10 @@ def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, atta
 
 
 def test_the_token_bends_nothing_of_others(cluster: ControlPlane, stolen: Api) -> None:
-    theirs, root = f"/api/v1/namespaces/{OTHERS}", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"
+    theirs, root = (
+        f"/api/v1/namespaces/{OTHERS}",
+        "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt",
+    )
     mine = {"metadata": {"ownerReferences": [{**OWNER, "uid": "1"}]}}
 
     with pytest.raises(ApiError, match=WHOSE):
@@ -287,12 +493,20 @@ def test_the_token_bends_nothing_of_others(cluster: ControlPlane, stolen: Api) -
     with pytest.raises(ApiError, match="cannot list resource"):
         stolen.get(f"{theirs}/secrets")
     assert cluster.api.get(f"{theirs}/configmaps/theirs-plan")["data"] == {"a": "1"}
-    assert "deletionTimestamp" not in cluster.api.get(f"{theirs}/pods/theirs-0")["metadata"]
+    assert (
+        "deletionTimestamp"
+        not in cluster.api.get(f"{theirs}/pods/theirs-0")["metadata"]
+    )
 
 
 def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
     lease = {"metadata": {"name": "another"}, "spec": {"holderIdentity": "me"}}
-    event = {"metadata": {"name": "x"}, "reportingController": "kubelet", "reportingInstance": "x", "action": "Kill"}
+    event = {
+        "metadata": {"name": "x"},
+        "reportingController": "kubelet",
+        "reportingInstance": "x",
+        "action": "Kill",
+    }
     about = {
         "reason": "Killed",
         "type": "Normal",
@@ -302,30 +516,54 @@ def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
 
     with pytest.raises(ApiError, match="the operator has one Lease"):
         stolen.create(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases", lease)
-    with pytest.raises(ApiError, match="are about ShardedModels, and say who wrote them"):
-        stolen.create(f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about})
+    with pytest.raises(
+        ApiError, match="are about ShardedModels, and say who wrote them"
+    ):
+        stolen.create(
+            f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about}
+        )
 
 
-def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(cluster: ControlPlane, stolen: Api) -> None:
-    revisions, theirs = (f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions" for namespace in (MODELS, OTHERS))
+def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
+    cluster: ControlPlane, stolen: Api
+) -> None:
+    revisions, theirs = (
+        f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
+        for namespace in (MODELS, OTHERS)
+    )
     fields = {"apiVersion": "apps/v1", "revision": 1, "data": {"zlib": ""}}
-    cluster.api.create(theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields})
+    cluster.api.create(
+        theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields}
+    )
 
-    stolen.create(revisions, owned("ControllerRevision", "m-revision-0123456789", **fields))
-    with pytest.raises(ApiError, match="are revisions of models, are named so, and are never changed"):
-        stolen.create(revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields))
+    stolen.create(
+        revisions, owned("ControllerRevision", "m-revision-0123456789", **fields)
+    )
+    with pytest.raises(
+        ApiError, match="are revisions of models, are named so, and are never changed"
+    ):
+        stolen.create(
+            revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields)
+        )
     with pytest.raises(ApiError, match=WHOSE):
         stolen.delete(f"{theirs}/theirs-revision-0123456789")
     stolen.delete(f"{revisions}/m-revision-0123456789")
 
 
-def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
+def test_the_token_does_all_that_the_operator_does(
+    cluster: ControlPlane, stolen: Api
+) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
     launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
-    read = stolen.request("POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"})
-    assert drifted_fields(a_read(), {"apiVersion": "batch/v1", "kind": "Job", **read}) == ()
+    read = stolen.request(
+        "POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"}
+    )
+    assert (
+        drifted_fields(a_read(), {"apiVersion": "batch/v1", "kind": "Job", **read})
+        == ()
+    )
     for name, pod in pods(MODELS, launches[:1]):
         assert stored(stolen, pod, MODELS)["metadata"]["name"], name
 
@@ -335,8 +573,14 @@ def test_groups_have_the_account_and_the_secrets_that_are_admitted_in_their_name
 ) -> None:
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/shardwright-statefulsets"
     delivered = cluster.api.get(policy)["spec"]["variables"]
-    named = {"accounts": f'["*/","*/everywhere","{MODELS}/","{MODELS}/reader"]', "mounted": f'["{MODELS}/","{MODELS}/*","/ours"]'}
-    variables = [item | {"expression": named.get(item["name"], item["expression"])} for item in delivered]
+    named = {
+        "accounts": f'["*/","*/everywhere","{MODELS}/","{MODELS}/reader"]',
+        "mounted": f'["{MODELS}/","{MODELS}/*","/ours"]',
+    }
+    variables = [
+        item | {"expression": named.get(item["name"], item["expression"])}
+        for item in delivered
+    ]
 
     def verdict(body: Manifest, namespace: str = MODELS) -> str:
         item = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
@@ -348,11 +592,20 @@ def test_groups_have_the_account_and_the_secrets_that_are_admitted_in_their_name
 
     cluster.api.patch(policy, {"spec": {"variables": variables}})
     try:
-        wait_for(lambda: not verdict(a_group(serviceAccountName="reader")), 60, "the policy to be in force")
+        wait_for(
+            lambda: not verdict(a_group(serviceAccountName="reader")),
+            60,
+            "the policy to be in force",
+        )
         assert verdict(a_group(serviceAccountName="everywhere")) == ACCOUNT
         assert verdict(a_group(serviceAccountName="everywhere"), OTHERS) == ""
         assert verdict(a_group(serviceAccountName="reader"), OTHERS) == ACCOUNT
-        assert verdict(a_group(serviceAccountName="reader", automountServiceAccountToken=True)) == ACCOUNT
+        assert (
+            verdict(
+                a_group(serviceAccountName="reader", automountServiceAccountToken=True)
+            )
+            == ACCOUNT
+        )
         assert verdict(with_volume(secret={"secretName": "any"})) == ""
         assert verdict(with_volume(secret={"secretName": "any"}), OTHERS) == MOUNTS
         assert verdict(with_volume(secret={"secretName": "ours"}), OTHERS) == ""
@@ -360,25 +613,45 @@ def test_groups_have_the_account_and_the_secrets_that_are_admitted_in_their_name
         cluster.api.patch(policy, {"spec": {"variables": delivered}})
 
 
-def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(cluster: ControlPlane, stolen: Api) -> None:
-    owner = cluster.api.get(f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m")["metadata"]["uid"]
+def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(
+    cluster: ControlPlane, stolen: Api
+) -> None:
+    owner = cluster.api.get(
+        f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m"
+    )["metadata"]["uid"]
     groups = PATHS["StatefulSet"].format(MODELS)
     good = a_group()
-    good["metadata"]["ownerReferences"] = [{**OWNER, "uid": owner, "blockOwnerDeletion": True}]
+    good["metadata"]["ownerReferences"] = [
+        {**OWNER, "uid": owner, "blockOwnerDeletion": True}
+    ]
     path = f"{groups}/{stolen.create(groups, good)['metadata']['name']}"
-    host, own = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, {"hostNetwork": False, "dnsPolicy": "ClusterFirst"}
+    host, own = (
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+        {"hostNetwork": False, "dnsPolicy": "ClusterFirst"},
+    )
     cluster.api.patch(path, {"spec": {"template": {"spec": host}}})
 
     assert stolen.patch(path, {"spec": {"replicas": 0}})["spec"]["replicas"] == 0
     with pytest.raises(ApiError, match=HOST):
         stolen.patch(path, {"spec": {"template": {"spec": {"hostPID": True}}}})
-    assert "hostNetwork" not in stolen.patch(path, {"spec": {"template": {"spec": own}}})["spec"]["template"]["spec"]
+    assert (
+        "hostNetwork"
+        not in stolen.patch(path, {"spec": {"template": {"spec": own}}})["spec"][
+            "template"
+        ]["spec"]
+    )
     stolen.delete(path)
 
 
-def test_what_the_token_makes_for_a_model_that_does_not_exist_goes_again(cluster: ControlPlane, stolen: Api) -> None:
+def test_what_the_token_makes_for_a_model_that_does_not_exist_goes_again(
+    cluster: ControlPlane, stolen: Api
+) -> None:
     del stolen
-    wait_for(lambda: "nobody-plan" not in _names(cluster), 180, "the garbage collector to take it")
+    wait_for(
+        lambda: "nobody-plan" not in _names(cluster),
+        180,
+        "the garbage collector to take it",
+    )
 
 
 def _names(cluster: ControlPlane) -> set[str]:

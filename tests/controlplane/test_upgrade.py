@@ -1,4 +1,6 @@
-"""Releases of the operator that render pods otherwise, one after the other, over models that serve; on the real control plane."""
+"""Releases of the operator that render pods otherwise, one after the other, over models that serve;
+on the real control plane.
+"""
 
 import shutil
 from pathlib import Path
@@ -29,16 +31,31 @@ def another_release(folder: Path) -> Path:
 
 def timeout_seconds(models: Models, name: str) -> int:
     """Return the timeout of the readiness probe that pods to come of a group have."""
-    container = models.get("StatefulSet", name)["spec"]["template"]["spec"]["containers"][0]
+    container = models.get("StatefulSet", name)["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     return int(container["readinessProbe"]["timeoutSeconds"])
 
 
 def wait_taken_over(models: Models, seconds: int, pending: str) -> None:
-    """Wait until a release with this timeout has written its templates, says so, and both models are ready."""
+    """Wait until a release with this timeout has written its templates, says so, and both models
+    are ready.
+    """
     groups = ("large-0", "llama-0", "llama-1")
-    wait_for(lambda: {timeout_seconds(models, name) for name in groups} == {seconds}, 60, "the templates")
+    wait_for(
+        lambda: {timeout_seconds(models, name) for name in groups} == {seconds},
+        60,
+        "the templates",
+    )
     names = ("large", "llama")
-    wait_for(lambda: {models.condition(name, "RolloutPending")["status"] for name in names} == {pending}, 60, "the conditions")
+    wait_for(
+        lambda: (
+            {models.condition(name, "RolloutPending")["status"] for name in names}
+            == {pending}
+        ),
+        60,
+        "the conditions",
+    )
     for name in names:
         models.wait_ready(name)
 
@@ -55,7 +72,11 @@ def test_upgrade_downgrade_and_upgrade_restart_no_pod_and_the_next_restart_takes
         models.wait_ready("llama")
     before = models.uids()
 
-    for source, seconds, pending in ((other, 6, "True"), (ROOT / "operator", 5, "False"), (other, 6, "True")):
+    for source, seconds, pending in (
+        (other, 6, "True"),
+        (ROOT / "operator", 5, "False"),
+        (other, 6, "True"),
+    ):
         with OperatorProcess(chart, source=source):
             wait_taken_over(models, seconds, pending)
             assert models.uids() == before
@@ -63,8 +84,14 @@ def test_upgrade_downgrade_and_upgrade_restart_no_pod_and_the_next_restart_takes
     with OperatorProcess(chart, source=other):
         chart.pods.crash(namespace, "large-0-1", exit_code=137)
         wait_for(
-            lambda: len(before & models.uids()) == 2 and len(models.pods()) == 4, 60, "two new pods of the group that failed"
+            lambda: len(before & models.uids()) == 2 and len(models.pods()) == 4,
+            60,
+            "two new pods of the group that failed",
         )
         models.wait_ready("large")
-        wait_for(lambda: models.condition("large", "RolloutPending")["status"] == "False", 60, "the condition to go")
+        wait_for(
+            lambda: models.condition("large", "RolloutPending")["status"] == "False",
+            60,
+            "the condition to go",
+        )
     models.delete_all("ShardedModel")

@@ -1,4 +1,6 @@
-"""Who waits for GPUs on a real API server: classes and their order, small ones that pass, and pods that Kubernetes preempts."""
+"""Who waits for GPUs on a real API server: classes and their order, small ones that pass, and pods
+that Kubernetes preempts.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,19 @@ pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-A_NODE: dict[str, Any] = {"model": SMALL, "parallelism": {"tensor": 8, "pipeline": 1}}  # all 8 GPUs of one node
+A_NODE: dict[str, Any] = {
+    "model": SMALL,
+    "parallelism": {"tensor": 8, "pipeline": 1},
+}  # all 8 GPUs of one node
 
 
 def a_class(name: str, value: int) -> Manifest:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
 
 
 @pytest.fixture
@@ -32,20 +42,36 @@ def classes(control_plane: ControlPlane) -> Iterator[None]:
         control_plane.api.create(CLASSES, item)
     yield
     for item in [*found, a_class("late", 1)]:
-        control_plane.api.delete(f"{CLASSES}/{item['metadata']['name']}", missing_ok=True)
+        control_plane.api.delete(
+            f"{CLASSES}/{item['metadata']['name']}", missing_ok=True
+        )
 
 
 def foreign(node: str, gpus: int, **spec: Any) -> Manifest:
     """Return a pod of nobody's model that holds GPUs of a node."""
     name = f"foreign-{node}"
-    container = {"name": "job", "image": "job", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    selector = {"nodeSelector": {"kubernetes.io/hostname": node}, "tolerations": [{"operator": "Exists"}]}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], **selector, **spec}}
+    container = {
+        "name": "job",
+        "image": "job",
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    selector = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [container], **selector, **spec},
+    }
 
 
 def hold(models: Models, node: str, gpus: int = 8, **spec: Any) -> None:
     models.post("Pod", foreign(node, gpus, **spec))
-    wait_for(lambda: models.get("Pod", f"foreign-{node}")["spec"].get("nodeName") == node, 60, "the foreign pod to be bound")
+    wait_for(
+        lambda: models.get("Pod", f"foreign-{node}")["spec"].get("nodeName") == node,
+        60,
+        "the foreign pod to be bound",
+    )
 
 
 def release(models: Models, control_plane: ControlPlane, node: str) -> None:
@@ -61,7 +87,9 @@ def test_a_class_that_does_not_exist_is_named_and_waited_for(
     models.create("small", SMALL, pod={"priorityClassName": "late"})
 
     refused = models.wait_reason("small", "InvalidSpec", timeout=60)
-    assert refused["message"].startswith("spec.pod.priorityClassName: PriorityClass late does not exist in this cluster")
+    assert refused["message"].startswith(
+        "spec.pod.priorityClassName: PriorityClass late does not exist in this cluster"
+    )
     assert (models.all("StatefulSet"), models.pods()) == ([], [])
 
     control_plane.api.create(CLASSES, a_class("late", 1))
@@ -105,7 +133,13 @@ def test_a_preempted_group_stops_as_a_whole_and_comes_back_when_there_is_room(
     models.wait_ready("large", timeout=90)
 
     hold(models, second, priorityClassName="urgent")
-    wait_for(lambda: [pod["metadata"]["name"] for pod in models.pods()] == [f"foreign-{second}"], 90, "the group to be gone")
+    wait_for(
+        lambda: (
+            [pod["metadata"]["name"] for pod in models.pods()] == [f"foreign-{second}"]
+        ),
+        90,
+        "the group to be gone",
+    )
     condition = models.wait_reason("large", "InsufficientCapacity", timeout=60)
     assert condition["status"] == "False"
 

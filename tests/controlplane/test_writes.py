@@ -33,7 +33,12 @@ async def carry_out(client: Client, writes: list[Write]) -> Outcome:
 
 
 def a_config_map(namespace: str, **data: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": namespace}, "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "ours", "namespace": namespace},
+        "data": data,
+    }
 
 
 def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
@@ -41,10 +46,25 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
 ) -> None:
     async def scenario() -> None:
         await carry_out(client, [Create(content=a_config_map(namespace, a="1", b="1"))])
-        control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
+        control_plane.kubectl(
+            "patch",
+            "configmap",
+            "ours",
+            "-n",
+            namespace,
+            "-p",
+            '{"data": {"theirs": "1"}}',
+        )
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
-        await carry_out(client, [Apply(content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"])])
+        await carry_out(
+            client,
+            [
+                Apply(
+                    content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"]
+                )
+            ],
+        )
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
         assert live["data"] == {"a": "2", "theirs": "1"}
@@ -56,12 +76,30 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     def a_group(**env: str) -> Manifest:
-        (group,) = render(a_plan(), a_deployment(owner=an_owner(namespace=namespace))).of_kind("StatefulSet")
+        (group,) = render(
+            a_plan(), a_deployment(owner=an_owner(namespace=namespace))
+        ).of_kind("StatefulSet")
         template = group["spec"]["template"]
         container = template["spec"]["containers"][0]
-        containers = [{**container, "env": [{"name": name, "value": value} for name, value in env.items()]}]
-        metadata = {key: value for key, value in group["metadata"].items() if key != "ownerReferences"}
-        spec = {**group["spec"], "replicas": 0, "template": {**template, "spec": {**template["spec"], "containers": containers}}}
+        containers = [
+            {
+                **container,
+                "env": [{"name": name, "value": value} for name, value in env.items()],
+            }
+        ]
+        metadata = {
+            key: value
+            for key, value in group["metadata"].items()
+            if key != "ownerReferences"
+        }
+        spec = {
+            **group["spec"],
+            "replicas": 0,
+            "template": {
+                **template,
+                "spec": {**template["spec"], "containers": containers},
+            },
+        }
         return {**group, "metadata": metadata, "spec": spec}
 
     def stored() -> Manifest:
@@ -69,18 +107,33 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
         return dict(control_plane.api.get(path))
 
     def names() -> list[str]:
-        return [item["name"] for item in stored()["spec"]["template"]["spec"]["containers"][0]["env"]]
+        return [
+            item["name"]
+            for item in stored()["spec"]["template"]["spec"]["containers"][0]["env"]
+        ]
 
     async def scenario() -> None:
         await carry_out(client, [Create(content=a_group(A="1"))])
         uid, name = stored()["metadata"]["uid"], stored()["metadata"]["name"]
         await carry_out(client, [Apply(content=a_group(A="1", B="1"), uid=uid)])
-        noted = Patch(name=name, namespace=namespace, uid=uid, annotations={"shardwright.io/size": "2"}, why=Why.NOTE)
+        noted = Patch(
+            name=name,
+            namespace=namespace,
+            uid=uid,
+            annotations={"shardwright.io/size": "2"},
+            why=Why.NOTE,
+        )
         await carry_out(client, [noted])
-        assert (names(), stored()["metadata"]["annotations"]["shardwright.io/size"]) == (["A", "B"], "2")
+        assert (
+            names(),
+            stored()["metadata"]["annotations"]["shardwright.io/size"],
+        ) == (["A", "B"], "2")
 
         await carry_out(client, [Apply(content=a_group(A="1"), uid=uid)])
-        assert (names(), stored()["metadata"].get("annotations", {}).get("shardwright.io/size")) == (["A"], None)
+        assert (
+            names(),
+            stored()["metadata"].get("annotations", {}).get("shardwright.io/size"),
+        ) == (["A"], None)
 
     asyncio.run(scenario())
 
@@ -92,7 +145,15 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
         await carry_out(client, [Create(content=a_config_map(namespace, a="1"))])
         stale = await client.get(CONFIG_MAPS, namespace, "ours")
         assert stale
-        control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
+        control_plane.kubectl(
+            "patch",
+            "configmap",
+            "ours",
+            "-n",
+            namespace,
+            "-p",
+            '{"data": {"theirs": "1"}}',
+        )
         path = CONFIG_MAPS.path(namespace, "ours")
         with pytest.raises(ApiError) as error:
             await writer._own_by_apply(client, CONFIG_MAPS, path, stale)
@@ -101,9 +162,15 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
     asyncio.run(scenario())
 
 
-def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(client: Client, namespace: str) -> None:
+def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(
+    client: Client, namespace: str
+) -> None:
     async def scenario() -> None:
-        (refusal,) = (await carry_out(client, [Apply(content=a_config_map(namespace, a="1"), uid="gone")])).refused
+        (refusal,) = (
+            await carry_out(
+                client, [Apply(content=a_config_map(namespace, a="1"), uid="gone")]
+            )
+        ).refused
         assert (refusal.code, refusal.passes) == (409, True)
         assert await client.get(CONFIG_MAPS, namespace, "ours") is None
 
@@ -111,14 +178,28 @@ def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(client:
 
 
 @pytest.mark.parametrize(
-    "cache", [CacheClaim(claim="hub"), CacheClaim(storage="1024Gi", storage_class="fast"), None], ids=["shared", "own", "none"]
+    "cache",
+    [CacheClaim(claim="hub"), CacheClaim(storage="1024Gi", storage_class="fast"), None],
+    ids=["shared", "own", "none"],
 )
 def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
     control_plane: ControlPlane, namespace: str, cache: CacheClaim | None
 ) -> None:
-    deployment = a_deployment(owner=an_owner(namespace=namespace), cache=cache, served_name="llama", load_format="safetensors")
+    deployment = a_deployment(
+        owner=an_owner(namespace=namespace),
+        cache=cache,
+        served_name="llama",
+        load_format="safetensors",
+    )
     (group,) = render(a_plan(), deployment).of_kind("StatefulSet")
-    rendered = {**group, "metadata": {key: value for key, value in group["metadata"].items() if key != "ownerReferences"}}
+    rendered = {
+        **group,
+        "metadata": {
+            key: value
+            for key, value in group["metadata"].items()
+            if key != "ownerReferences"
+        },
+    }
 
     path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
     control_plane.api.create(path, rendered)

@@ -1,9 +1,9 @@
-"""What takes its time on the real control plane: `soak`, a random walk, and `matrix`, crash points; 1 where something was found.
+"""What takes its time on the real control plane: `soak`, a random walk, and `matrix`, crash points;
+1 where something was found.
 
 The seed begins the same walk, or draws the same points, again.
 """
 
-# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import argparse
@@ -34,17 +34,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("what", choices=["soak", "matrix"])
     parser.add_argument("--seconds", type=float, default=3600, help="how long to walk")
-    parser.add_argument("--points", type=int, default=0, help="how many points to draw; 0: all")
-    parser.add_argument("--fates", default="", help="which fates alone, by how they begin: lost, killed, stopped")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument(
+        "--points", type=int, default=0, help="how many points to draw; 0: all"
+    )
+    parser.add_argument(
+        "--fates",
+        default="",
+        help="which fates alone, by how they begin: lost, killed, stopped",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(10**6)
+    )
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    rng = random.Random(options.seed)  # noqa: S311  guards nothing
+    print(f"seed {options.seed}", flush=True)  # noqa: T201
+    rng = random.Random(options.seed)  # noqa: S311
     if options.what == "soak":
         with cluster(soak.NODES) as control_plane:
             broken = _soak(control_plane, options.seconds, rng)
     else:
-        fates = {fate: weight for fate, weight in on_cluster.FATES.items() if fate.startswith(options.fates)}
+        fates = {
+            fate: weight
+            for fate, weight in on_cluster.FATES.items()
+            if fate.startswith(options.fates)
+        }
         with cluster(on_cluster.NODES) as control_plane:
             broken = _matrix(control_plane, options.points, fates, rng)
     return 1 if broken else 0
@@ -66,9 +78,14 @@ def _soak(control_plane: ControlPlane, seconds: float, rng: random.Random) -> li
         FaultProxy(control_plane.url, control_plane.ca_file) as proxy,
         OperatorProcess(control_plane, server=proxy.url, pace=soak.PACE) as operator,
     ):
-        broken = _walk(soak.Walk(control_plane, operator, proxy, models, control_plane.nodes.names(), rng), seconds)
+        broken = _walk(
+            soak.Walk(
+                control_plane, operator, proxy, models, control_plane.nodes.names(), rng
+            ),
+            seconds,
+        )
         if broken:
-            print(operator.logs()[-8000:])
+            print(operator.logs()[-8000:])  # noqa: T201
     return broken
 
 
@@ -80,17 +97,32 @@ def _walk(walk: soak.Walk, seconds: float) -> list[str]:
         if broken := walk.round():
             broken.append(f"in a round of {dict(walk.happened - before)}")
         else:
-            print(f"{len(walk.rests)} rounds, {walk.happened.total()} happenings, rest after {walk.rests[-1]:.1f} s", flush=True)
-    print(_report(walk, broken), flush=True)
+            print(  # noqa: T201
+                f"{len(walk.rests)} rounds, {walk.happened.total()} happenings, rest after "
+                f"{walk.rests[-1]:.1f}"
+                " s",
+                flush=True,
+            )
+    print(_report(walk, broken), flush=True)  # noqa: T201
     return broken
 
 
 def _report(walk: soak.Walk, broken: list[str]) -> str:
-    lines = [f"{len(walk.rests)} rounds; rest after at most {max(walk.rests, default=0):.1f} s"]
+    lines = [
+        f"{len(walk.rests)} rounds; rest after at most {max(walk.rests, default=0):.1f} s"
+    ]
     lines += [f"{count:5} {what}" for what, count in walk.happened.most_common()]
     for pid, samples in walk.samples.items():
-        lines.append(f"process {pid}, {len(samples)} samples: {asdict(samples[0])} to {asdict(samples[-1])}")
-    return "\n".join([*lines, *(f"ended: {line}" for line in walk.ends), *(f"BROKEN {what}" for what in broken)])
+        lines.append(
+            f"process {pid}, {len(samples)} samples: {asdict(samples[0])} to {asdict(samples[-1])}"
+        )
+    return "\n".join(
+        [
+            *lines,
+            *(f"ended: {line}" for line in walk.ends),
+            *(f"BROKEN {what}" for what in broken),
+        ]
+    )
 
 
 Lives: TypeAlias = Iterator[tuple[str, on_cluster.PointOf]]
@@ -99,27 +131,51 @@ Writes: TypeAlias = Counter[tuple[str, str]]
 """How many writes an act has had at most, by engine and act."""
 
 
-def _matrix(control_plane: ControlPlane, drawn: int, fates: Fates, rng: random.Random) -> list[str]:
-    """Live until all points of these fates were struck, or so many drawn ones; return what was found."""
+def _matrix(
+    control_plane: ControlPlane, drawn: int, fates: Fates, rng: random.Random
+) -> list[str]:
+    """Live until all points of these fates were struck, or so many drawn ones; return what was
+    found.
+    """
     writes: Writes = Counter()
     with on_cluster.staged(control_plane) as built:
-        broken = _live(built, _drawn_lives(rng, fates) if drawn else _all_lives(writes, fates), drawn, writes)
+        broken = _live(
+            built,
+            _drawn_lives(rng, fates) if drawn else _all_lives(writes, fates),
+            drawn,
+            writes,
+        )
         if broken:
-            print(built.leader.operator.logs()[-8000:])
+            print(built.leader.operator.logs()[-8000:])  # noqa: T201
     return broken
 
 
-def _live(built: on_cluster.Stage, lives: Lives, drawn: int, writes: Writes) -> list[str]:
+def _live(
+    built: on_cluster.Stage, lives: Lives, drawn: int, writes: Writes
+) -> list[str]:
     struck, broken = 0, list[str]()
     for played in _acts(built, lives):
-        writes[played.engine, played.act] = max(writes[played.engine, played.act], len(played.writes))
+        writes[played.engine, played.act] = max(
+            writes[played.engine, played.act], len(played.writes)
+        )
         struck += played.struck
         broken += [f"{played}: {what}" for what in played.broken]
-        print(f"{played}: {list(played.broken) or 'well'} after {played.seconds:.1f} s", flush=True)
+        print(  # noqa: T201
+            f"{played}: {list(played.broken) or 'well'} after {played.seconds:.1f} s",
+            flush=True,
+        )
         if struck >= drawn > 0:
             break
-    lines = [f"{count:3} writes: {engine}, {act}" for (engine, act), count in writes.items()]
-    print(*lines, f"{struck} points struck, {len(broken)} broken", *broken, sep="\n", flush=True)
+    lines = [
+        f"{count:3} writes: {engine}, {act}" for (engine, act), count in writes.items()
+    ]
+    print(  # noqa: T201
+        *lines,
+        f"{struck} points struck, {len(broken)} broken",
+        *broken,
+        sep="\n",
+        flush=True,
+    )
     return broken
 
 
@@ -134,7 +190,9 @@ def _drawn_lives(rng: random.Random, fates: Fates) -> Lives:
 
 
 def _all_lives(writes: Writes, fates: Fates) -> Lives:
-    """Yield a life of each engine that nothing strikes, then one for each number of a write and each fate."""
+    """Yield a life of each engine that nothing strikes, then one for each number of a write and
+    each fate.
+    """
     for engine in ENGINES:
         yield engine, lambda _: None
         for number in count():

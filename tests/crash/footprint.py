@@ -26,15 +26,20 @@ class Footprint:
 
 
 SLACK: Final = Footprint(rss_mebibytes=12, threads=6, sockets=8, files=10)
-"""How much more the last third of a run may hold than the first, in the median. Basis: assumed; threads and connections come and
-go with requests at once, 32 at most."""
+"""How much more the last third of a run may hold than the first, in the median. Basis: assumed;
+threads and connections come and go with requests at once, 32 at most.
+"""
 
 
 def footprint(pid: int) -> Footprint:
     """Return what a process holds now, from /proc."""
     proc = Path("/proc") / str(pid)
-    stated = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-    links = [str(link.readlink()) for link in (proc / "fd").iterdir() if link.is_symlink()]
+    stated = dict(
+        line.split(":", 1) for line in (proc / "status").read_text().splitlines()
+    )
+    links = [
+        str(link.readlink()) for link in (proc / "fd").iterdir() if link.is_symlink()
+    ]
     return Footprint(
         rss_mebibytes=int(stated["VmRSS"].split()[0]) / 1024,
         threads=int(stated["Threads"]),
@@ -44,13 +49,17 @@ def footprint(pid: int) -> Footprint:
 
 
 def leaks(samples: Sequence[Footprint], slack: Footprint = SLACK) -> list[str]:
-    """Return what grows over the samples of one process at rest beyond the slack; too few of them say nothing."""
+    """Return what grows over the samples of one process at rest beyond the slack; too few of them
+    say nothing.
+    """
     counted = samples[WARM_UP:]
     if len(counted) < LEAST_SAMPLES:
         return []
     third = len(counted) // 3
     first, last = _middle(counted[:third]), _middle(counted[-third:])
-    grown = zip(fields(Footprint), astuple(first), astuple(last), astuple(slack), strict=True)
+    grown = zip(
+        fields(Footprint), astuple(first), astuple(last), astuple(slack), strict=True
+    )
     return [
         f"{field.name}: {after:g} after {before:g}, at most {before + more:g}"
         for field, before, after, more in grown
@@ -59,4 +68,6 @@ def leaks(samples: Sequence[Footprint], slack: Footprint = SLACK) -> list[str]:
 
 
 def _middle(samples: Sequence[Footprint]) -> Footprint:
-    return Footprint(*(median(values) for values in zip(*map(astuple, samples), strict=True)))
+    return Footprint(
+        *(median(values) for values in zip(*map(astuple, samples), strict=True))
+    )

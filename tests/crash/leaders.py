@@ -1,4 +1,6 @@
-"""Operators on a cluster in memory, one of which leads by a real elector: stopped at a write, it wakes up when another leads."""
+"""Operators on a cluster in memory, one of which leads by a real elector: stopped at a write, it
+wakes up when another leads.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
-from shardwright.cluster.client import MERGE_PATCH, Call, Client, NotLeadingError, Projection, Urgency
-from shardwright.cluster.elector import RELEASED_SECONDS, Elector, LeaseIdentity, LeaseTimings
+from shardwright.cluster.client import (
+    MERGE_PATCH,
+    Call,
+    Client,
+    NotLeadingError,
+    Projection,
+    Urgency,
+)
+from shardwright.cluster.elector import (
+    RELEASED_SECONDS,
+    Elector,
+    LeaseIdentity,
+    LeaseTimings,
+)
 from shardwright.cluster.resources import LEASES, Resource
 from tests.crash.points import Fate, Point, StrikingCluster
 from tests.support.builders_operator import Parts
@@ -18,7 +32,9 @@ from tests.support.memory_operator import MemoryOperator, WallClock
 R = TypeVar("R")
 
 TICK_SECONDS: Final = LeaseTimings().renew_deadline_seconds / 2
-"""How far apart a leader renews its Lease, and others look at it: rarer than a real one, for here no try fails."""
+"""How far apart a leader renews its Lease, and others look at it: rarer than a real one, for here
+no try fails.
+"""
 
 _LEASE: Final = ("shardwright-system", "shardwright")
 _SECOND: Final = "operator-b"
@@ -31,8 +47,8 @@ class FencedError(Exception):
 class Door(Client):
     """The API server as one process reaches it, which is stopped at a point.
 
-    A write is sent while the process leads, which is asked last of all, as the transport asks; ``sent`` are those that were.
-    ``while_stopped`` is what the others do meanwhile.
+    A write is sent while the process leads, which is asked last of all, as the transport asks;
+    ``sent`` are those that were. ``while_stopped`` is what the others do meanwhile.
     """
 
     def __init__(self, cluster: StrikingCluster, leads: Callable[[], bool]) -> None:
@@ -52,34 +68,87 @@ class Door(Client):
         return self
 
     async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        metadata_only: bool = False,
     ) -> dict[str, Any] | None:
-        return await self._cluster.get(resource, namespace, name, metadata_only=metadata_only)
+        return await self._cluster.get(
+            resource, namespace, name, metadata_only=metadata_only
+        )
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, *, project: Projection | None = None, **selectors: str
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        project: Projection | None = None,
+        **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        async for page in self._cluster.pages(resource, namespace, project=project, **selectors):
+        async for page in self._cluster.pages(
+            resource, namespace, project=project, **selectors
+        ):
             yield page
 
     async def create(
-        self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         send = partial(self._cluster.create, resource, namespace, body, dry_run=dry_run)
         return await self._write(send, counted=not dry_run)
 
     async def patch(
-        self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        path: str,
+        body: Any,
+        content_type: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        send = partial(self._cluster.patch, resource, path, body, content_type, force=force, dry_run=dry_run)
+        send = partial(
+            self._cluster.patch,
+            resource,
+            path,
+            body,
+            content_type,
+            force=force,
+            dry_run=dry_run,
+        )
         return await self._write(send, counted=not dry_run)
 
-    async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        stored = await self.patch(resource, resource.path(namespace, name, "status"), body, MERGE_PATCH)
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        stored = await self.patch(
+            resource, resource.path(namespace, name, "status"), body, MERGE_PATCH
+        )
         return {"metadata": stored["metadata"]}
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        send = partial(self._cluster.delete, resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_seconds: int | None = None,
+    ) -> None:
+        send = partial(
+            self._cluster.delete,
+            resource,
+            namespace,
+            name,
+            uid=uid,
+            grace_seconds=grace_seconds,
+        )
         await self._write(send, counted=True)
 
     async def send(self, call: Call) -> dict[str, Any]:
@@ -87,7 +156,11 @@ class Door(Client):
 
     async def _write(self, send: Callable[[], Awaitable[R]], *, counted: bool) -> R:
         assert not self._stopped, "a process that is stopped goes on"
-        fate = self.point.fate if counted and self.point and self.point.number == len(self._cluster.tried) else None
+        fate = (
+            self.point.fate
+            if counted and self.point and self.point.number == len(self._cluster.tried)
+            else None
+        )
         if fate is Fate.STOPPED_BEFORE:
             await self._stop()
         if not self._leads():
@@ -106,12 +179,24 @@ class Door(Client):
 
 
 class Candidate(MemoryOperator):
-    """An operator that works while it holds the Lease, and hears of everything while another does, its ``standby``."""
+    """An operator that works while it holds the Lease, and hears of everything while another does,
+    its ``standby``.
+    """
 
-    def __init__(self, cluster: StrikingCluster, leases: MemoryApi, holder: str, on_step: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: StrikingCluster,
+        leases: MemoryApi,
+        holder: str,
+        on_step: Callable[[], None],
+    ) -> None:
         super().__init__(cluster, on_step)
         namespace, name = _LEASE
-        self.elector = Elector(leases, LeaseIdentity(namespace=namespace, name=name, holder=holder), cluster.clock)
+        self.elector = Elector(
+            leases,
+            LeaseIdentity(namespace=namespace, name=name, holder=holder),
+            cluster.clock,
+        )
         self.door = Door(cluster, lambda: self.elector.leading)
         self.standby: Candidate | None = None
 
@@ -164,13 +249,18 @@ class Candidate(MemoryOperator):
 
 
 class Pair:
-    """Two operators: the first leads from the begin, the other one takes over where the first is stopped."""
+    """Two operators: the first leads from the begin, the other one takes over where the first is
+    stopped.
+    """
 
     def __init__(self, cluster: StrikingCluster, on_step: Callable[[], None]) -> None:
         namespace, name = _LEASE
         released = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS}
         self._leases = MemoryApi()
-        self._leases.put(LEASES, {"metadata": {"namespace": namespace, "name": name}, "spec": released})
+        self._leases.put(
+            LEASES,
+            {"metadata": {"namespace": namespace, "name": name}, "spec": released},
+        )
         self._cluster = cluster
         self._second = Candidate(cluster, self._leases, _SECOND, on_step)
         self.first = Candidate(cluster, self._leases, "operator-a", on_step)
@@ -187,16 +277,28 @@ class Pair:
         await self._second.idle()
 
     async def rest(self, point: Point) -> list[str]:
-        """Let the first go on to a point and the second from there, until all rests; return what was wrong on the way."""
+        """Let the first go on to a point and the second from there, until all rests; return what
+        was wrong on the way.
+        """
         self.first.door.point = point
         try:
             await self.first.rest()
         except FencedError:
             written = self.first.door.sent - self._sent_by_then
             await self._second.rest()
-            late = [f"the one that was stopped has written {written} times since it woke up"] if written else []
+            late = (
+                [
+                    f"the one that was stopped has written {written} times since it woke up"
+                ]
+                if written
+                else []
+            )
             return [*late, *of_lease(list(self._leases.objects.values()), [_SECOND])]
-        return ["it goes on though another one leads" if self._sent_by_then >= 0 else "there was no such write"]
+        return [
+            "it goes on though another one leads"
+            if self._sent_by_then >= 0
+            else "there was no such write"
+        ]
 
     async def _take_over(self) -> None:
         """Have the second lead and begin to work, while the first hears and does nothing."""

@@ -1,4 +1,6 @@
-"""The life of a model in acts: what a user or the cluster does, after which everything comes to rest."""
+"""The life of a model in acts: what a user or the cluster does, after which everything comes to
+rest.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ NODES_THERE: Final = 6
 
 ENGINES: Final[dict[str, dict[str, Any]]] = {
     "vLLM": {"name": "vLLM"},
-    "TensorRT-LLM": {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"},
+    "TensorRT-LLM": {
+        "name": "TensorRTLLM",
+        "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
+    },
 }
 
 Act = Callable[[MemoryCluster], None]
@@ -33,7 +38,11 @@ def create(engine: str) -> Act:
     """Return the act that creates a model whose groups are of two nodes."""
 
     def act(cluster: MemoryCluster) -> None:
-        spec = {"model": LARGE, "engine": ENGINES[engine], "parallelism": {"tensor": 8, "pipeline": 2}}
+        spec = {
+            "model": LARGE,
+            "engine": ENGINES[engine],
+            "parallelism": {"tensor": 8, "pipeline": 2},
+        }
         manifest = a_sharded_model(NAME, NAMESPACE, **spec, replicas=1, mode="Deploy")
         manifest["metadata"]["creationTimestamp"] = "2026-01-02T12:00:00Z"
         cluster.put(SHARDED_MODELS, manifest)
@@ -55,7 +64,9 @@ def add_variable(value: str) -> Act:
     """Return the act that changes what the engine is started with: its groups are to be rolled."""
 
     def act(cluster: MemoryCluster) -> None:
-        engine = model_of(cluster)["spec"]["engine"] | {"env": [{"name": "NCCL_DEBUG", "value": value}]}
+        engine = model_of(cluster)["spec"]["engine"] | {
+            "env": [{"name": "NCCL_DEBUG", "value": value}]
+        }
         edit(engine=engine)(cluster)
 
     return act
@@ -133,7 +144,10 @@ def life(engine: str) -> dict[str, Act]:
         "go on": ask_to_go_back(""),
         "ask for what there is not": ask_to_go_back("99"),
         "roll that fails": fail_to_roll,
-        "roll beside": lambda cluster: (edit(rollout={"maxSurge": 1})(cluster), add_variable("WARN")(cluster))[0],
+        "roll beside": lambda cluster: (
+            edit(rollout={"maxSurge": 1})(cluster),
+            add_variable("WARN")(cluster),
+        )[0],
         "group deleted": delete_a_group,
         "node lost": lose_a_node,
         "node silent": silence_a_node,

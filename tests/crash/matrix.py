@@ -1,4 +1,6 @@
-"""The crash matrix in memory: each act of a life as it goes, and once for each point, where it is to end in the same state."""
+"""The crash matrix in memory: each act of a life as it goes, and once for each point, where it is
+to end in the same state.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _PASSING: Final = re.compile(
     r'|\\?"serial\\?": ?\d+'  # of a plan of record that was written twice
 )
 REVOKED_SECONDS: Final = 20.0
-"""How long a right stays revoked: what is refused was tried several times by then. Basis: assumed."""
+"""How long a right stays revoked: what is refused was tried several times by then. Basis: assumed.
+"""
 
 _VARYING: Final = {
     "resourceVersion",
@@ -40,9 +43,9 @@ _VARYING: Final = {
 class Chapter:
     """An act as it goes when nothing fails.
 
-    ``before`` is the cluster at its begin; ``writes`` are all that were sent; ``states`` is the cluster before and after each;
-    ``ends_as`` is what it comes to, ``pods_made`` all pods that were made until then; ``rights`` are those that it used, as
-    "verb plural".
+    ``before`` is the cluster at its begin; ``writes`` are all that were sent; ``states`` is the
+    cluster before and after each; ``ends_as`` is what it comes to, ``pods_made`` all pods that were
+    made until then; ``rights`` are those that it used, as "verb plural".
     """
 
     act: Act
@@ -78,18 +81,28 @@ async def chapters(engine: str) -> dict[str, Chapter]:
             states=tuple(cluster.states),
             ends_as=shape(cluster),
             pods_made=tuple(sorted(cluster.pods_made)),
-            rights=tuple(sorted({request.partition("/")[0] for request in cluster.requests})),
+            rights=tuple(
+                sorted({request.partition("/")[0] for request in cluster.requests})
+            ),
         )
     return found
 
 
 async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
-    """Return what came of an act at each of its points, or at those that write one of these plurals.
+    """Return what came of an act at each of its points, or at those that write one of these
+    plurals.
 
     Events are no points: what becomes of one is nothing to what follows.
     """
-    points = [point for point in _losses(chapter) if _is_among(chapter.writes[point.number], plurals)]
-    runs = [Run(chapter.writes[at.number], at.fate, await _lose(chapter, at)) for at in points]
+    points = [
+        point
+        for point in _losses(chapter)
+        if _is_among(chapter.writes[point.number], plurals)
+    ]
+    runs = [
+        Run(chapter.writes[at.number], at.fate, await _lose(chapter, at))
+        for at in points
+    ]
     for state, at in _moments(chapter, Fate.KILLED_BEFORE, Fate.KILLED_AFTER).items():
         if _is_among(write := chapter.writes[at.number], plurals):
             runs.append(Run(write, at.fate, await _start_again(chapter, state)))
@@ -97,22 +110,32 @@ async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
 
 
 async def stopped(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
-    """Return what came of an act whose leader was stopped at each of its points, or at those that write one of these plurals.
+    """Return what came of an act whose leader was stopped at each of its points, or at those that
+    write one of these plurals.
 
-    Another one takes over when the Lease has run out, and the first wakes up when that one has begun to work.
+    Another one takes over when the Lease has run out, and the first wakes up when that one has
+    begun to work.
     """
     points = _moments(chapter, Fate.STOPPED_BEFORE, Fate.STOPPED_AFTER).values()
-    among = [point for point in points if _is_among(chapter.writes[point.number], plurals)]
-    return [Run(chapter.writes[at.number], at.fate, await _stop(chapter, at)) for at in among]
+    among = [
+        point for point in points if _is_among(chapter.writes[point.number], plurals)
+    ]
+    return [
+        Run(chapter.writes[at.number], at.fate, await _stop(chapter, at))
+        for at in among
+    ]
 
 
 async def forbidden(chapter: Chapter) -> list[Run]:
-    """Return what came of an act where each right that it uses was revoked before it, one by one, and given back later.
+    """Return what came of an act where each right that it uses was revoked before it, one by one,
+    and given back later.
 
     What is only listed is read once, when an operator starts.
     """
     rights = [right for right in chapter.rights if not right.startswith("list ")]
-    return [Run(right, Fate.FORBIDDEN, await _revoke(chapter, right)) for right in rights]
+    return [
+        Run(right, Fate.FORBIDDEN, await _revoke(chapter, right)) for right in rights
+    ]
 
 
 def _is_among(write: str, plurals: Collection[str]) -> bool:
@@ -120,7 +143,9 @@ def _is_among(write: str, plurals: Collection[str]) -> bool:
 
 
 def _losses(chapter: Chapter) -> Iterator[Point]:
-    """Yield the points at which a write is lost; what is no creation may be sent twice, and nobody sees a difference."""
+    """Yield the points at which a write is lost; what is no creation may be sent twice, and nobody
+    sees a difference.
+    """
     for number, write in enumerate(chapter.writes):
         if EVENTS.plural not in write:
             yield Point(number, Fate.LOST_BEFORE)
@@ -129,10 +154,16 @@ def _losses(chapter: Chapter) -> Iterator[Point]:
                 yield Point(number, Fate.REPEATED)
 
 
-def _moments(chapter: Chapter, fate_before: Fate, fate_after: Fate) -> dict[bytes, Point]:
-    """Return the states in which an operator may come to its end: after a write is before the next one of the same look."""
+def _moments(
+    chapter: Chapter, fate_before: Fate, fate_after: Fate
+) -> dict[bytes, Point]:
+    """Return the states in which an operator may come to its end: after a write is before the next
+    one of the same look.
+    """
     found: dict[bytes, Point] = {}
-    for number, (write, (before, after)) in enumerate(zip(chapter.writes, chapter.states, strict=True)):
+    for number, (write, (before, after)) in enumerate(
+        zip(chapter.writes, chapter.states, strict=True)
+    ):
         if EVENTS.plural not in write:
             found.setdefault(before, Point(number, fate_before))
             found.setdefault(after, Point(number, fate_after))
@@ -171,14 +202,22 @@ async def _start_again(chapter: Chapter, state: bytes) -> tuple[str, ...]:
 
 
 async def _play(
-    cluster: StrikingCluster, act: Act | None, point: Point | None, *, save: bool = False, without: str = ""
+    cluster: StrikingCluster,
+    act: Act | None,
+    point: Point | None,
+    *,
+    save: bool = False,
+    without: str = "",
 ) -> list[str]:
-    """Start an operator, let something happen, wait until all rests, and return the laws that were broken meanwhile.
+    """Start an operator, let something happen, wait until all rests, and return the laws that were
+    broken meanwhile.
 
     It goes ``without`` a right for ``REVOKED_SECONDS`` from then on.
     """
     broken: list[str] = []
-    operator = MemoryOperator(cluster, lambda: broken.extend(at_any_moment(_objects(cluster))))
+    operator = MemoryOperator(
+        cluster, lambda: broken.extend(at_any_moment(_objects(cluster)))
+    )
     await operator.start()
     if act:
         await operator.step()
@@ -196,7 +235,9 @@ def _in_the_end(cluster: StrikingCluster, broken: list[str]) -> list[str]:
     return [*broken, *at_rest(_objects(cluster)), *of_writes(cluster.tried)]
 
 
-def _judged(chapter: Chapter, cluster: StrikingCluster, broken: list[str]) -> tuple[str, ...]:
+def _judged(
+    chapter: Chapter, cluster: StrikingCluster, broken: list[str]
+) -> tuple[str, ...]:
     ends_as = shape(cluster)
     differs = [
         f"{' '.join(map(str, place))}: {ends_as.get(place)} instead of {chapter.ends_as.get(place)}"
@@ -208,20 +249,38 @@ def _judged(chapter: Chapter, cluster: StrikingCluster, broken: list[str]) -> tu
 
 
 def shape(cluster: StrikingCluster) -> dict[Place, str]:
-    """Return everything that is stored, without what differs between any two lives: uids, versions, times and keys."""
-    return {place: _shape_of(item) for place, item in cluster.objects.items() if place[0] != EVENTS.plural}
+    """Return everything that is stored, without what differs between any two lives: uids, versions,
+    times and keys.
+    """
+    return {
+        place: _shape_of(item)
+        for place, item in cluster.objects.items()
+        if place[0] != EVENTS.plural
+    }
 
 
 def _shape_of(item: Manifest) -> str:
-    without = {field: value for field, value in item.items() if field != "data" or item["kind"] != SECRETS.kind}
+    without = {
+        field: value
+        for field, value in item.items()
+        if field != "data" or item["kind"] != SECRETS.kind
+    }
     return _PASSING.sub("_", json.dumps(_lasting(without), sort_keys=True))
 
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        return {field: _lasting(inner) for field, inner in value.items() if field not in _VARYING}
+        return {
+            field: _lasting(inner)
+            for field, inner in value.items()
+            if field not in _VARYING
+        }
     return [_lasting(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _objects(cluster: StrikingCluster) -> list[Manifest]:
-    return [item for (plural, _, _), item in cluster.objects.items() if plural != EVENTS.plural]
+    return [
+        item
+        for (plural, _, _), item in cluster.objects.items()
+        if plural != EVENTS.plural
+    ]

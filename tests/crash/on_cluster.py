@@ -1,6 +1,8 @@
-"""Crash points on the real control plane: lives, in each act of which something becomes of a write, or of its operator there.
+"""Crash points on the real control plane: lives, in each act of which something becomes of a write,
+or of its operator there.
 
-The acts of a life follow one another, so that a point costs no more than its act: nothing is made and taken away for it.
+The acts of a life follow one another, so that a point costs no more than its act: nothing is made
+and taken away for it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ PACE: Final = 10.0
 
 RESTS_WITHIN_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 1.0
-"""How long nothing is written before an act counts as over: a look follows half a second after a write."""
+"""How long nothing is written before an act counts as over: a look follows half a second after a
+write.
+"""
 
 FATES: Final[dict[Fate, int]] = {
     Fate.LOST_BEFORE: 4,
@@ -47,10 +51,15 @@ FATES: Final[dict[Fate, int]] = {
     Fate.STOPPED_BEFORE: 1,
     Fate.STOPPED_AFTER: 1,
 }
-"""How often each is drawn beside the others. Basis: where the leader is stopped its Lease must run out, which takes as long as
-several other points."""
+"""How often each is drawn beside the others. Basis: where the leader is stopped its Lease must run
+out, which takes as long as several other points.
+"""
 
-TIMINGS: Final = ("--lease-duration-seconds=7", "--lease-renew-deadline-seconds=5", "--lease-retry-seconds=1")
+TIMINGS: Final = (
+    "--lease-duration-seconds=7",
+    "--lease-renew-deadline-seconds=5",
+    "--lease-retry-seconds=1",
+)
 TAKES_OVER_WITHIN_SECONDS: Final = 30.0
 ENDS_WITHIN_SECONDS: Final = 30.0
 
@@ -75,7 +84,9 @@ class Seat:
 
 @dataclass
 class Stage:
-    """A control plane with nodes, an operator that leads, and one that is started where it is to take over."""
+    """A control plane with nodes, an operator that leads, and one that is started where it is to
+    take over.
+    """
 
     control_plane: ControlPlane
     leader: Seat
@@ -90,24 +101,30 @@ class Stage:
 def staged(control_plane: ControlPlane) -> Iterator[Stage]:
     """Start an operator on a control plane that has the chart and ``NODES`` nodes."""
     with ExitStack() as stack:
-        first, second = (_seat(stack, control_plane, identity) for identity in ("operator-a", "operator-b"))
+        first, second = (
+            _seat(stack, control_plane, identity)
+            for identity in ("operator-a", "operator-b")
+        )
         first.operator.start()
         yield Stage(control_plane, first, second)
 
 
 def _seat(stack: ExitStack, control_plane: ControlPlane, identity: str) -> Seat:
     proxy = stack.enter_context(FaultProxy(control_plane.url, control_plane.ca_file))
-    operator = OperatorProcess(control_plane, *TIMINGS, identity=identity, server=proxy.url, pace=PACE)
+    operator = OperatorProcess(
+        control_plane, *TIMINGS, identity=identity, server=proxy.url, pace=PACE
+    )
     stack.push(operator)
     return Seat(operator, proxy)
 
 
 @dataclass
 class Striker:
-    """Counts the writes of the operator and strikes at one of them; ``writes`` are all that it has seen, as "METHOD path".
+    """Counts the writes of the operator and strikes at one of them; ``writes`` are all that it has
+    seen, as "METHOD path".
 
-    ``dealt`` says that it has met its point. Where it has ``stopped`` the operator, this one may write nothing once it is
-    ``woken``; ``broken`` are the laws that were.
+    ``dealt`` says that it has met its point. Where it has ``stopped`` the operator, this one may
+    write nothing once it is ``woken``; ``broken`` are the laws that were.
     """
 
     operator: OperatorProcess
@@ -189,7 +206,8 @@ class Pods(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What happens to a model, how it is Ready in the end ("" where it is gone), and what becomes of its pods.
+    """What happens to a model, how it is Ready in the end ("" where it is gone), and what becomes
+    of its pods.
 
     ``mended`` is what has to be undone before the next act.
     """
@@ -205,7 +223,11 @@ def _change(**spec: object) -> Callable[[Models, ControlPlane], None]:
 
 
 def _roll(value: str, **rollout: int) -> Act:
-    return Act(_change(engine={"env": [{"name": "NCCL_DEBUG", "value": value}]}, rollout=rollout))
+    return Act(
+        _change(
+            engine={"env": [{"name": "NCCL_DEBUG", "value": value}]}, rollout=rollout
+        )
+    )
 
 
 def _crash(models: Models, control_plane: ControlPlane) -> None:
@@ -230,7 +252,11 @@ LIFE: Final[dict[str, Act]] = {
     "scale up": Act(_change(replicas=2), Pods.KEPT),
     "scale down": Act(_change(replicas=1), Pods.SOME),
     "roll beside": _roll("WARN", maxSurge=1),
-    "group deleted": Act(lambda models, _: models.delete("StatefulSet", models.all("StatefulSet")[0]["metadata"]["name"])),
+    "group deleted": Act(
+        lambda models, _: models.delete(
+            "StatefulSet", models.all("StatefulSet")[0]["metadata"]["name"]
+        )
+    ),
     "move": Act(_move, mended=_uncordon),
     "re-plan": Act(_change(parallelism={"tensor": 8, "pipeline": 3})),
     "pause": Act(_change(paused=True, replicas=2), Pods.KEPT, ends="Paused"),
@@ -239,7 +265,9 @@ LIFE: Final[dict[str, Act]] = {
     "start again": Act(_change(replicas=1), Pods.KEPT),
     "delete": Act(lambda models, _: models.delete("ShardedModel", NAME), ends=""),
 }
-"""The life of a model of one group of two nodes, once it is made; each act begins where the one before has come to rest."""
+"""The life of a model of one group of two nodes, once it is made; each act begins where the one
+before has come to rest.
+"""
 
 
 LEAST_WRITES: Final[dict[str, int]] = {
@@ -259,8 +287,9 @@ LEAST_WRITES: Final[dict[str, int]] = {
     "start again": 6,
     "delete": 0,
 }
-"""Writes that an act has at least, of which points are drawn. Basis: one less than was counted in two lives of each engine; how
-many statuses are written on the way differs."""
+"""Writes that an act has at least, of which points are drawn. Basis: one less than was counted in
+two lives of each engine; how many statuses are written on the way differs.
+"""
 
 PointOf: TypeAlias = Callable[[str], Point | None]
 """Returns the point of an act."""
@@ -276,7 +305,9 @@ def drawn(rng: random.Random, fates: Mapping[Fate, int], act: str) -> Point | No
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An act of a life as it went: its point, all its writes, what is wrong in the end, its seconds, whether it was struck."""
+    """An act of a life as it went: its point, all its writes, what is wrong in the end, its
+    seconds, whether it was struck.
+    """
 
     engine: str
     act: str
@@ -289,16 +320,32 @@ class Played:
     def __str__(self) -> str:
         if self.point is None:
             return f"{self.engine}, {self.act}, nothing struck"
-        where = self.writes[self.point.number] if self.struck else f"met no write {self.point.number}"
+        where = (
+            self.writes[self.point.number]
+            if self.struck
+            else f"met no write {self.point.number}"
+        )
         return f"{self.engine}, {self.act}, {self.point.fate}: {where}"
 
 
 def live(stage: Stage, engine: str, point_of: PointOf) -> Generator[Played]:
-    """Play a life in a namespace of its own, each act struck at a point, and end it where something is wrong."""
-    models = Models(stage.control_plane, stage.control_plane.create_namespace(f"crash-{next(_numbers)}"))
-    spec = {"engine": ENGINES[engine], "replicas": 1, "parallelism": {"tensor": 8, "pipeline": 2}}
+    """Play a life in a namespace of its own, each act struck at a point, and end it where something
+    is wrong.
+    """
+    models = Models(
+        stage.control_plane,
+        stage.control_plane.create_namespace(f"crash-{next(_numbers)}"),
+    )
+    spec = {
+        "engine": ENGINES[engine],
+        "replicas": 1,
+        "parallelism": {"tensor": 8, "pipeline": 2},
+    }
     try:
-        for name, act in {CREATE: Act(lambda models, _: models.create(NAME, LARGE, **spec)), **LIFE}.items():
+        for name, act in {
+            CREATE: Act(lambda models, _: models.create(NAME, LARGE, **spec)),
+            **LIFE,
+        }.items():
             played = _play(stage, models, engine, name, act, point_of(name))
             yield played
             if played.broken:
@@ -308,19 +355,35 @@ def live(stage: Stage, engine: str, point_of: PointOf) -> Generator[Played]:
         _clear(stage, models)
 
 
-def _play(stage: Stage, models: Models, engine: str, name: str, act: Act, point: Point | None) -> Played:
+def _play(
+    stage: Stage, models: Models, engine: str, name: str, act: Act, point: Point | None
+) -> Played:
     before, began = models.uids(), time.monotonic()
     with _striking(stage, point) as striker:
         act.happens(models, stage.control_plane)
         broken = _wait_until_over(stage, models, act, before, striker)
-    return Played(engine, name, point, tuple(striker.writes), (*broken, *striker.broken), time.monotonic() - began, striker.dealt)
+    return Played(
+        engine,
+        name,
+        point,
+        tuple(striker.writes),
+        (*broken, *striker.broken),
+        time.monotonic() - began,
+        striker.dealt,
+    )
 
 
 @contextmanager
 def _striking(stage: Stage, point: Point | None) -> Iterator[Striker]:
-    striker, leader, standby = Striker(stage.leader.operator, point), stage.leader, stage.standby
+    striker, leader, standby = (
+        Striker(stage.leader.operator, point),
+        stage.leader,
+        stage.standby,
+    )
     if point and point.fate in _STOPPED:
-        wait_for(leader.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the leader to lead")  # or the standby would be it
+        wait_for(
+            leader.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the leader to lead"
+        )  # or the standby would be it
         standby.operator.start(timeout=60)
     with _all_of(leader.proxy, striker.deal), _all_of(standby.proxy, striker.count):
         yield striker
@@ -331,8 +394,12 @@ def _all_of(proxy: FaultProxy, deal: Callable[[Fault, Exchange], None]) -> Fault
     return proxy.add(Fault("*", "*", None, 0, request=deal))
 
 
-def _wait_until_over(stage: Stage, models: Models, act: Act, before: set[str], striker: Striker) -> list[str]:
-    """Wait until all that an act was to bring about is so, and nothing is written any more; return what is wrong by then."""
+def _wait_until_over(
+    stage: Stage, models: Models, act: Act, before: set[str], striker: Striker
+) -> list[str]:
+    """Wait until all that an act was to bring about is so, and nothing is written any more; return
+    what is wrong by then.
+    """
     seen: list[str] = []
 
     def over() -> bool:
@@ -353,11 +420,19 @@ def _wait_until_over(stage: Stage, models: Models, act: Act, before: set[str], s
 
 def _take_over(stage: Stage, striker: Striker) -> None:
     """Wait until another one leads, and until the one that was stopped has woken up and ended."""
-    wait_for(stage.standby.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the standby to lead")
+    wait_for(
+        stage.standby.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the standby to lead"
+    )
     striker.wake()
-    wait_for(lambda: striker.operator.running() is None, ENDS_WITHIN_SECONDS, "the one that was stopped to end")
+    wait_for(
+        lambda: striker.operator.running() is None,
+        ENDS_WITHIN_SECONDS,
+        "the one that was stopped to end",
+    )
     stage.change_over()
-    striker.broken += invariants.of_lease([stage.control_plane.api.get(LEASE)], [stage.leader.operator.identity])
+    striker.broken += invariants.of_lease(
+        [stage.control_plane.api.get(LEASE)], [stage.leader.operator.identity]
+    )
 
 
 def _keep_running(stage: Stage) -> None:
@@ -370,7 +445,9 @@ def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterato
     reasons = [_ready(model) for model in models]
     if reasons != ([act.ends] if act.ends else []):
         yield f"Ready: {reasons}, not {act.ends}"
-    kept = {item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"} & before
+    kept = {
+        item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"
+    } & before
     if kept and act.pods is Pods.GONE:
         yield f"{len(kept)} pods of before are there"
     if kept != before and act.pods is Pods.KEPT:
@@ -379,7 +456,10 @@ def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterato
 
 def _ready(model: Manifest) -> str:
     conditions = model.get("status", {}).get("conditions", ())
-    return next((str(item["reason"]) for item in conditions if item["type"] == "Ready"), "unknown")
+    return next(
+        (str(item["reason"]) for item in conditions if item["type"] == "Ready"),
+        "unknown",
+    )
 
 
 def _clear(stage: Stage, models: Models) -> None:

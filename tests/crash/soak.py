@@ -1,7 +1,9 @@
-"""A random walk of users, cluster and faults on the real control plane, for as long as one likes; see `make soak`.
+"""A random walk of users, cluster and faults on the real control plane, for as long as one likes;
+see `make soak`.
 
-It goes in rounds: several things happen, a fault of the API server among them; then all that is broken is mended, and within
-``RESTS_WITHIN_SECONDS`` every model must serve and every law hold. What the operator's process holds at rest may not grow.
+It goes in rounds: several things happen, a fault of the API server among them; then all that is
+broken is mended, and within ``RESTS_WITHIN_SECONDS`` every model must serve and every law hold.
+What the operator's process holds at rest may not grow.
 """
 
 from __future__ import annotations
@@ -27,23 +29,32 @@ from tests.support.models import LARGE, SMALL, Models
 from tests.support.operator import OperatorProcess
 
 PACE: Final = 10.0
-"""How many times as fast the operator's clock runs: what waits for minutes is to happen many times in an hour."""
+"""How many times as fast the operator's clock runs: what waits for minutes is to happen many times
+in an hour.
+"""
 
 NODES: Final = 6
 MODELS: Final = ("one", "two", "three")
-"""The first is of whole groups of two nodes, the others of one GPU: with two groups of each there is room for all."""
+"""The first is of whole groups of two nodes, the others of one GPU: with two groups of each there
+is room for all.
+"""
 
 RESTS_WITHIN_SECONDS: Final = 150.0
-"""How long after the end of a round all must be well. Basis: assumed; after a fault of minutes work goes on within 60 s, and a
-group that failed several times in a row waits up to 30 s at this pace."""
+"""How long after the end of a round all must be well. Basis: assumed; after a fault of minutes work
+goes on within 60 s, and a group that failed several times in a row waits up to 30 s at this pace.
+"""
 
 FRESH_SHARE: Final = 0.04
-"""Share of the rounds in which the operator is killed: a process must live for long to be judged by what it holds."""
+"""Share of the rounds in which the operator is killed: a process must live for long to be judged by
+what it holds.
+"""
 
 
 @dataclass
 class Walk:
-    """One walk; ``happened`` counts what has happened, ``rests`` are seconds from the end of a round until all was well."""
+    """One walk; ``happened`` counts what has happened, ``rests`` are seconds from the end of a
+    round until all was well.
+    """
 
     control_plane: ControlPlane
     operator: OperatorProcess
@@ -88,7 +99,9 @@ class Walk:
             yield
 
     def _mend(self) -> None:
-        """Have everything as it should be: the operator runs, all nodes are there and answer, nobody is paused."""
+        """Have everything as it should be: the operator runs, all nodes are there and answer,
+        nobody is paused.
+        """
         self._start_if_ended()
         for node in self.nodes:
             self.control_plane.nodes.uncordon(node)
@@ -98,7 +111,9 @@ class Walk:
             self.models.change(model["metadata"]["name"], paused=None)
         for pod in self.models.pods():
             with suppress(ApiError):
-                self.control_plane.pods.recover(self.models.namespace, pod["metadata"]["name"])
+                self.control_plane.pods.recover(
+                    self.models.namespace, pod["metadata"]["name"]
+                )
 
     def _start_if_ended(self) -> None:
         if self.operator.running() is None:
@@ -139,7 +154,8 @@ def _not_serving(objects: invariants.Snapshot) -> list[str]:
         for model in objects
         if model["kind"] == "ShardedModel"
         for ready in model.get("status", {}).get("conditions", ())
-        if ready["type"] == "Ready" and ready["reason"] not in ("Serving", "ScaledToZero")
+        if ready["type"] == "Ready"
+        and ready["reason"] not in ("Serving", "ScaledToZero")
     ]
 
 
@@ -148,7 +164,11 @@ def _not_serving(objects: invariants.Snapshot) -> list[str]:
 
 def create(walk: Walk) -> None:
     name = walk.rng.choice(MODELS)
-    model, layout = (LARGE, {"tensor": 8, "pipeline": 2}) if name == MODELS[0] else (SMALL, {"tensor": 1, "pipeline": 1})
+    model, layout = (
+        (LARGE, {"tensor": 8, "pipeline": 2})
+        if name == MODELS[0]
+        else (SMALL, {"tensor": 1, "pipeline": 1})
+    )
     walk.models.create(name, model, replicas=walk.rng.randint(1, 2), parallelism=layout)
 
 
@@ -161,8 +181,15 @@ def scale(walk: Walk) -> None:
 
 
 def roll(walk: Walk) -> None:
-    variable = {"name": "NCCL_DEBUG", "value": walk.rng.choice(["INFO", "WARN", "TRACE"])}
-    walk.models.change(_any_model(walk), engine={"env": [variable]}, rollout={"maxSurge": walk.rng.randint(0, 1)})
+    variable = {
+        "name": "NCCL_DEBUG",
+        "value": walk.rng.choice(["INFO", "WARN", "TRACE"]),
+    }
+    walk.models.change(
+        _any_model(walk),
+        engine={"env": [variable]},
+        rollout={"maxSurge": walk.rng.randint(0, 1)},
+    )
 
 
 def restart(walk: Walk) -> None:
@@ -185,12 +212,18 @@ def end_pod(walk: Walk) -> None:
 
 
 def delete_child(walk: Walk) -> None:
-    kind = walk.rng.choice(["StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap", "NetworkPolicy"])
+    kind = walk.rng.choice(
+        ["StatefulSet", "Service", "PodDisruptionBudget", "ConfigMap", "NetworkPolicy"]
+    )
     walk.models.delete(kind, _any(walk, kind))
 
 
 def scale_by_hand(walk: Walk) -> None:
-    walk.models.patch("StatefulSet", _any(walk, "StatefulSet"), {"spec": {"replicas": walk.rng.randint(0, 3)}})
+    walk.models.patch(
+        "StatefulSet",
+        _any(walk, "StatefulSet"),
+        {"spec": {"replicas": walk.rng.randint(0, 3)}},
+    )
 
 
 def cordon(walk: Walk) -> None:
@@ -241,7 +274,9 @@ def nothing(_walk: Walk) -> Iterator[None]:
 def _codes(walk: Walk) -> Fault:
     """Refuse some writes, in one way."""
     code = walk.rng.choice([409, 429, 500, 503, 504])
-    return walk.proxy.when(walk.rng.choice(["POST", "PATCH", "DELETE"]), "*", times=walk.rng.randint(1, 8)).answer(code)
+    return walk.proxy.when(
+        walk.rng.choice(["POST", "PATCH", "DELETE"]), "*", times=walk.rng.randint(1, 8)
+    ).answer(code)
 
 
 FAULTS: Final[dict[str, Callable[[Walk], AbstractContextManager[object]]]] = {
@@ -249,12 +284,20 @@ FAULTS: Final[dict[str, Callable[[Walk], AbstractContextManager[object]]]] = {
     "no fault again": nothing,
     "process stopped": stop_process,
     "writes refused": _codes,
-    "writes lost before": lambda walk: walk.proxy.when("PATCH", "*", times=walk.rng.randint(1, 8)).drop_before(),
-    "writes lost after": lambda walk: walk.proxy.when("POST", "*", times=walk.rng.randint(1, 8)).drop_after(),
-    "reads refused": lambda walk: walk.proxy.when("GET", "*", times=walk.rng.randint(1, 8)).answer(500),
+    "writes lost before": lambda walk: walk.proxy.when(
+        "PATCH", "*", times=walk.rng.randint(1, 8)
+    ).drop_before(),
+    "writes lost after": lambda walk: walk.proxy.when(
+        "POST", "*", times=walk.rng.randint(1, 8)
+    ).drop_after(),
+    "reads refused": lambda walk: walk.proxy.when(
+        "GET", "*", times=walk.rng.randint(1, 8)
+    ).answer(500),
     "slow": lambda walk: walk.proxy.when("*", "*", times=30).slow(0.5),
     "connections cut": lambda walk: walk.proxy.cut(),
-    "watches too old": lambda walk: walk.proxy.when("WATCH", "*", times=6).watch_error(410),
+    "watches too old": lambda walk: walk.proxy.when("WATCH", "*", times=6).watch_error(
+        410
+    ),
     "watches refused": lambda walk: walk.proxy.when("WATCH", "*", times=6).answer(503),
     "events twice": lambda walk: walk.proxy.when("WATCH", "*").duplicate(),
     "answers cut off": lambda walk: walk.proxy.when("GET", "*", times=4).truncate(100),
@@ -266,5 +309,9 @@ def _any_model(walk: Walk) -> str:
 
 
 def _any(walk: Walk, kind: str) -> str:
-    names = [item["metadata"]["name"] for item in walk.models.all(kind) if item["metadata"]["name"] != "kube-root-ca.crt"]
+    names = [
+        item["metadata"]["name"]
+        for item in walk.models.all(kind)
+        if item["metadata"]["name"] != "kube-root-ca.crt"
+    ]
     return str(walk.rng.choice(names))

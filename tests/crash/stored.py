@@ -21,7 +21,9 @@ READ: Final = {
 
 
 def stored(control_plane: ControlPlane, namespace: str) -> list[Manifest]:
-    """Return what there is in a namespace, and the nodes; an item of a LIST says neither kind nor version itself."""
+    """Return what there is in a namespace, and the nodes; an item of a LIST says neither kind nor
+    version itself.
+    """
     return [
         {"apiVersion": version, "kind": kind, **item}
         for kind, version in READ.items()

@@ -1,4 +1,6 @@
-"""Whatever users, the cluster and faults do one after another: when all is mended, every model serves and every law holds."""
+"""Whatever users, the cluster and faults do one after another: when all is mended, every model
+serves and every law holds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    SERVICES,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from tests.crash.points import Fate, StrikingCluster
 from tests.harness.api import Manifest
 from tests.support.builders_nodes import a_node
@@ -23,14 +33,18 @@ from tests.support.memory_operator import MemoryOperator
 
 NODES_THERE: Final = 6
 NAMES: Final = ("large", "small", "other")
-"""The first is of groups of two nodes, the others of one GPU: for two groups of each there is room beside one another's."""
+"""The first is of groups of two nodes, the others of one GPU: for two groups of each there is room
+beside one another's.
+"""
 
 histories = settings(max_examples=30)
 
 
 @dataclass
 class History:
-    """A cluster with an operator, to which things happen; ``broken`` are the laws that were broken on the way."""
+    """A cluster with an operator, to which things happen; ``broken`` are the laws that were broken
+    on the way.
+    """
 
     cluster: StrikingCluster = field(default_factory=StrikingCluster)
     broken: list[str] = field(default_factory=list)
@@ -38,25 +52,33 @@ class History:
     def __post_init__(self) -> None:
         for number in range(NODES_THERE):
             self.cluster.put(NODES, a_node(f"h100-{number}"))
-        self.operator = MemoryOperator(self.cluster, lambda: self.broken.extend(at_any_moment(self.objects())))
+        self.operator = MemoryOperator(
+            self.cluster, lambda: self.broken.extend(at_any_moment(self.objects()))
+        )
 
     def objects(self) -> list[Manifest]:
         return list(self.cluster.objects.values())
 
     def one_of(self, resource: Resource, number: int) -> Manifest | None:
         found = [
-            item for item in self.cluster.all(resource) if resource != CONFIG_MAPS or item["metadata"].get("ownerReferences")
+            item
+            for item in self.cluster.all(resource)
+            if resource != CONFIG_MAPS or item["metadata"].get("ownerReferences")
         ]
         return found[number % len(found)] if found else None
 
     def edit(self, number: int, **spec: Any) -> None:
         if model := self.one_of(SHARDED_MODELS, number):
-            with self.cluster.changing(SHARDED_MODELS, NAMESPACE, model["metadata"]["name"]) as changed:
+            with self.cluster.changing(
+                SHARDED_MODELS, NAMESPACE, model["metadata"]["name"]
+            ) as changed:
                 changed["spec"] = changed["spec"] | spec
 
     def remove(self, resource: Resource, number: int) -> None:
         if item := self.one_of(resource, number):
-            self.cluster.remove(resource, item["metadata"].get("namespace"), item["metadata"]["name"])
+            self.cluster.remove(
+                resource, item["metadata"].get("namespace"), item["metadata"]["name"]
+            )
 
     async def mend(self) -> None:
         """Have everything as it should be, and wait until all rests."""
@@ -66,7 +88,11 @@ class History:
             node = self.cluster.find(NODES, None, f"h100-{number}")
             if node is None or node["spec"].get("unschedulable"):
                 fresh = a_node(f"h100-{number}")
-                self.cluster.put(NODES, fresh | {"metadata": (node or {}).get("metadata", fresh["metadata"])})
+                self.cluster.put(
+                    NODES,
+                    fresh
+                    | {"metadata": (node or {}).get("metadata", fresh["metadata"])},
+                )
         for name in self.cluster.silent():
             self.cluster.heal(name)
         for number in range(len(NAMES)):
@@ -78,7 +104,8 @@ class History:
             f"{model['metadata']['name']}: {condition['reason']}: {condition['message']}"
             for model in self.cluster.all(SHARDED_MODELS)
             for condition in model["status"]["conditions"]
-            if condition["type"] == "Ready" and condition["reason"] not in ("Serving", "ScaledToZero")
+            if condition["type"] == "Ready"
+            and condition["reason"] not in ("Serving", "ScaledToZero")
         ]
 
 
@@ -88,8 +115,12 @@ def create(history: History, number: int) -> None:
         return
     large = {"model": LARGE, "parallelism": {"tensor": 8, "pipeline": 2}}
     spec = large if name == "large" else {"parallelism": {"tensor": 1, "pipeline": 1}}
-    manifest = a_sharded_model(name, NAMESPACE, **spec, replicas=1 + number % 2, mode="Deploy")
-    manifest["metadata"]["creationTimestamp"] = f"2026-01-02T12:00:0{NAMES.index(name)}Z"
+    manifest = a_sharded_model(
+        name, NAMESPACE, **spec, replicas=1 + number % 2, mode="Deploy"
+    )
+    manifest["metadata"]["creationTimestamp"] = (
+        f"2026-01-02T12:00:0{NAMES.index(name)}Z"
+    )
     history.cluster.put(SHARDED_MODELS, manifest)
 
 
@@ -100,13 +131,19 @@ def roll(history: History, number: int) -> None:
 
 def ask_for_restart(history: History, number: int) -> None:
     if model := history.one_of(SHARDED_MODELS, number):
-        with history.cluster.changing(SHARDED_MODELS, NAMESPACE, model["metadata"]["name"]) as changed:
+        with history.cluster.changing(
+            SHARDED_MODELS, NAMESPACE, model["metadata"]["name"]
+        ) as changed:
             changed["metadata"]["annotations"] = {"shardwright.io/restart": str(number)}
 
 
 def crash(history: History, number: int) -> None:
     pod = history.one_of(PODS, number)
-    if pod and pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+    if (
+        pod
+        and pod["spec"].get("nodeName")
+        and "deletionTimestamp" not in pod["metadata"]
+    ):
         history.cluster.crash(pod["metadata"]["name"])
 
 
@@ -117,7 +154,9 @@ def end_pod(history: History, number: int) -> None:
 
 def scale_by_hand(history: History, number: int) -> None:
     if group := history.one_of(STATEFUL_SETS, number):
-        with history.cluster.changing(STATEFUL_SETS, NAMESPACE, group["metadata"]["name"]) as changed:
+        with history.cluster.changing(
+            STATEFUL_SETS, NAMESPACE, group["metadata"]["name"]
+        ) as changed:
             changed["spec"]["replicas"] = number % 4
 
 
@@ -152,7 +191,9 @@ HAPPENINGS: Final[dict[str, Callable[[History, int], None]]] = {
     "pod deleted": end_pod,
     "group deleted": lambda history, number: history.remove(STATEFUL_SETS, number),
     "service deleted": lambda history, number: history.remove(SERVICES, number),
-    "configuration deleted": lambda history, number: history.remove(CONFIG_MAPS, number),
+    "configuration deleted": lambda history, number: history.remove(
+        CONFIG_MAPS, number
+    ),
     "scaled by hand": scale_by_hand,
     "node silent": silence,
     "node cordoned": cordon,
@@ -184,12 +225,22 @@ async def live(happened: list[tuple[str, int, int]]) -> History:
 @histories
 @given(
     happened=st.lists(
-        st.tuples(st.sampled_from([*HAPPENINGS, KILL]), st.integers(0, 11), st.sampled_from([0, 1, 10, 70, 400])),
+        st.tuples(
+            st.sampled_from([*HAPPENINGS, KILL]),
+            st.integers(0, 11),
+            st.sampled_from([0, 1, 10, 70, 400]),
+        ),
         min_size=4,
         max_size=24,
     )
 )
-def test_when_all_is_mended_every_model_serves_and_every_law_holds(happened: list[tuple[str, int, int]]) -> None:
+def test_when_all_is_mended_every_model_serves_and_every_law_holds(
+    happened: list[tuple[str, int, int]],
+) -> None:
     first = [("model created", 0, 70), ("model created", 1, 70)]
     history = asyncio.run(live([*first, *happened]))
-    assert (history.broken, at_rest(history.objects()), history.not_well()) == ([], [], [])
+    assert (history.broken, at_rest(history.objects()), history.not_well()) == (
+        [],
+        [],
+        [],
+    )

@@ -1,4 +1,6 @@
-"""Whatever becomes of any write of a model's life, the life goes on to where it would have come without."""
+"""Whatever becomes of any write of a model's life, the life goes on to where it would have come
+without.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from tests.crash.lives import ENGINES, life
 from tests.crash.matrix import Chapter, chapters, forbidden, stopped, struck
 
 PLURALS = {"vLLM": (), "TensorRT-LLM": ("secrets", "statefulsets")}
-"""What is struck by engine, none: everything; what is not named is written for every engine alike."""
+"""What is struck by engine, none: everything; what is not named is written for every engine alike.
+"""
 
 
 @cache
@@ -21,8 +24,14 @@ def life_of(engine: str) -> dict[str, Chapter]:
 
 @pytest.mark.parametrize("act", life("vLLM"))
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_how_an_act_ends(engine: str, act: str) -> None:
-    assert [run for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine])) if run.broken] == []
+def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_how_an_act_ends(
+    engine: str, act: str
+) -> None:
+    assert [
+        run
+        for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine]))
+        if run.broken
+    ] == []
 
 
 @pytest.mark.parametrize("act", life("vLLM"))
@@ -30,27 +39,76 @@ def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_
 def test_a_leader_that_is_stopped_at_a_write_and_wakes_up_when_another_leads_changes_nothing_of_how_an_act_ends(
     engine: str, act: str
 ) -> None:
-    assert [run for run in asyncio.run(stopped(life_of(engine)[act], PLURALS[engine])) if run.broken] == []
+    assert [
+        run
+        for run in asyncio.run(stopped(life_of(engine)[act], PLURALS[engine]))
+        if run.broken
+    ] == []
 
 
 @pytest.mark.parametrize("act", ["create", "crash of a rank", "scale down"])
-def test_a_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(act: str) -> None:
-    assert [run for run in asyncio.run(forbidden(life_of("vLLM")[act])) if run.broken] == []
+def test_a_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(
+    act: str,
+) -> None:
+    assert [
+        run for run in asyncio.run(forbidden(life_of("vLLM")[act])) if run.broken
+    ] == []
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("act", life("TensorRT-LLM"))
-def test_each_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(act: str) -> None:
-    assert [run for run in asyncio.run(forbidden(life_of("TensorRT-LLM")[act])) if run.broken] == []
+def test_each_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(
+    act: str,
+) -> None:
+    assert [
+        run
+        for run in asyncio.run(forbidden(life_of("TensorRT-LLM")[act]))
+        if run.broken
+    ] == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_life_has_writes_of_every_kind(engine: str) -> None:
     writes = {write for chapter in life_of(engine).values() for write in chapter.writes}
-    kinds = {(write.split()[0], write.split()[1].split("/")[0] + "/status" * write.endswith("/status")) for write in writes}
+    kinds = {
+        (
+            write.split()[0],
+            write.split()[1].split("/")[0] + "/status" * write.endswith("/status"),
+        )
+        for write in writes
+    }
     assert kinds == {
-        *(("create", kind) for kind in ("configmaps", "networkpolicies", "services", "poddisruptionbudgets", "secrets")),
-        *(("create", kind) for kind in ("statefulsets", "controllerrevisions", "events")),
-        *(("patch", kind) for kind in ("configmaps", "poddisruptionbudgets", "statefulsets", "shardedmodels/status")),
-        *(("delete", kind) for kind in ("configmaps", "services", "statefulsets", "controllerrevisions", "pods")),
+        *(
+            ("create", kind)
+            for kind in (
+                "configmaps",
+                "networkpolicies",
+                "services",
+                "poddisruptionbudgets",
+                "secrets",
+            )
+        ),
+        *(
+            ("create", kind)
+            for kind in ("statefulsets", "controllerrevisions", "events")
+        ),
+        *(
+            ("patch", kind)
+            for kind in (
+                "configmaps",
+                "poddisruptionbudgets",
+                "statefulsets",
+                "shardedmodels/status",
+            )
+        ),
+        *(
+            ("delete", kind)
+            for kind in (
+                "configmaps",
+                "services",
+                "statefulsets",
+                "controllerrevisions",
+                "pods",
+            )
+        ),
     }

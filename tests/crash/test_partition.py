@@ -15,16 +15,25 @@ from tests.support.memory_operator import MemoryOperator
 def nodes_by_group(cluster: StrikingCluster) -> dict[str, list[str]]:
     """Return where the pods of each group are."""
     sets = cluster.all(STATEFUL_SETS)
-    return {item["metadata"]["name"]: sorted(pod["spec"]["nodeName"] for pod in cluster.members(item)) for item in sets}
+    return {
+        item["metadata"]["name"]: sorted(
+            pod["spec"]["nodeName"] for pod in cluster.members(item)
+        )
+        for item in sets
+    }
 
 
 async def canary() -> tuple[dict[str, list[str]], dict[str, list[str]], list[str]]:
-    """Return where the groups of two nodes are before and after a cut over three goes to the second alone, and broken laws.
+    """Return where the groups of two nodes are before and after a cut over three goes to the second
+    alone, and broken laws.
 
-    The first group stands on nodes that the new plan has for the second: two of the nodes that come first by name hold that one.
+    The first group stands on nodes that the new plan has for the second: two of the nodes that come
+    first by name hold that one.
     """
     cluster, broken = StrikingCluster(), list[str]()
-    operator = MemoryOperator(cluster, lambda: broken.extend(at_any_moment(list(cluster.objects.values()))))
+    operator = MemoryOperator(
+        cluster, lambda: broken.extend(at_any_moment(list(cluster.objects.values())))
+    )
     await operator.start()
     for added, act in (
         (range(2, 4), create("vLLM")),
@@ -38,11 +47,21 @@ async def canary() -> tuple[dict[str, list[str]], dict[str, list[str]], list[str
     before = nodes_by_group(cluster)
     edit(parallelism={"tensor": 8, "pipeline": 3})(cluster)
     await operator.rest()
-    assert [item["status"]["readyReplicas"] for item in cluster.all(SHARDED_MODELS)] == [2]
+    assert [
+        item["status"]["readyReplicas"] for item in cluster.all(SHARDED_MODELS)
+    ] == [2]
     return before, nodes_by_group(cluster), broken
 
 
-def test_a_group_above_the_partition_finds_a_place_where_one_below_stands_on_nodes_of_its_new_plan() -> None:
+def test_a_group_above_the_partition_finds_a_place_where_one_below_stands_on_nodes_of_its_new_plan() -> (
+    None
+):
     before, after, broken = asyncio.run(canary())
-    assert (before, broken) == ({"large-0": ["h100-2", "h100-3"], "large-1": ["h100-0", "h100-1"]}, [])
-    assert after == {"large-0": ["h100-2", "h100-3"], "large-1": ["h100-0", "h100-1", "h100-6"]}
+    assert (before, broken) == (
+        {"large-0": ["h100-2", "h100-3"], "large-1": ["h100-0", "h100-1"]},
+        [],
+    )
+    assert after == {
+        "large-0": ["h100-2", "h100-3"],
+        "large-1": ["h100-0", "h100-1", "h100-6"],
+    }

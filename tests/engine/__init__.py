@@ -1,1 +1,3 @@
-"""Rendered argument lists before the parsers, the configuration and the model classes of the real engine."""
+"""Rendered argument lists before the parsers, the configuration and the model classes of the real
+engine.
+"""

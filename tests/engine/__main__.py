@@ -1,6 +1,5 @@
 """`python -m tests.engine {install,path,lock}`: the engine's environment from the command line."""
 
-# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import argparse
@@ -11,10 +10,15 @@ from tests.harness.errors import HarnessError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.engine", description="The environment with the real engine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.engine",
+        description="The environment with the real engine.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install the engine, unless it is cached")
-    commands.add_parser("path", help="install it and print its folder, a virtual environment")
+    commands.add_parser(
+        "path", help="install it and print its folder, a virtual environment"
+    )
     commands.add_parser("lock", help="resolve requirements.in into requirements.lock")
     options = parser.parse_args()
     try:
@@ -23,10 +27,10 @@ def main() -> int:
             return 0
         home = environment.install().home
     except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 1
     if options.command == "path":
-        print(home)
+        print(home)  # noqa: T201
     return 0
 
 

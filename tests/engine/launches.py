@@ -1,4 +1,6 @@
-"""What is put before the engine: every sample, every golden plan, and one resource for every way to say something to it."""
+"""What is put before the engine: every sample, every golden plan, and one resource for every way to
+say something to it.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -59,29 +61,54 @@ class Launch:
 
     def of(self, version: str) -> "Launch":
         """Return the same, run by another version of the engine."""
-        return replace(self, deployment=replace(self.deployment, engine_version=version))
+        return replace(
+            self, deployment=replace(self.deployment, engine_version=version)
+        )
 
     def arguments(self, rank: int) -> list[str]:
-        """Return what follows `vllm serve` on a rank: what all share, and what the launch script adds."""
+        """Return what follows `vllm serve` on a rank: what all share, and what the launch script
+        adds.
+        """
         container = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]
-        told_of = 1 if ray.joins(self.plan, self.deployment) else self.plan.nodes_per_replica  # Ray tells the engine of others
+        told_of = (
+            1 if ray.joins(self.plan, self.deployment) else self.plan.nodes_per_replica
+        )  # Ray tells the engine of others
         added = roles(told_of, attention_replicas_per_pod(self.plan))[rank]
         return [*(expanded(word) for word in container["args"]), *added]
 
     def environment(self, cache_folder: str) -> dict[str, str]:
-        """Return the variables of the engine that have a value of their own, with the pod's cache in a folder that exists."""
-        variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]["env"]
-        values = {item["name"]: expanded(item["value"]) for item in variables if "value" in item}
-        return {name: value.replace("/cache", cache_folder) for name, value in values.items()} | {"VLLM_HOST_IP": "127.0.0.1"}
+        """Return the variables of the engine that have a value of their own, with the pod's cache
+        in a folder that exists.
+        """
+        variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][
+            0
+        ]["env"]
+        values = {
+            item["name"]: expanded(item["value"])
+            for item in variables
+            if "value" in item
+        }
+        return {
+            name: value.replace("/cache", cache_folder)
+            for name, value in values.items()
+        } | {"VLLM_HOST_IP": "127.0.0.1"}
 
     def ranks(self) -> tuple[int, ...]:
         """Return the leader and one follower, where there is one."""
-        alone = self.plan.nodes_per_replica == 1 or ray.joins(self.plan, self.deployment)
+        alone = self.plan.nodes_per_replica == 1 or ray.joins(
+            self.plan, self.deployment
+        )
         return (0,) if alone else (0, 1)
 
-    def job(self, rank: int, folder: Path, shape_of: int | None = None) -> dict[str, Any]:
-        """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's part of the model."""
-        model, draft = (folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small"))
+    def job(
+        self, rank: int, folder: Path, shape_of: int | None = None
+    ) -> dict[str, Any]:
+        """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's
+        part of the model.
+        """
+        model, draft = (
+            folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small")
+        )
         for place, config in ((model, self.config), (draft, self.draft)):
             if config is not None:
                 _put(place, json.dumps(config))
@@ -98,7 +125,9 @@ class Launch:
 
 
 def _put(folder: Path, config: str) -> None:
-    """Write a config where it is not there yet: the other version of the engine may be reading it."""
+    """Write a config where it is not there yet: the other version of the engine may be reading
+    it.
+    """
     file = folder / "config.json"
     if not file.exists():
         folder.mkdir(exist_ok=True)
@@ -107,16 +136,27 @@ def _put(folder: Path, config: str) -> None:
 
 @cache
 def roles(nodes: int, attention_replicas: int) -> tuple[tuple[str, ...], ...]:
-    """Return what the launch script adds on every rank of a group of so many nodes, by running it against a stub engine."""
+    """Return what the launch script adds on every rank of a group of so many nodes, by running it
+    against a stub engine.
+    """
     ranks = nodes * max(1, attention_replicas)
-    layout = Layout(attention_data=ranks, expert=ranks) if attention_replicas else Layout(tensor=8, pipeline=nodes)
+    layout = (
+        Layout(attention_data=ranks, expert=ranks)
+        if attention_replicas
+        else Layout(tensor=8, pipeline=nodes)
+    )
     plan, deployment = a_plan_of(layout, nodes=nodes), a_deployment()
-    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as started:
+    with (
+        TemporaryDirectory() as folder,
+        ranks_of(plan, deployment, Path(folder)) as started,
+    ):
         leader = started[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
         (Path(folder) / "hosts").write_text(f"{leader} 127.0.0.1\n")
         for rank in started:
             rank.start()
-        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started)
+        return tuple(
+            tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started
+        )
 
 
 @cache
@@ -139,25 +179,47 @@ def _each() -> Iterator[Launch]:
 
 
 def _samples() -> Iterator[Launch]:
-    """Yield the samples as they are planned on the example fleet, where something of them is deployed."""
+    """Yield the samples as they are planned on the example fleet, where something of them is
+    deployed.
+    """
     fleet = yaml.safe_load((ROOT / "examples/fleet/nodes.yaml").read_text())["items"]
     nodes = [item for item in fleet if item["kind"] == "Node"]
     for path in sorted((ROOT / "manifests/samples").glob("*.yaml")):
-        launch = _planned(f"sample {path.stem}", parse_manifest(yaml.safe_load(path.read_text())), nodes)
+        launch = _planned(
+            f"sample {path.stem}",
+            parse_manifest(yaml.safe_load(path.read_text())),
+            nodes,
+        )
         if launch is not None:
             yield launch
 
 
 def _goldens() -> Iterator[Launch]:
-    """Yield the bundle that a person has read, and the plans of the ladder and of the explanations."""
+    """Yield the bundle that a person has read, and the plans of the ladder and of the
+    explanations.
+    """
     config = CONFIGS["llama-405b"]
-    deployment = a_deployment(hub_token=SecretKey(name="hub", key="token"), arguments={"enable-prefix-caching": True})
-    yield Launch(id="golden bundle", plan=a_plan(), deployment=deployment, config=config)
-    cases = {case.id: (case.model, case.pool, case.request) for case in test_ladder.CASES} | test_explanations.CASES
+    deployment = a_deployment(
+        hub_token=SecretKey(name="hub", key="token"),
+        arguments={"enable-prefix-caching": True},
+    )
+    yield Launch(
+        id="golden bundle", plan=a_plan(), deployment=deployment, config=config
+    )
+    cases = {
+        case.id: (case.model, case.pool, case.request) for case in test_ladder.CASES
+    } | test_explanations.CASES
     for name, (model, pool, request) in cases.items():
-        plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
+        plan = make_plan(
+            a_model(model), an_inventory(pool), request, vllm_traits()
+        ).outcome
         if isinstance(plan, Plan) and plan.deployable:
-            yield Launch(id=f"golden {name}", plan=plan, deployment=a_deployment(model=model), config=CONFIGS[model])
+            yield Launch(
+                id=f"golden {name}",
+                plan=plan,
+                deployment=a_deployment(model=model),
+                config=CONFIGS[model],
+            )
 
 
 LLAMA, QWEN_MOE = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B"
@@ -170,16 +232,30 @@ ADAPTERS = [
 
 
 def drafted_by(model: str, **source: Any) -> dict[str, Any]:
-    return {"draftModel": {"id": model, "draftTokens": 3, "acceptancePercent": 60} | (source or {"revision": REVISION})}
+    return {
+        "draftModel": {"id": model, "draftTokens": 3, "acceptancePercent": 60}
+        | (source or {"revision": REVISION})
+    }
 
 
 FEATURES: dict[str, dict[str, Any]] = {
-    "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
+    "tensor in the node and pipeline across": {
+        "parallelism": {"tensor": 8, "pipeline": 2}
+    },
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
     "tensor over the trays of a rack": {"parallelism": {"tensor": 8, "pipeline": 1}},
-    "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
-    "attention replicas": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 4, "expert": 4}},
-    "attention replicas on two nodes": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 16, "expert": 16}},
+    "experts whole": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"tensor": 4, "expert": 4},
+    },
+    "attention replicas": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"attentionData": 4, "expert": 4},
+    },
+    "attention replicas on two nodes": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"attentionData": 16, "expert": 16},
+    },
     "attention replicas of four GPUs on two nodes": {
         "model": {"id": QWEN_MOE},
         "parallelism": {"tensor": 4, "attentionData": 4, "expert": 16},
@@ -187,12 +263,16 @@ FEATURES: dict[str, dict[str, Any]] = {
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
-    "K/V in the memory of the node": {"workload": {"kvOffload": {"hostMemory": "16Gi"}}},
+    "K/V in the memory of the node": {
+        "workload": {"kvOffload": {"hostMemory": "16Gi"}}
+    },
     "K/V in the memory of two nodes": {
         "workload": {"kvOffload": {"hostMemory": "16Gi"}},
         "parallelism": {"tensor": 8, "pipeline": 2},
     },
-    "drafts looked up in the prompt": {"workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}},
+    "drafts looked up in the prompt": {
+        "workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}
+    },
     "drafts by Llama": {
         "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
         "parallelism": {"tensor": 4},
@@ -201,7 +281,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     "drafts by Qwen2": {
         "model": {"id": "Qwen/Qwen2.5-32B-Instruct"},
         "parallelism": {"tensor": 2},
-        "workload": drafted_by("Qwen/Qwen2.5-7B-Instruct", pvc={"claimName": "drafts", "path": "qwen"}),
+        "workload": drafted_by(
+            "Qwen/Qwen2.5-7B-Instruct", pvc={"claimName": "drafts", "path": "qwen"}
+        ),
     },
     "drafts by Qwen3 beside whole experts": {
         "model": {"id": QWEN_MOE},
@@ -217,19 +299,40 @@ FEATURES: dict[str, dict[str, Any]] = {
         "model": {"id": LLAMA, "adapters": ADAPTERS},
         "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
     },
-    "weights on a claim": {"model": {"id": LLAMA, "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}}}},
+    "weights on a claim": {
+        "model": {
+            "id": LLAMA,
+            "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
+        }
+    },
     "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
-    "weights kept on a claim": {"model": {"id": LLAMA, "weights": {"huggingFace": {"cache": {"claimName": "hub"}}}}},
-    "weights read by a streamer": {"model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}},
-    "weights read by fastsafetensors": {"model": {"id": LLAMA, "loadFormat": "FastSafetensors"}},
+    "weights kept on a claim": {
+        "model": {
+            "id": LLAMA,
+            "weights": {"huggingFace": {"cache": {"claimName": "hub"}}},
+        }
+    },
+    "weights read by a streamer": {
+        "model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}
+    },
+    "weights read by fastsafetensors": {
+        "model": {"id": LLAMA, "loadFormat": "FastSafetensors"}
+    },
     "weights of single ranks": {
-        "model": {"id": LLAMA, "loadFormat": "ShardedState", "weights": {"pvc": {"claimName": "weights"}}}
+        "model": {
+            "id": LLAMA,
+            "loadFormat": "ShardedState",
+            "weights": {"pvc": {"claimName": "weights"}},
+        }
     },
     "adapters of a claim and of the hub": {
         "model": {"id": LLAMA, "adapters": ADAPTERS, "maxAdapterRank": 64},
         "parallelism": {"tensor": 2, "pipeline": 2},
     },
-    "adapters of experts": {"model": {"id": QWEN_MOE, "adapters": ADAPTERS}, "parallelism": {"tensor": 4, "expert": 4}},
+    "adapters of experts": {
+        "model": {"id": QWEN_MOE, "adapters": ADAPTERS},
+        "parallelism": {"tensor": 4, "expert": 4},
+    },
     "adapters of experts in slices": {
         "model": {"id": QWEN_MOE, "adapters": ADAPTERS},
         "parallelism": {"tensor": 4, "expert": 1},
@@ -249,7 +352,11 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "nothing captured": {"engine": {"args": {"enforce-eager": True}}},
     "a compilation config": {
-        "engine": {"args": {"compilation-config": '{"cudagraph_mode": "FULL_DECODE_ONLY", "mode": 0, "pass_config": {}}'}}
+        "engine": {
+            "args": {
+                "compilation-config": '{"cudagraph_mode": "FULL_DECODE_ONLY", "mode": 0, "pass_config": {}}'
+            }
+        }
     },
     "parsers of the family": {"model": {"id": "Qwen/Qwen3-8B"}},
     "arguments of a user": {
@@ -275,18 +382,36 @@ def _features() -> Iterator[Launch]:
     hosts = [a_node("h100-a"), a_node("h100-b")]
     for name, spec in FEATURES.items():
         nodes = a_gb200_rack(trays=4) if name in IN_A_RACK else hosts
-        manifest = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": "m"}}
-        launch = _planned(f"feature {name}", parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}), nodes)
+        manifest = {
+            "apiVersion": "shardwright.io/v1alpha1",
+            "kind": "ShardedModel",
+            "metadata": {"name": "m"},
+        }
+        launch = _planned(
+            f"feature {name}",
+            parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}),
+            nodes,
+        )
         assert launch is not None, name
         yield launch
 
 
-def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
+def _planned(
+    name: str, resource: ShardedModel, nodes: list[dict[str, Any]]
+) -> Launch | None:
     subject = resolve(Question(resource=resource))
     facts = [fact for fact in map(read_node, nodes) if fact is not None]
     plan = plan_serving(subject, take_stock(subject, facts, ())).outcome
     entry = find_model(resource.spec.model.id)
     if not isinstance(plan, Plan) or not plan.deployable or entry is None:
         return None
-    draft = resource.spec.workload.draft_model and find_model(resource.spec.workload.draft_model.id)
-    return Launch(id=name, plan=plan, deployment=subject.deployment, config=entry.config, draft=draft.config if draft else None)
+    draft = resource.spec.workload.draft_model and find_model(
+        resource.spec.workload.draft_model.id
+    )
+    return Launch(
+        id=name,
+        plan=plan,
+        deployment=subject.deployment,
+        config=entry.config,
+        draft=draft.config if draft else None,
+    )

@@ -1,4 +1,6 @@
-"""Asks the checker in the engine's environment; one process per version, questions answered in the order in which they come."""
+"""Asks the checker in the engine's environment; one process per version, questions answered in the
+order in which they come.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,25 @@ from tests.harness.errors import HarnessError
 Answer = dict[str, Any]
 
 _CHECKER = Path(__file__).parent / "checker.py"
-_QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+}
 _LOG_TAIL = 2000
 
 
 class Engine:
-    """One version of vLLM that answers questions in the background; the same question is asked once."""
+    """One version of vLLM that answers questions in the background; the same question is asked
+    once.
+    """
 
     def __init__(self, environment: Environment, version: str, log: Path) -> None:
         self._log = log
-        self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"vllm-{version}")
+        self._line = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix=f"vllm-{version}"
+        )
         self._asked: dict[str, Future[Answer]] = {}
         with log.open("w") as errors:
             self._process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Every argument list of every sample and golden is one that vLLM takes, and understands as the plan means it."""
+"""Every argument list of every sample and golden is one that vLLM takes, and understands as the
+plan means it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -58,9 +60,13 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "memoryUtilization": plan.memory_utilization,
         "adapters": [list(adapter) for adapter in adapter_folders(launch.deployment)],
         "adapterSlots": len(launch.deployment.adapters.served),
-        "adapterRank": launch.deployment.adapters.rank if launch.deployment.adapters.served else 0,
+        "adapterRank": launch.deployment.adapters.rank
+        if launch.deployment.adapters.served
+        else 0,
         "draftTokens": launch.deployment.draft_tokens,
-        "draftMethod": ("draft_model" if launch.draft else "ngram") if launch.deployment.draft_tokens else "",
+        "draftMethod": ("draft_model" if launch.draft else "ngram")
+        if launch.deployment.draft_tokens
+        else "",
         "draftTensor": layout.tensor if launch.draft else 0,
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,
@@ -68,26 +74,42 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
 
 
 def of_the_pod(launch: Launch, rank: int) -> dict[str, Any]:
-    """Return what the engine of one pod is: of replicas of its own, or a part of a world over all pods."""
+    """Return what the engine of one pod is: of replicas of its own, or a part of a world over all
+    pods.
+    """
     plan, layout = launch.plan, launch.plan.layout
     replica = layout.tensor * layout.pipeline
     if own := attention_replicas_per_pod(plan):
         worlds = {"attentionDataOfPod": own, "attentionDataPort": DATA_PARALLEL_PORT}
         return worlds | {"nodes": 1, "nodeRank": 0, "ranksPerNode": replica}
-    return {"nodes": plan.nodes_per_replica, "nodeRank": rank, "ranksPerNode": replica // plan.nodes_per_replica}
+    return {
+        "nodes": plan.nodes_per_replica,
+        "nodeRank": rank,
+        "ranksPerNode": replica // plan.nodes_per_replica,
+    }
 
 
 def a_refused_launch(layout: Layout, nodes: int = 1, **deployment: Any) -> Launch:
     plan, config = a_plan_of(layout, nodes=nodes), CONFIGS["llama-70b"]
-    return Launch(id=f"refused {layout}", plan=plan, deployment=a_deployment(model="llama-70b", **deployment), config=config)
+    return Launch(
+        id=f"refused {layout}",
+        plan=plan,
+        deployment=a_deployment(model="llama-70b", **deployment),
+        config=config,
+    )
 
 
 ENGINES_WORDS = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def of_the_numbers(launch: Launch) -> dict[str, Any]:
-    """Return how weights and K/V are held and what the model computes in, as the planner has counted them."""
-    stored, asked = read_model(launch.config, source=launch.id), read_pins(launch.deployment.arguments or {}, VLLM)
+    """Return how weights and K/V are held and what the model computes in, as the planner has
+    counted them.
+    """
+    stored, asked = (
+        read_model(launch.config, source=launch.id),
+        read_pins(launch.deployment.arguments or {}, VLLM),
+    )
     return {
         "quantization": launch.deployment.quantization or stored.quantization,
         "cacheDtype": launch.deployment.kv_cache_dtype,
@@ -95,13 +117,18 @@ def of_the_numbers(launch: Launch) -> dict[str, Any]:
     }
 
 
-def test_each_way_to_hold_weights_and_cache_and_to_compute_is_among_the_launches() -> None:
+def test_each_way_to_hold_weights_and_cache_and_to_compute_is_among_the_launches() -> (
+    None
+):
     numbers = [of_the_numbers(launch) for launch in launches()]
 
     assert {found["quantization"] for found in numbers} == {None, "fp8"}
     assert {found["cacheDtype"] for found in numbers} == {"auto", "fp8"}
     assert {found["dtype"] for found in numbers} == {"bfloat16", "float16"}
-    assert of_the_numbers(named("feature weights quantized while loading"))["quantization"] == "fp8"
+    assert (
+        of_the_numbers(named("feature weights quantized while loading"))["quantization"]
+        == "fp8"
+    )
     assert of_the_numbers(named("feature K/V in FP8"))["cacheDtype"] == "fp8"
     assert of_the_numbers(named("feature computed in FP16"))["dtype"] == "float16"
     assert of_the_numbers(named("sample deepseek-v3"))["quantization"] == "fp8"
@@ -112,11 +139,27 @@ def named(name: str) -> Launch:
 
 
 REFUSED = {
-    "an option that no parser knows": (a_refused_launch(Layout(), arguments={"no-such-option": 1}), None, "parse"),
+    "an option that no parser knows": (
+        a_refused_launch(Layout(), arguments={"no-such-option": 1}),
+        None,
+        "parse",
+    ),
     "heads that do not divide": (a_refused_launch(Layout(tensor=7)), None, "config"),
-    "experts of a dense model": (a_refused_launch(Layout(tensor=8, expert=8)), None, "config"),
-    "fewer layers than the stages say": (a_refused_launch(Layout(pipeline=2, partition=(80, 1))), None, "launch"),
-    "key/value heads that do not divide": (a_refused_launch(Layout(tensor=16, pipeline=2), nodes=4), None, ""),
+    "experts of a dense model": (
+        a_refused_launch(Layout(tensor=8, expert=8)),
+        None,
+        "config",
+    ),
+    "fewer layers than the stages say": (
+        a_refused_launch(Layout(pipeline=2, partition=(80, 1))),
+        None,
+        "launch",
+    ),
+    "key/value heads that do not divide": (
+        a_refused_launch(Layout(tensor=16, pipeline=2), nodes=4),
+        None,
+        "",
+    ),
     "a vocabulary that does not divide": (
         Launch(
             id="vocabulary",
@@ -128,12 +171,16 @@ REFUSED = {
         "shapes",
     ),
 }
-"""Launch, GPU whose part is built, and the stage that refuses it (empty: taken, a control of the controls)."""
+"""Launch, GPU whose part is built, and the stage that refuses it (empty: taken, a control of the
+controls).
+"""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_start_is_refused_where_it_must_be(case: str, version: str, engines: Engines, folder: Path) -> None:
+def test_what_cannot_start_is_refused_where_it_must_be(
+    case: str, version: str, engines: Engines, folder: Path
+) -> None:
     launch, shape_of, stage = REFUSED[case]
 
     answer = engines[version].ask(launch.of(version).job(0, folder, shape_of)).result()

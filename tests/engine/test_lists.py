@@ -9,26 +9,37 @@ from tests.engine.questions import Answer, Engine
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def known(request: pytest.FixtureRequest, engines: dict[str, Engine]) -> tuple[str, Answer]:
+def known(
+    request: pytest.FixtureRequest, engines: dict[str, Engine]
+) -> tuple[str, Answer]:
     """Return a version and what it knows by name."""
     return request.param, engines[request.param].ask({"lists": True}).result()
 
 
-def test_the_table_has_every_option_of_the_parser_and_no_other(known: tuple[str, Answer]) -> None:
+def test_the_table_has_every_option_of_the_parser_and_no_other(
+    known: tuple[str, Answer],
+) -> None:
     version, answer = known
 
     assert sorted(option_table(version) or {}) == answer["options"]
 
 
 @pytest.mark.parametrize("option", ["tool-call-parser", "reasoning-parser"])
-def test_the_parsers_that_may_be_named_are_those_that_are_registered(option: str, known: tuple[str, Answer]) -> None:
+def test_the_parsers_that_may_be_named_are_those_that_are_registered(
+    option: str, known: tuple[str, Answer]
+) -> None:
     version, answer = known
     table = option_table(version) or {}
 
     assert sorted(set(table[option].choices) - {"none"}) == answer[option]
 
 
-def test_every_architecture_of_the_list_is_registered(known: tuple[str, Answer]) -> None:
+def test_every_architecture_of_the_list_is_registered(
+    known: tuple[str, Answer],
+) -> None:
     version, answer = known
 
-    assert sorted((traits(version).architectures or set()) - set(answer["architectures"])) == []
+    assert (
+        sorted((traits(version).architectures or set()) - set(answer["architectures"]))
+        == []
+    )

@@ -1,4 +1,6 @@
-"""What a group that Ray joins is told is what vLLM's parser takes; what comes after needs Ray, and is not asked here."""
+"""What a group that Ray joins is told is what vLLM's parser takes; what comes after needs Ray, and
+is not asked here.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""What GitOps tools make of a ShardedModel: kstatus, Flux with our expressions and without, and Argo CD with our script."""
+"""What GitOps tools make of a ShardedModel: kstatus, Flux with our expressions and without, and
+Argo CD with our script.
+"""
 
 import json
 import subprocess
@@ -21,7 +23,12 @@ SCRIPT: Final = EXAMPLES / "argocd-health.lua"
 EXPRESSIONS: Final = EXAMPLES / "flux-health-checks.yaml"
 OWNER: Final = Owner(name="llama", namespace="models", uid="u")
 GENERATION: Final = 3
-KSTATUS: Final = {"ready": "Current", "reconciling": "InProgress", "stalled": "Failed", "resting": "InProgress"}
+KSTATUS: Final = {
+    "ready": "Current",
+    "reconciling": "InProgress",
+    "stalled": "Failed",
+    "resting": "InProgress",
+}
 ARGO: Final = {
     "ready": {"Healthy"},
     "reconciling": {"Progressing", "Degraded"},
@@ -39,7 +46,11 @@ MODEL: Final = {
 def judged(objects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return what kstatus and Argo CD say of each object."""
     said = subprocess.run(
-        [str(health_judge()), str(SCRIPT)], input=json.dumps(objects), capture_output=True, text=True, check=False
+        [str(health_judge()), str(SCRIPT)],
+        input=json.dumps(objects),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert said.returncode == 0, said.stderr
     return [(answer["kstatus"], answer["argo"]) for answer in json.loads(said.stdout)]
@@ -48,40 +59,74 @@ def judged(objects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 def judged_by_expressions(folder: Path, objects: Sequence[dict[str, Any]]) -> list[str]:
     """Return what Flux says of each object by our expressions."""
     (check,) = yaml.safe_load(EXPRESSIONS.read_text())["healthCheckExprs"]
-    assert (check.pop("apiVersion"), check.pop("kind")) == (MODEL["apiVersion"], MODEL["kind"])
+    assert (check.pop("apiVersion"), check.pop("kind")) == (
+        MODEL["apiVersion"],
+        MODEL["kind"],
+    )
     file = folder / "expressions.json"
     file.write_text(json.dumps(check))
-    said = subprocess.run([str(flux_judge()), str(file)], input=json.dumps(objects), capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        [str(flux_judge()), str(file)],
+        input=json.dumps(objects),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert said.returncode == 0, said.stderr
     answers: list[str] = json.loads(said.stdout)
     return answers
 
 
 def a_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
-    status = build_status((), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON)
-    return MODEL | {"metadata": {"name": "llama", "namespace": "models", "generation": generation}, "status": status}
+    status = build_status(
+        (), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON
+    )
+    return MODEL | {
+        "metadata": {"name": "llama", "namespace": "models", "generation": generation},
+        "status": status,
+    }
 
 
 def test_every_outcome_is_judged_as_what_it_means_for_who_waits() -> None:
     answers = dict(zip(CASES, judged([a_model(case) for case in CASES]), strict=True))
-    assert {case: kstatus for case, (kstatus, _) in answers.items()} == {case: KSTATUS[CASES[case][2]] for case in CASES}
-    assert {case: argo for case, (_, argo) in answers.items() if argo not in ARGO[CASES[case][2]]} == {}
+    assert {case: kstatus for case, (kstatus, _) in answers.items()} == {
+        case: KSTATUS[CASES[case][2]] for case in CASES
+    }
+    assert {
+        case: argo
+        for case, (_, argo) in answers.items()
+        if argo not in ARGO[CASES[case][2]]
+    } == {}
 
 
-@pytest.mark.parametrize("case", ["serving", "plan only", "scaled to zero", "unknown model"])
+@pytest.mark.parametrize(
+    "case", ["serving", "plan only", "scaled to zero", "unknown model"]
+)
 def test_what_was_said_of_an_earlier_spec_counts_for_nothing(case: str) -> None:
     assert judged([a_model(case, GENERATION + 1)]) == [("InProgress", "Progressing")]
 
 
 def test_a_model_that_nobody_has_looked_at_is_in_progress() -> None:
-    fresh = MODEL | {"metadata": {"name": "llama", "generation": 1}, "status": status_schema()["default"]}
+    fresh = MODEL | {
+        "metadata": {"name": "llama", "generation": 1},
+        "status": status_schema()["default"],
+    }
     assert judged([fresh]) == [("InProgress", "Progressing")]
 
 
 def test_flux_says_by_expressions_what_it_says_without_them(tmp_path: Path) -> None:
-    """Of every outcome, of what was said of an earlier spec, and of a model that nobody has looked at."""
-    fresh = MODEL | {"metadata": {"name": "llama", "generation": 1}, "status": status_schema()["default"]}
-    objects = [*(a_model(case) for case in CASES), a_model("serving", GENERATION + 1), fresh]
+    """Of every outcome, of what was said of an earlier spec, and of a model that nobody has looked
+    at.
+    """
+    fresh = MODEL | {
+        "metadata": {"name": "llama", "generation": 1},
+        "status": status_schema()["default"],
+    }
+    objects = [
+        *(a_model(case) for case in CASES),
+        a_model("serving", GENERATION + 1),
+        fresh,
+    ]
 
     said = judged_by_expressions(tmp_path, objects)
 

@@ -1,4 +1,5 @@
-"""A real control plane for tests and demos: Kubernetes' own binaries on loopback, kubelets played by kwok.
+"""A real control plane for tests and demos: Kubernetes' own binaries on loopback, kubelets played
+by kwok.
 
 from tests.harness import ControlPlane, fleet, wait_for
 
@@ -15,4 +16,12 @@ from tests.harness.controlplane import COMPONENTS, ControlPlane
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 
-__all__ = ["COMPONENTS", "Api", "ApiError", "ControlPlane", "HarnessError", "fleet", "wait_for"]
+__all__ = [
+    "COMPONENTS",
+    "Api",
+    "ApiError",
+    "ControlPlane",
+    "HarnessError",
+    "fleet",
+    "wait_for",
+]

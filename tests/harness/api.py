@@ -1,6 +1,7 @@
 """A small Kubernetes API client on the standard library.
 
-The harness must not depend on the library that the code under test uses: a fault there would hide itself.
+The harness must not depend on the library that the code under test uses: a fault there would hide
+itself.
 """
 
 from __future__ import annotations
@@ -68,7 +69,13 @@ class Api:
     def patch(self, path: str, body: Any, kind: PatchKind = "merge") -> Any:
         return self.request("PATCH", path, body, content_type=_PATCH_TYPES[kind])
 
-    def delete(self, path: str, *, grace_period_seconds: int | None = None, missing_ok: bool = False) -> None:
+    def delete(
+        self,
+        path: str,
+        *,
+        grace_period_seconds: int | None = None,
+        missing_ok: bool = False,
+    ) -> None:
         options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
@@ -87,27 +94,47 @@ class Api:
         content_type: str = "application/json",
         query: dict[str, str] | None = None,
     ) -> Any:
-        """Send one request and return the decoded answer (JSON, or text where the server sends text)."""
+        """Send one request and return the decoded answer (JSON, or text where the server sends
+        text).
+        """
         target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": content_type}
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "Accept": "application/json",
+            "Content-Type": content_type,
+        }
         data = None if body is None else json.dumps(body).encode()
         try:
             response, text = self._exchange(method, target, data, headers)
         except OSError as error:
             raise ApiError(0, "NoAnswer", f"{method} {path}: {error}") from error
-        answer = json.loads(text) if response.getheader("Content-Type", "").startswith("application/json") else text.decode()
+        answer = (
+            json.loads(text)
+            if response.getheader("Content-Type", "").startswith("application/json")
+            else text.decode()
+        )
         if response.status >= http.client.BAD_REQUEST:
-            status: Manifest = answer if isinstance(answer, dict) else {"message": answer}
-            raise ApiError(response.status, status.get("reason") or response.reason, status.get("message", ""))
+            status: Manifest = (
+                answer if isinstance(answer, dict) else {"message": answer}
+            )
+            raise ApiError(
+                response.status,
+                status.get("reason") or response.reason,
+                status.get("message", ""),
+            )
         return answer
 
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """One request on an idle connection; on a new one where the server had closed the idle ones in the meantime."""
+        """One request on an idle connection; on a new one where the server had closed the idle ones
+        in the meantime.
+        """
         while True:
             reused = self._take()
-            connection = reused or http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=30)
+            connection = reused or http.client.HTTPSConnection(
+                self._host, self._port, context=self._context, timeout=30
+            )
             try:
                 connection.request(method, target, data, headers)
                 response = connection.getresponse()
@@ -116,7 +143,9 @@ class Api:
                 connection.close()
                 if reused and isinstance(error, _STALE_CONNECTION):
                     continue
-                raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
+                raise (
+                    error if isinstance(error, OSError) else ConnectionError(str(error))
+                ) from error
             with self._lock:
                 self._idle.append(connection)
             return response, text

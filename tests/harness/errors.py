@@ -2,4 +2,6 @@
 
 
 class HarnessError(RuntimeError):
-    """The control plane could not be built, started or asked; the message says what to do about it."""
+    """The control plane could not be built, started or asked; the message says what to do about
+    it.
+    """

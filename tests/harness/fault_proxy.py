@@ -1,4 +1,5 @@
-"""A proxy in front of an API server that fails as a test says: which requests, in which way, how often.
+"""A proxy in front of an API server that fails as a test says: which requests, in which way, how
+often.
 
     with FaultProxy(control_plane.url, control_plane.ca_file) as proxy:
         proxy.when("PATCH", "*/statefulsets/*", times=2).answer(503)
@@ -6,8 +7,9 @@
             ...
             assert silence.hits
 
-Rules are tried in the order in which they were made, and the first that fits has its way; `tell` and the faults of events let
-the next ones have theirs. Clients speak plain HTTP on loopback to it, so whoever they are, their token goes through.
+Rules are tried in the order in which they were made, and the first that fits has its way; `tell`
+and the faults of events let the next ones have theirs. Clients speak plain HTTP on loopback to it,
+so whoever they are, their token goes through.
 """
 
 from __future__ import annotations
@@ -34,8 +36,17 @@ LONGEST_EXCHANGE_SECONDS: Final = 600.0
 SILENCE: Final = b""
 """In place of a line of a watch: nothing comes any more."""
 _KEPT: Final = ("Content-Type", "Content-Encoding", "Retry-After")
-_NOT_PASSED: Final = frozenset({"host", "connection", "accept-encoding", "transfer-encoding", "content-length"})
-_REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
+_NOT_PASSED: Final = frozenset(
+    {"host", "connection", "accept-encoding", "transfer-encoding", "content-length"}
+)
+_REASONS: Final = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+}
 _BROKEN: Final = (OSError, ValueError, http.client.HTTPException)
 
 
@@ -48,7 +59,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...]
 
 
-class _Dropped(Exception):  # noqa: N818  no error: what is wanted
+class _Dropped(Exception):  # noqa: N818
     """The connection is to be closed without another word."""
 
 
@@ -75,7 +86,9 @@ Event = Callable[["Fault", str, bytes], list[bytes]]
 
 @dataclass(eq=False)
 class Fault:
-    """A fault that is in force until `end`, or the end of a `with`; `hits` are what it has met so far, as "METHOD path"."""
+    """A fault that is in force until `end`, or the end of a `with`; `hits` are what it has met so
+    far, as "METHOD path".
+    """
 
     method: str
     path: str
@@ -96,11 +109,20 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.end()
 
     def fits(self, method: str, path: str) -> bool:
-        return not self.ended.is_set() and self.method in ("*", method) and fnmatchcase(path, self.path)
+        return (
+            not self.ended.is_set()
+            and self.method in ("*", method)
+            and fnmatchcase(path, self.path)
+        )
 
     def takes(self, method: str, path: str) -> bool:
         """Return whether this one is met, and count it."""
@@ -119,14 +141,25 @@ class Fault:
 class When:
     """Requests of a kind, and what can happen to them: each method has it happen from now on."""
 
-    def __init__(self, proxy: FaultProxy, method: str, path: str, times: int | None, skip: int) -> None:
+    def __init__(
+        self, proxy: FaultProxy, method: str, path: str, times: int | None, skip: int
+    ) -> None:
         self._proxy = proxy
         self._of = (method, path, times, skip)
 
     # -- requests
 
-    def answer(self, status: int, *, retry_after: int | None = None, message: str = "injected", reason: str = "") -> Fault:
-        """Answer with a Status of this code, as the API server says it; nothing reaches the API server."""
+    def answer(
+        self,
+        status: int,
+        *,
+        retry_after: int | None = None,
+        message: str = "injected",
+        reason: str = "",
+    ) -> Fault:
+        """Answer with a Status of this code, as the API server says it; nothing reaches the API
+        server.
+        """
         said = _status(status, retry_after=retry_after, message=message, reason=reason)
         return self._ask(lambda _, asked: asked.answer(said))
 
@@ -138,7 +171,11 @@ class When:
     def html(self, status: int) -> Fault:
         """Answer as a load balancer does that knows nothing of Kubernetes."""
         page = f"<html><body><h1>{status}</h1><p>no healthy upstream</p></body></html>".encode()
-        return self._ask(lambda _, asked: asked.answer(Answer(status, page, (("Content-Type", "text/html"),))))
+        return self._ask(
+            lambda _, asked: asked.answer(
+                Answer(status, page, (("Content-Type", "text/html"),))
+            )
+        )
 
     def hang(self) -> Fault:
         """Take the request and say nothing until this ends; then close the connection."""
@@ -180,7 +217,9 @@ class When:
         return self._ask(lambda _, asked: asked.pass_on(at_most=after_bytes))
 
     def stale(self) -> Fault:
-        """Answer each question as it was answered first: an API server that has not heard what happened since."""
+        """Answer each question as it was answered first: an API server that has not heard what
+        happened since.
+        """
 
         def repeat(fault: Fault, asked: Exchange) -> None:
             if asked.target not in fault.kept:
@@ -215,7 +254,9 @@ class When:
     # -- events of watches, those that are open too
 
     def silent(self) -> Fault:
-        """Let no event through any more, and leave the connection open for good: its other side is gone without a word."""
+        """Let no event through any more, and leave the connection open for good: its other side is
+        gone without a word.
+        """
         return self._alter(lambda _fault, _path, _line: [SILENCE])
 
     def lose(self) -> Fault:
@@ -248,22 +289,37 @@ class FaultProxy:
     """A proxy on loopback; a context manager. `url` is where it listens."""
 
     def __init__(self, url: str, ca_file: Path | None = None) -> None:
-        """`url` is that of the API server, `ca_file` what it is believed by; nothing listens yet."""
+        """`url` is that of the API server, `ca_file` what it is believed by; nothing listens
+        yet.
+        """
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 443
-        self._context = ssl.create_default_context(cafile=str(ca_file)) if parts.scheme == "https" else None
+        self._context = (
+            ssl.create_default_context(cafile=str(ca_file))
+            if parts.scheme == "https"
+            else None
+        )
         self._faults: list[Fault] = []
         self._open: set[_Handler] = set()
         self._lock = threading.Lock()
         self.stopped = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server = _Server(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self})
+        )
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), daemon=True
+        ).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stopped.set()
         self._server.shutdown()
         for fault in self._faults:
@@ -271,8 +327,16 @@ class FaultProxy:
         self._end_connections()
         self._server.server_close()
 
-    def when(self, method: str = "*", path: str = "*", *, times: int | None = None, skip: int = 0) -> When:
-        """Name requests: by method (a GET that watches is a `WATCH`) and path, `*` standing for anything.
+    def when(
+        self,
+        method: str = "*",
+        path: str = "*",
+        *,
+        times: int | None = None,
+        skip: int = 0,
+    ) -> When:
+        """Name requests: by method (a GET that watches is a `WATCH`) and path, `*` standing for
+        anything.
 
         The first `skip` of them go through as ever, then `times` are met (None: all).
         """
@@ -301,18 +365,33 @@ class FaultProxy:
         lines = [line]
         for fault in list(self._faults):
             if fault.event:
-                lines = [new for old in lines for new in self._altered_by(fault, fault.event, path, old)]
+                lines = [
+                    new
+                    for old in lines
+                    for new in self._altered_by(fault, fault.event, path, old)
+                ]
         return lines
 
-    def _altered_by(self, fault: Fault, event: Event, path: str, line: bytes) -> list[bytes]:
+    def _altered_by(
+        self, fault: Fault, event: Event, path: str, line: bytes
+    ) -> list[bytes]:
         if fault.takes(WATCH, path):
             return event(fault, path, line)
-        return [fault.kept.pop(path), line] if path in fault.kept else [line]  # what it has held back
+        return (
+            [fault.kept.pop(path), line] if path in fault.kept else [line]
+        )  # what it has held back
 
     def connect(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=LONGEST_EXCHANGE_SECONDS)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=LONGEST_EXCHANGE_SECONDS, context=self._context)
+            return http.client.HTTPConnection(
+                self._host, self._port, timeout=LONGEST_EXCHANGE_SECONDS
+            )
+        return http.client.HTTPSConnection(
+            self._host,
+            self._port,
+            timeout=LONGEST_EXCHANGE_SECONDS,
+            context=self._context,
+        )
 
     def opened(self, handler: _Handler) -> None:
         with self._lock:
@@ -385,11 +464,17 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
 
     def forward(self) -> http.client.HTTPResponse:
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED}
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in _NOT_PASSED
+        }
         for _ in range(2):
             reused = self._far.sock is not None
             try:
-                self._far.request(self.command, self.target, self._body or None, headers)
+                self._far.request(
+                    self.command, self.target, self._body or None, headers
+                )
                 return self._far.getresponse()
             except _BROKEN:
                 self._far.close()
@@ -437,17 +522,35 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
 
 
-def _status(code: int, *, retry_after: int | None = None, message: str = "injected", reason: str = "") -> Answer:
+def _status(
+    code: int,
+    *,
+    retry_after: int | None = None,
+    message: str = "injected",
+    reason: str = "",
+) -> Answer:
     """Return a failure as the API server says it."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
-    said = json.dumps(body | {"reason": reason or _REASONS.get(code, "InternalError")}).encode()
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "message": message,
+    }
+    said = json.dumps(
+        body | {"reason": reason or _REASONS.get(code, "InternalError")}
+    ).encode()
     again = (("Retry-After", str(retry_after)),) if retry_after is not None else ()
     return Answer(code, said, (("Content-Type", "application/json"), *again))
 
 
 def whole(response: http.client.HTTPResponse) -> Answer:
     """Read an answer that is no stream to its end."""
-    kept = tuple((name, value) for name in _KEPT if (value := response.getheader(name)) is not None)
+    kept = tuple(
+        (name, value)
+        for name in _KEPT
+        if (value := response.getheader(name)) is not None
+    )
     return Answer(response.status, response.read(), kept)
 
 

@@ -31,7 +31,9 @@ def load(name: str) -> Manifest:
     """One dump, as it stands in tests/data/nodes."""
     file = DUMPS / f"{name}.yaml"
     if not file.exists():
-        raise HarnessError(f"there is no node dump {name!r} in {DUMPS}; there are: {', '.join(names())}")
+        raise HarnessError(
+            f"there is no node dump {name!r} in {DUMPS}; there are: {', '.join(names())}"
+        )
     node: Manifest = yaml.safe_load(file.read_text())
     return node
 
@@ -49,11 +51,13 @@ def make(
     size: Mapping[str, str] | None = None,
     first: int = 0,
 ) -> list[Manifest]:
-    """`count` nodes like the dump, named `<prefix>-<number>` from `first` on (prefix: the dump's node name).
+    """`count` nodes like the dump, named `<prefix>-<number>` from `first` on (prefix: the dump's
+    node name).
 
-    `labels` and `size` (capacity) add to or override the dump's, `taints` replaces the dump's, `gpus` overrides how many GPUs
-    the node offers. Without it the dump's own capacity counts, and where that is missing its labels: a dump without the GPU
-    resource in its status would get pods nowhere.
+    `labels` and `size` (capacity) add to or override the dump's, `taints` replaces the dump's,
+    `gpus` overrides how many GPUs the node offers. Without it the dump's own capacity counts, and
+    where that is missing its labels: a dump without the GPU resource in its status would get pods
+    nowhere.
     """
     template = load(dump) if isinstance(dump, str) else dump
     prefix = prefix or template["metadata"]["name"]
@@ -73,9 +77,14 @@ def make(
 
 
 def make_nvl72(
-    racks: int = 1, trays: int = NVL72_TRAYS, prefix: str = "gb200", dump: str = "SYNTH-gb200-4x-nvl72", **options: Any
+    racks: int = 1,
+    trays: int = NVL72_TRAYS,
+    prefix: str = "gb200",
+    dump: str = "SYNTH-gb200-4x-nvl72",
+    **options: Any,
 ) -> list[Manifest]:
-    """Racks of GB200 NVL72: the trays of one rack share a clique `<cluster UUID>.<clique id>`, no two racks do.
+    """Racks of GB200 NVL72: the trays of one rack share a clique `<cluster UUID>.<clique id>`, no
+    two racks do.
 
     Named `<prefix>-r<rack>-<tray>`. `options` go to `make`.
     """
@@ -83,7 +92,13 @@ def make_nvl72(
     labels = dict(options.pop("labels", {}))
     for rack in range(racks):
         clique = f"6a130f54-faaa-4b8f-847f-{0xBE44AB70F917 + rack:012x}.{32766 - rack}"
-        nodes += make(dump, trays, f"{prefix}-r{rack}", labels={CLIQUE: clique, **labels}, **options)
+        nodes += make(
+            dump,
+            trays,
+            f"{prefix}-r{rack}",
+            labels={CLIQUE: clique, **labels},
+            **options,
+        )
     return nodes
 
 
@@ -99,7 +114,11 @@ def _node(
     size: Mapping[str, str],
 ) -> Manifest:
     node = copy.deepcopy(template)
-    metadata, spec, status = node["metadata"], node.setdefault("spec", {}), node.setdefault("status", {})
+    metadata, spec, status = (
+        node["metadata"],
+        node.setdefault("spec", {}),
+        node.setdefault("status", {}),
+    )
     metadata["name"] = name
     metadata["labels"] = {
         "kubernetes.io/os": "linux",
@@ -120,19 +139,33 @@ def _node(
     gpu_size = {resource: str(offered)} if resource else {}
     capacity = {**_SIZE, **status.get("capacity", {}), **gpu_size, **size}
     # What the dump's node keeps for itself stays so; what a caller overrides is all allocatable.
-    status["allocatable"] = {**capacity, **status.get("allocatable", {}), **gpu_size, **size}
+    status["allocatable"] = {
+        **capacity,
+        **status.get("allocatable", {}),
+        **gpu_size,
+        **size,
+    }
     status["capacity"] = capacity
-    status["addresses"] = [{"type": "InternalIP", "address": _address(name)}, {"type": "Hostname", "address": name}]
+    status["addresses"] = [
+        {"type": "InternalIP", "address": _address(name)},
+        {"type": "Hostname", "address": name},
+    ]
     return node
 
 
 def _gpus(template: Manifest, labels: Mapping[str, str]) -> tuple[str | None, int]:
-    """The GPU resource of the node and how many it offers: from its capacity, else from its labels."""
+    """The GPU resource of the node and how many it offers: from its capacity, else from its
+    labels.
+    """
     capacity: Mapping[str, str] = template.get("status", {}).get("allocatable", {})
     for resource in ("nvidia.com/gpu", "amd.com/gpu"):
         if resource in capacity:
             return resource, int(capacity[resource])
-    inferred = yaml.safe_load(template["metadata"].get("annotations", {}).get("research.note/allocatable-inferred", "{}"))
+    inferred = yaml.safe_load(
+        template["metadata"]
+        .get("annotations", {})
+        .get("research.note/allocatable-inferred", "{}")
+    )
     for resource in ("nvidia.com/gpu", "amd.com/gpu"):
         if resource in inferred:
             return resource, int(inferred[resource])
@@ -143,6 +176,8 @@ def _gpus(template: Manifest, labels: Mapping[str, str]) -> tuple[str | None, in
 
 
 def _address(name: str) -> str:
-    """An address in 10.64.0.0/11 that depends on the name alone; pods have 10.128.0.0/9, services 10.96.0.0/16."""
+    """An address in 10.64.0.0/11 that depends on the name alone; pods have 10.128.0.0/9, services
+    10.96.0.0/16.
+    """
     value = zlib.crc32(name.encode())
     return f"10.{64 + value % 32}.{(value >> 8) % 256}.{1 + (value >> 16) % 254}"

@@ -1,4 +1,6 @@
-"""The Lease of the operator, of which the next operator would wait for the end where its holder was killed."""
+"""The Lease of the operator, of which the next operator would wait for the end where its holder was
+killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Let things happen to running pods: crashes, hangs, evictions, by the annotations that stages.py describes."""
+"""Let things happen to running pods: crashes, hangs, evictions, by the annotations that stages.py
+describes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from tests.harness.api import Api, Manifest
 
 
 class Pods:
-    """Each call states what shall be so and returns; kwok makes it so within a moment. Wait for what you expect of it."""
+    """Each call states what shall be so and returns; kwok makes it so within a moment. Wait for
+    what you expect of it.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -17,33 +21,82 @@ class Pods:
         return pod
 
     def list(self, namespace: str, selector: str = "") -> list[Manifest]:
-        pods: list[Manifest] = self._api.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)["items"]
+        pods: list[Manifest] = self._api.get(
+            f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector
+        )["items"]
         return pods
 
-    def crash(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
-        """The container ends with `exit_code` once more, and the kubelet restarts it (unless restartPolicy forbids)."""
+    def crash(
+        self,
+        namespace: str,
+        name: str,
+        exit_code: int = 1,
+        message: str = "",
+        container: str = "",
+    ) -> None:
+        """The container ends with `exit_code` once more, and the kubelet restarts it (unless
+        restartPolicy forbids).
+        """
         crashes = self._crashes(namespace, name, container) + 1
-        self._behave(namespace, name, "crash", exit_code=exit_code, message=message, container=container, crashes=crashes)
+        self._behave(
+            namespace,
+            name,
+            "crash",
+            exit_code=exit_code,
+            message=message,
+            container=container,
+            crashes=crashes,
+        )
 
     def oom(self, namespace: str, name: str, container: str = "") -> None:
         """The container is killed for memory (OOMKilled, 137), and the kubelet restarts it."""
         crashes = self._crashes(namespace, name, container) + 1
         self._behave(namespace, name, "oom", container=container, crashes=crashes)
 
-    def crash_loop(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
+    def crash_loop(
+        self,
+        namespace: str,
+        name: str,
+        exit_code: int = 1,
+        message: str = "",
+        container: str = "",
+    ) -> None:
         """The container ends again and again, with CrashLoopBackOff in between, until `recover`."""
-        self._behave(namespace, name, "crash-loop", exit_code=exit_code, message=message, container=container)
+        self._behave(
+            namespace,
+            name,
+            "crash-loop",
+            exit_code=exit_code,
+            message=message,
+            container=container,
+        )
 
     def hang(self, namespace: str, name: str, container: str = "") -> None:
         """The pod stays Running and is not Ready, until `recover`."""
         self._behave(namespace, name, "hang", container=container)
 
-    def fail(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
+    def fail(
+        self,
+        namespace: str,
+        name: str,
+        exit_code: int = 1,
+        message: str = "",
+        container: str = "",
+    ) -> None:
         """The pod ends for good: phase Failed."""
-        self._behave(namespace, name, "fail", exit_code=exit_code, message=message, container=container)
+        self._behave(
+            namespace,
+            name,
+            "fail",
+            exit_code=exit_code,
+            message=message,
+            container=container,
+        )
 
     def evict_by_kubelet(self, namespace: str, name: str) -> None:
-        """The kubelet evicts the pod for memory pressure: phase Failed, reason Evicted. No disruption budget is asked."""
+        """The kubelet evicts the pod for memory pressure: phase Failed, reason Evicted. No
+        disruption budget is asked.
+        """
         self._behave(namespace, name, "evict")
 
     def recover(self, namespace: str, name: str) -> None:
@@ -51,7 +104,9 @@ class Pods:
         self._annotate(namespace, name, {stages.BEHAVIOUR: None})
 
     def _crashes(self, namespace: str, name: str, container: str) -> int:
-        """How often it has crashed so far: restarts, and the end that no restart has followed yet."""
+        """How often it has crashed so far: restarts, and the end that no restart has followed
+        yet.
+        """
         pod = self.get(namespace, name)
         target = container or pod["spec"]["containers"][0]["name"]
         for status in pod["status"].get("containerStatuses", []):
@@ -79,8 +134,12 @@ class Pods:
         }
         self._annotate(namespace, name, notes)
 
-    def _annotate(self, namespace: str, name: str, annotations: dict[str, str | None]) -> None:
-        self._api.patch(_path(namespace, name), {"metadata": {"annotations": annotations}})
+    def _annotate(
+        self, namespace: str, name: str, annotations: dict[str, str | None]
+    ) -> None:
+        self._api.patch(
+            _path(namespace, name), {"metadata": {"annotations": annotations}}
+        )
 
 
 def _path(namespace: str, name: str) -> str:

@@ -18,14 +18,17 @@ _LOG_TAIL = 20
 
 
 class Processes:
-    """Named processes that end with this process, in whatever way it ends; see supervisor.py for how."""
+    """Named processes that end with this process, in whatever way it ends; see supervisor.py for
+    how.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._logs = folder / "logs"
         self._logs.mkdir()
         self._lock = threading.Lock()
-        # A session of its own: Ctrl-C in the terminal reaches the test run, which ends the supervisor in order.
+        # A session of its own: Ctrl-C in the terminal reaches the test run, which ends the
+        # supervisor in order.
         self._supervisor = subprocess.Popen(
             [sys.executable, "-I", str(_SUPERVISOR), str(folder), str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -34,7 +37,9 @@ class Processes:
         )
 
     def start(self, name: str, argv: list[str]) -> int:
-        pid = self._ask(do="start", name=name, argv=argv, log=str(self._log_file(name)))["pid"]
+        pid = self._ask(
+            do="start", name=name, argv=argv, log=str(self._log_file(name))
+        )["pid"]
         return int(pid)
 
     def stop(self, name: str, grace: float = 0.0) -> None:
@@ -50,7 +55,9 @@ class Processes:
         exited: dict[str, int] = self._ask(do="status")["exited"]
         for name, code in exited.items():
             tail = "\n".join(self.log(name).splitlines()[-_LOG_TAIL:])
-            raise HarnessError(f"{name} ended by itself with exit code {code}; the end of its log:\n{tail}")
+            raise HarnessError(
+                f"{name} ended by itself with exit code {code}; the end of its log:\n{tail}"
+            )
 
     def log(self, name: str) -> str:
         """Everything that the process has written so far, over all its starts."""
@@ -58,7 +65,9 @@ class Processes:
         return file.read_text(errors="replace") if file.exists() else ""
 
     def shutdown(self) -> None:
-        """Kill everything and remove the folder; afterwards nothing is left. May be called again."""
+        """Kill everything and remove the folder; afterwards nothing is left. May be called
+        again.
+        """
         with self._lock:
             if self._supervisor.stdin and not self._supervisor.stdin.closed:
                 try:
@@ -79,7 +88,11 @@ class Processes:
 
     def _ask(self, **command: Any) -> dict[str, Any]:
         with self._lock:
-            if not self._supervisor.stdin or not self._supervisor.stdout or self._supervisor.stdin.closed:
+            if (
+                not self._supervisor.stdin
+                or not self._supervisor.stdout
+                or self._supervisor.stdin.closed
+            ):
                 raise HarnessError("the control plane is stopped")
             try:
                 self._supervisor.stdin.write(json.dumps(command).encode() + b"\n")
@@ -88,7 +101,10 @@ class Processes:
             except BrokenPipeError:
                 line = b""
         if not line:
-            raise HarnessError("the control plane's supervisor is gone (killed from outside?), and everything with it")
+            raise HarnessError(
+                "the control plane's supervisor is gone (killed from outside?), and everything "
+                "with it"
+            )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise HarnessError(answer["error"])

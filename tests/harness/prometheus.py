@@ -1,4 +1,6 @@
-"""Prometheus' own programs: those of the machine, or those of the distribution's package, unpacked and not installed."""
+"""Prometheus' own programs: those of the machine, or those of the distribution's package, unpacked
+and not installed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def program(name: str) -> Path:
     folder = cache_folder().parent / PACKAGE
     unpacked = folder / "usr" / "bin" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_suffix(".lock"), Console(stderr=True), "downloading Prometheus"):
+    with locked(
+        folder.with_suffix(".lock"), Console(stderr=True), "downloading Prometheus"
+    ):
         if not unpacked.is_file():
             _unpack(folder)
     return unpacked
@@ -54,7 +58,11 @@ class Prometheus:
         self._folder = Path(tempfile.mkdtemp(prefix="prometheus-"))
         self._url = f"http://127.0.0.1:{(port := free_port())}"
         every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        config = {"global": every, "rule_files": [str(rules)], "scrape_configs": list(jobs)}
+        config = {
+            "global": every,
+            "rule_files": [str(rules)],
+            "scrape_configs": list(jobs),
+        }
         (self._folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         self._argv = [
             str(program("prometheus")),
@@ -69,17 +77,28 @@ class Prometheus:
         wait_for(lambda: self._get("/-/ready"), 30, "Prometheus to be ready")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._processes.shutdown()
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
         """Return the series that an expression has now."""
-        found: list[dict[str, Any]] = self._data("/api/v1/query", query=expression)["result"]
+        found: list[dict[str, Any]] = self._data("/api/v1/query", query=expression)[
+            "result"
+        ]
         return found
 
     def rules(self) -> list[dict[str, Any]]:
         """Return all rules as they stand: with `health` and `lastError`."""
-        return [rule for group in self._data("/api/v1/rules")["groups"] for rule in group["rules"]]
+        return [
+            rule
+            for group in self._data("/api/v1/rules")["groups"]
+            for rule in group["rules"]
+        ]
 
     def _data(self, path: str, **query: str) -> Any:
         return json.loads(self._get(f"{path}?{urllib.parse.urlencode(query)}"))["data"]
@@ -90,25 +109,44 @@ class Prometheus:
                 body: bytes = answer.read()
                 return body
         except urllib.error.HTTPError as error:
-            raise HarnessError(f"Prometheus answers {error.code}: {error.read().decode()[:500]}") from error
+            raise HarnessError(
+                f"Prometheus answers {error.code}: {error.read().decode()[:500]}"
+            ) from error
         except OSError as error:
             raise HarnessError(f"Prometheus does not answer: {error}") from error
 
 
 def _unpack(folder: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise HarnessError("the alerts are tested with promtool, which this machine has not: install Prometheus")
+        raise HarnessError(
+            "the alerts are tested with promtool, which this machine has not: install Prometheus"
+        )
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        if _apt("download", PACKAGE, folder=scratch) != 0:  # the lists of packages are missing, or old
+        if (
+            _apt("download", PACKAGE, folder=scratch) != 0
+        ):  # the lists of packages are missing, or old
             _apt("update", folder=scratch)
             if _apt("download", PACKAGE, folder=scratch) != 0:
-                raise HarnessError(f"`apt-get download {PACKAGE}` failed: install Prometheus, so that there is a promtool")
+                raise HarnessError(
+                    f"`apt-get download {PACKAGE}` failed: install Prometheus, so that there is a "
+                    "promtool"
+                )
         (package,) = Path(scratch).glob("*.deb")
-        subprocess.run(["dpkg-deb", "--extract", str(package), str(Path(scratch) / "found")], check=True, capture_output=True)
+        subprocess.run(
+            ["dpkg-deb", "--extract", str(package), str(Path(scratch) / "found")],
+            check=True,
+            capture_output=True,
+        )
         shutil.rmtree(folder, ignore_errors=True)
         (Path(scratch) / "found").rename(folder)
 
 
 def _apt(*arguments: str, folder: str) -> int:
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(["apt-get", "--quiet", *arguments], cwd=folder, env=quiet, capture_output=True, check=False).returncode
+    return subprocess.run(
+        ["apt-get", "--quiet", *arguments],
+        cwd=folder,
+        env=quiet,
+        capture_output=True,
+        check=False,
+    ).returncode

@@ -1,13 +1,15 @@
 """What kwok, in the place of kubelets, does to pods and nodes: its stages, written as Python.
 
-kwok watches pods and nodes; whenever one changes it looks for the stage whose selector matches and, after the stage's delay,
-applies the stage's patch. So the stages below are the edges of a state machine. Three things keep it exact:
+kwok watches pods and nodes; whenever one changes it looks for the stage whose selector matches and,
+after the stage's delay, applies the stage's patch. So the stages below are the edges of a state
+machine. Three things keep it exact:
 
 - For each state at most one stage matches (kwok would choose by chance among several).
-- What a test asks for is a *state*, written as annotations (`behaviour`, `crashes`, ...), never a command that could run twice:
-  "has crashed 2 times" and not "crash now". The same annotations work in a pod template and on a live pod.
-- Each patch names uid and resourceVersion of the object that was looked at: a patch that comes too late is refused (409), not
-  applied to a successor of the same name.
+- What a test asks for is a *state*, written as annotations (`behaviour`, `crashes`, ...), never a
+  command that could run twice: "has crashed 2 times" and not "crash now". The same annotations work
+  in a pod template and on a live pod.
+- Each patch names uid and resourceVersion of the object that was looked at: a patch that comes too
+  late is refused (409), not applied to a successor of the same name.
 
 A pod goes Pending -> Running, not ready -> Ready, as under a kubelet.
 """
@@ -26,13 +28,20 @@ PREFIX = "harness.shardwright.io/"
 
 # Annotations of a pod. Durations are seconds, "2s", and are counted in whole seconds.
 BEHAVIOUR = f"{PREFIX}behaviour"
-START_AFTER = f"{PREFIX}start-after"  # Pending, ContainerCreating for so long: a slow pull
-READY_AFTER = f"{PREFIX}ready-after"  # Running, not ready for so long, after each start of the containers: a slow load
-CRASH_AFTER = f"{PREFIX}crash-after"  # a crash (or fail) comes so long after the start of the container
+START_AFTER = (
+    f"{PREFIX}start-after"  # Pending, ContainerCreating for so long: a slow pull
+)
+# Running, not ready for so long, after each start of the containers: a slow load
+READY_AFTER = f"{PREFIX}ready-after"
+# a crash (or fail) comes so long after the start of the container
+CRASH_AFTER = f"{PREFIX}crash-after"
 BACK_OFF = f"{PREFIX}back-off"  # crash-loop: how long each CrashLoopBackOff lasts
-STOP_AFTER = f"{PREFIX}stop-after"  # a deleted pod takes so long to end, but never longer than its grace period
+# a deleted pod takes so long to end, but never longer than its grace period
+STOP_AFTER = f"{PREFIX}stop-after"
 COMPLETE_AFTER = f"{PREFIX}complete-after"  # pods of Jobs, and behaviour complete
-CRASHES = f"{PREFIX}crashes"  # crash, oom: how often the container shall have crashed in all
+CRASHES = (
+    f"{PREFIX}crashes"  # crash, oom: how often the container shall have crashed in all
+)
 CONTAINER = f"{PREFIX}container"  # which container the behaviour is about; the first one by default
 EXIT_CODE = f"{PREFIX}exit-code"
 MESSAGE = f"{PREFIX}message"  # the termination message
@@ -42,7 +51,10 @@ KUBELET = f"{PREFIX}kubelet"
 DEAD = "dead"
 
 BEHAVIOURS = {
-    "crash": "the container ends with the exit code `crashes` times (once by default), each time the kubelet restarts it",
+    "crash": (
+        "the container ends with the exit code `crashes` times (once by default), each time "
+        "the kubelet restarts it"
+    ),
     "oom": "as crash, with exit code 137 and reason OOMKilled",
     "crash-loop": "the container ends again and again, with CrashLoopBackOff in between",
     "hang": "Running, but not Ready",
@@ -53,12 +65,18 @@ BEHAVIOURS = {
     "complete": "phase Succeeded",
 }
 
-_CRASH_DELAY_MILLISECONDS = 200  # how long "terminated" is to be seen before the kubelet restarts the container
+_CRASH_DELAY_MILLISECONDS = (
+    200  # how long "terminated" is to be seen before the kubelet restarts the container
+)
 _DEFAULT_BACK_OFF = "2s"
-_NODE_STATUS_SECONDS = 300  # with leases, kubelets too report an unchanged status every five minutes only
+_NODE_STATUS_SECONDS = (
+    300  # with leases, kubelets too report an unchanged status every five minutes only
+)
 
 
-def write_config(path: Path, unmanaged_namespaces: Iterable[str], lease_duration_seconds: int) -> None:
+def write_config(
+    path: Path, unmanaged_namespaces: Iterable[str], lease_duration_seconds: int
+) -> None:
     """kwok's configuration file: its options, then all stages."""
     options = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
@@ -74,90 +92,150 @@ def write_config(path: Path, unmanaged_namespaces: Iterable[str], lease_duration
         },
     }
     nodes = node_stages(max(_NODE_STATUS_SECONDS, lease_duration_seconds))
-    path.write_text(yaml.safe_dump_all([options, *nodes, *pod_stages(unmanaged_namespaces)], sort_keys=False))
+    path.write_text(
+        yaml.safe_dump_all(
+            [options, *nodes, *pod_stages(unmanaged_namespaces)], sort_keys=False
+        )
+    )
 
 
 def node_stages(status_seconds: int = _NODE_STATUS_SECONDS) -> list[Stage]:
-    """Nodes become Ready at once and stay so, while their kubelet lives; it reports that again after so many seconds."""
+    """Nodes become Ready at once and stay so, while their kubelet lives; it reports that again
+    after so many seconds.
+    """
     milliseconds = status_seconds * 1000
     alive = f'(.metadata.annotations // {{}})["{KUBELET}"] != "{DEAD}"'
-    not_ready = '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
+    not_ready = (
+        '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
+    )
     return [
-        _stage("node-initialize", "Node", f"{alive} and ({not_ready})", _status_patch(_NODE_INITIALIZE)),
+        _stage(
+            "node-initialize",
+            "Node",
+            f"{alive} and ({not_ready})",
+            _status_patch(_NODE_INITIALIZE),
+        ),
         _stage(
             "node-heartbeat",
             "Node",
             f"{alive} and ({not_ready} | not)",
             _status_patch(_NODE_HEARTBEAT),
-            {"durationMilliseconds": milliseconds, "jitterDurationMilliseconds": milliseconds + 10_000},
+            {
+                "durationMilliseconds": milliseconds,
+                "jitterDurationMilliseconds": milliseconds + 10_000,
+            },
         ),
     ]
 
 
 def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
-    """The life of a pod. In unmanaged namespaces nothing but the deletion is played: there nothing looks ready that is not."""
-    ignored = " and ".join(f'.metadata.namespace != "{namespace}"' for namespace in unmanaged_namespaces) or "true"
+    """The life of a pod. In unmanaged namespaces nothing but the deletion is played: there nothing
+    looks ready that is not.
+    """
+    ignored = (
+        " and ".join(
+            f'.metadata.namespace != "{namespace}"'
+            for namespace in unmanaged_namespaces
+        )
+        or "true"
+    )
 
-    def stage(name: str, when: str, status: str, delay: dict[str, Any] | None = None) -> Stage:
-        played = f"{_JQ_DEFINITIONS} alive and ({ignored}) and .metadata.deletionTimestamp == null and ({when})"
-        return _stage(f"pod-{name}", "Pod", played, _status_patch(_PRELUDE + status), delay)
+    def stage(
+        name: str, when: str, status: str, delay: dict[str, Any] | None = None
+    ) -> Stage:
+        played = (
+            f"{_JQ_DEFINITIONS} alive and ({ignored}) and .metadata.deletionTimestamp == null "
+            f"and ({when})"
+        )
+        return _stage(
+            f"pod-{name}", "Pod", played, _status_patch(_PRELUDE + status), delay
+        )
 
     pulling = f'(note("{START_AFTER}") != null or behaviour == "image-pull-backoff")'
-    crashing = f'((behaviour == "crash" or behaviour == "oom") and restarts < (note("{CRASHES}") // "1" | tonumber))'
-    ending = '(behaviour == "fail" or behaviour == "evict" or behaviour == "crash-loop" or completing)'
+    crashing = (
+        f'((behaviour == "crash" or behaviour == "oom") and restarts < (note("{CRASHES}") // '
+        '"1" | tonumber))'
+    )
+    ending = (
+        '(behaviour == "fail" or behaviour == "evict" or behaviour == "crash-loop" or '
+        "completing)"
+    )
     silent = '(behaviour == "hang" or behaviour == "never-ready")'
 
     return [
         stage(
             "pull",
-            f'.status.phase == "Pending" and behaviour != "evict" and (.status.containerStatuses | not) and {pulling}',
+            '.status.phase == "Pending" and behaviour != "evict" and (.status.containerStatuses '
+            f"| not) and {pulling}",
             _PULL,
         ),
         stage(
             "start",
-            f'.status.phase == "Pending" and behaviour != "evict" and behaviour != "image-pull-backoff" '
+            '.status.phase == "Pending" and behaviour != "evict" and behaviour != '
+            '"image-pull-backoff" '
             f"and (.status.containerStatuses or ({pulling} | not))",
             _START,
             _after(START_AFTER, "scheduled_at"),
         ),
         stage(
             "ready",
-            f'.status.phase == "Running" and all_running and (ready | not) and ({silent} or {crashing} or {ending} | not)',
+            f'.status.phase == "Running" and all_running and (ready | not) and ({silent} or '
+            f"{crashing}"
+            f" or {ending} | not)",
             _READY,
             _after(READY_AFTER, "started_at"),
         ),
-        stage("hang", f'.status.phase == "Running" and all_running and ready and {silent}', _HANG),
+        stage(
+            "hang",
+            f'.status.phase == "Running" and all_running and ready and {silent}',
+            _HANG,
+        ),
         stage(
             "crash",
-            f'.status.phase == "Running" and all_running and ({crashing} or behaviour == "crash-loop")',
+            f'.status.phase == "Running" and all_running and ({crashing} or behaviour == '
+            '"crash-loop")',
             _CRASH,
             _after(CRASH_AFTER, "started_at"),
         ),
         stage(
             "restart",
-            '.status.phase == "Running" and terminated and restartable and behaviour != "crash-loop"',
+            '.status.phase == "Running" and terminated and restartable and behaviour != '
+            '"crash-loop"',
             _RESTART,
             {"durationMilliseconds": _CRASH_DELAY_MILLISECONDS},
         ),
         stage(
             "back-off",
-            '.status.phase == "Running" and terminated and restartable and behaviour == "crash-loop"',
+            '.status.phase == "Running" and terminated and restartable and behaviour == '
+            '"crash-loop"',
             _BACK_OFF,
             {"durationMilliseconds": _CRASH_DELAY_MILLISECONDS},
         ),
         stage(
             "restart-after-back-off",
-            '.status.phase == "Running" and .status.containerStatuses != null and (all_running | not) and (terminated | not)',
+            '.status.phase == "Running" and .status.containerStatuses != null and (all_running | '
+            "not) and (terminated | not)",
             _RESTART,
-            {"durationFrom": {"jq": {"expression": f'.metadata.annotations["{BACK_OFF}"] // "{_DEFAULT_BACK_OFF}"'}}},
+            {
+                "durationFrom": {
+                    "jq": {
+                        "expression": f'.metadata.annotations["{BACK_OFF}"] // "{_DEFAULT_BACK_OFF}"'
+                    }
+                }
+            },
         ),
         stage(
             "fail",
-            '.status.phase == "Running" and ((behaviour == "fail" and all_running) or (terminated and (restartable | not)))',
+            '.status.phase == "Running" and ((behaviour == "fail" and all_running) or (terminated '
+            "and (restartable | not)))",
             _FAIL,
             _after(CRASH_AFTER, "started_at"),
         ),
-        stage("evict", '(.status.phase == "Running" or .status.phase == "Pending") and behaviour == "evict"', _EVICT),
+        stage(
+            "evict",
+            '(.status.phase == "Running" or .status.phase == "Pending") and behaviour == "evict"',
+            _EVICT,
+        ),
         stage(
             "complete",
             '.status.phase == "Running" and all_running and completing',
@@ -165,7 +243,11 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
             _after(COMPLETE_AFTER, "started_at"),
         ),
         _stage(
-            "pod-delete", "Pod", f"{_JQ_DEFINITIONS} alive and .metadata.deletionTimestamp != null", {"delete": True}, _STOP_DELAY
+            "pod-delete",
+            "Pod",
+            f"{_JQ_DEFINITIONS} alive and .metadata.deletionTimestamp != null",
+            {"delete": True},
+            _STOP_DELAY,
         ),
     ]
 
@@ -192,15 +274,21 @@ def seconds: rtrimstr("s") | tonumber;
 
 
 def _after(annotation: str, since: str) -> dict[str, Any]:
-    """A delay by annotation, counted from a fixed moment: other changes of the pod must not start it anew.
+    """A delay by annotation, counted from a fixed moment: other changes of the pod must not start
+    it anew.
 
-    Kubernetes keeps whole seconds, so one is added: it lasts at least as long as it says. Without the annotation: no delay.
+    Kubernetes keeps whole seconds, so one is added: it lasts at least as long as it says. Without
+    the annotation: no delay.
     """
-    moment = f'note("{annotation}") as $wait | if $wait then ({since} | fromdate) + 1 + ($wait | seconds) | todate else "0s" end'
+    moment = (
+        f'note("{annotation}") as $wait | if $wait then ({since} | fromdate) + 1 + ($wait | '
+        'seconds) | todate else "0s" end'
+    )
     return {"durationFrom": {"jq": {"expression": f"{_JQ_DEFINITIONS} {moment}"}}}
 
 
-# deletionTimestamp is the request's time + grace; a container that handles SIGTERM ends before that.
+# deletionTimestamp is the request's time + grace; a container that handles SIGTERM ends before
+# that.
 _STOP_DELAY = {
     "durationFrom": {
         "jq": {
@@ -212,19 +300,40 @@ note("{STOP_AFTER}") as $wait | (.metadata.deletionGracePeriodSeconds // 0) as $
 }
 
 
-def _stage(name: str, kind: str, when: str, step: dict[str, Any], delay: dict[str, Any] | None = None) -> Stage:
+def _stage(
+    name: str,
+    kind: str,
+    when: str,
+    step: dict[str, Any],
+    delay: dict[str, Any] | None = None,
+) -> Stage:
     spec: Stage = {
         "resourceRef": {"apiGroup": "v1", "kind": kind},
-        "selector": {"matchExpressions": [{"jq": {"key": when, "operator": "In", "values": ["true"]}}]},
+        "selector": {
+            "matchExpressions": [
+                {"jq": {"key": when, "operator": "In", "values": ["true"]}}
+            ]
+        },
         "steps": [step],
     }
     if delay:
         spec["delay"] = delay
-    return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def _status_patch(template: str) -> dict[str, Any]:
-    return {"patch": {"subresource": "status", "type": "strategic", "template": _OPTIMISTIC_LOCK + template}}
+    return {
+        "patch": {
+            "subresource": "status",
+            "type": "strategic",
+            "template": _OPTIMISTIC_LOCK + template,
+        }
+    }
 
 
 # Go templates: the patches.
@@ -288,7 +397,11 @@ _PRELUDE = """
 
 def _conditions(*, ready: bool, reason: str = "") -> str:
     """Ready and ContainersReady, which in the absence of readiness gates are the same."""
-    why = f'reason: {reason}, message: "containers with unready status"' if reason else "reason: null, message: null"
+    why = (
+        f'reason: {reason}, message: "containers with unready status"'
+        if reason
+        else "reason: null, message: null"
+    )
     common = f'status: "{ready}", lastTransitionTime: {{{{ $now | Quote }}}}, {why}'
     return f"""
 status:
@@ -363,7 +476,9 @@ _START = (
 
 
 def _each_container(changes: str) -> str:
-    """All container statuses (the API takes the list as a whole), after `changes` to each of them."""
+    """All container statuses (the API takes the list as a whole), after `changes` to each of
+    them.
+    """
     return f"""
   {{{{ if .status.containerStatuses }}}}
   containerStatuses:
@@ -387,9 +502,13 @@ _SET_TERMINATED = """
 
 _READY = _conditions(ready=True) + _each_container('{{ $_ := set . "ready" true }}')
 
-_HANG = _NOT_READY + _each_container('{{ if eq .name $target }}{{ $_ := set . "ready" false }}{{ end }}')
+_HANG = _NOT_READY + _each_container(
+    '{{ if eq .name $target }}{{ $_ := set . "ready" false }}{{ end }}'
+)
 
-_CRASH = _NOT_READY + _each_container("{{ if eq .name $target }}" + _SET_TERMINATED + "{{ end }}")
+_CRASH = _NOT_READY + _each_container(
+    "{{ if eq .name $target }}" + _SET_TERMINATED + "{{ end }}"
+)
 
 _RESTART = _NOT_READY + _each_container(
     """

@@ -1,8 +1,10 @@
-"""The process that owns the control plane's processes and its folder. Run as a script, on the standard library only.
+"""The process that owns the control plane's processes and its folder. Run as a script, on the
+standard library only.
 
-A test run may end in any way, also by SIGKILL, where no `finally` runs. So the processes are not children of the test run but
-of this one, which reads commands from a pipe to it: when the pipe closes, for whatever reason, it kills every process, removes
-the folder and ends. Each process in turn dies with this one (PR_SET_PDEATHSIG), should this one be killed.
+A test run may end in any way, also by SIGKILL, where no `finally` runs. So the processes are not
+children of the test run but of this one, which reads commands from a pipe to it: when the pipe
+closes, for whatever reason, it kills every process, removes the folder and ends. Each process in
+turn dies with this one (PR_SET_PDEATHSIG), should this one be killed.
 
 Commands and answers are one JSON object a line:
     {"do": "start", "name": ..., "argv": [...], "log": ...}  ->  {"pid": ...}
@@ -32,7 +34,9 @@ _ORPHAN_CHECK_SECONDS = 1.0
 
 
 def _die_with_parent() -> None:
-    """Runs in the child between fork and exec; this process has a single thread, so that is safe."""
+    """Runs in the child between fork and exec; this process has a single thread, so that is
+    safe.
+    """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -52,7 +56,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 cwd=Path(log).parent,
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+                preexec_fn=_die_with_parent,  # noqa: PLW1509
             )
         self._processes[name] = process
         return {"pid": process.pid}
@@ -71,12 +75,18 @@ class Supervisor:
     def status(self) -> dict[str, Any]:
         codes = {name: process.poll() for name, process in self._processes.items()}
         return {
-            "running": {name: self._processes[name].pid for name, code in codes.items() if code is None},
+            "running": {
+                name: self._processes[name].pid
+                for name, code in codes.items()
+                if code is None
+            },
             "exited": {name: code for name, code in codes.items() if code is not None},
         }
 
     def stop_all(self) -> None:
-        """Kill at once: the data is thrown away, and an API server takes many seconds over SIGTERM."""
+        """Kill at once: the data is thrown away, and an API server takes many seconds over
+        SIGTERM.
+        """
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -84,15 +94,23 @@ class Supervisor:
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         action = command.pop("do")
-        handlers: dict[str, Callable[..., dict[str, Any]]] = {"start": self.start, "stop": self.stop, "status": self.status}
+        handlers: dict[str, Callable[..., dict[str, Any]]] = {
+            "start": self.start,
+            "stop": self.stop,
+            "status": self.status,
+        }
         try:
             return handlers[action](**command)
         except (OSError, KeyError) as error:
-            return {"error": f"{action} {command.get('name', '')}: {type(error).__name__}: {error}"}
+            return {
+                "error": f"{action} {command.get('name', '')}: {type(error).__name__}: {error}"
+            }
 
 
 def _commands(parent: int) -> Iterator[dict[str, Any]]:
-    """Lines from the pipe until it closes, or until the parent is gone while a fork of it still holds the pipe."""
+    """Lines from the pipe until it closes, or until the parent is gone while a fork of it still
+    holds the pipe.
+    """
     pending = b""
     while os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], _ORPHAN_CHECK_SECONDS)

@@ -12,12 +12,18 @@ from tests.harness.errors import HarnessError
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], timeout: float = 30.0, what: str = "", interval: float = 0.05) -> T:
+def wait_for(
+    condition: Callable[[], T],
+    timeout: float = 30.0,
+    what: str = "",
+    interval: float = 0.05,
+) -> T:
     """Poll `condition` until it returns something true, and return that.
 
-    A condition that raises AssertionError, KeyError, IndexError, ApiError or HarnessError counts as "not yet":
-    tests may assert inside it, or look for an object that does not exist yet. After `timeout` seconds it fails
-    with the last value or error seen, because "timed out" alone says nothing about what the cluster did instead.
+    A condition that raises AssertionError, KeyError, IndexError, ApiError or HarnessError counts as
+    "not yet": tests may assert inside it, or look for an object that does not exist yet. After
+    `timeout` seconds it fails with the last value or error seen, because "timed out" alone says
+    nothing about what the cluster did instead.
     """
     deadline = time.monotonic() + timeout
     while True:

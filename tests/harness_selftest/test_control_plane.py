@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import COMPONENTS, ApiError, ControlPlane, HarnessError, build, wait_for
+from tests.harness import (
+    COMPONENTS,
+    ApiError,
+    ControlPlane,
+    HarnessError,
+    build,
+    wait_for,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,11 +46,18 @@ def test_all_components_run_and_the_api_server_has_the_pinned_version(
 
 
 def test_kubectl_and_helm_use_this_cluster(control_plane: ControlPlane) -> None:
-    assert control_plane.kubectl("get", "namespace", "default", "-o", "name") == "namespace/default\n"
-    assert json.loads(control_plane.helm("list", "--all-namespaces", "-o", "json")) == []
+    assert (
+        control_plane.kubectl("get", "namespace", "default", "-o", "name")
+        == "namespace/default\n"
+    )
+    assert (
+        json.loads(control_plane.helm("list", "--all-namespaces", "-o", "json")) == []
+    )
 
 
-def test_a_failing_kubectl_names_the_command_and_the_reason(control_plane: ControlPlane) -> None:
+def test_a_failing_kubectl_names_the_command_and_the_reason(
+    control_plane: ControlPlane,
+) -> None:
     with pytest.raises(HarnessError) as failure:
         control_plane.kubectl("get", "namespace", "no such")
     assert str(failure.value) == (
@@ -52,28 +66,53 @@ def test_a_failing_kubectl_names_the_command_and_the_reason(control_plane: Contr
     )
 
 
-def test_audit_log_says_who_did_what(control_plane: ControlPlane, namespace: str) -> None:
+def test_audit_log_says_who_did_what(
+    control_plane: ControlPlane, namespace: str
+) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     control_plane.api.create(path, {"metadata": {"name": "audited"}})
     with pytest.raises(ApiError):
         control_plane.api.create(path, {"metadata": {"name": "audited"}})
     seen = [
-        (event["verb"], event["user"]["username"], event["objectRef"]["resource"], event["responseStatus"]["code"])
+        (
+            event["verb"],
+            event["user"]["username"],
+            event["objectRef"]["resource"],
+            event["responseStatus"]["code"],
+        )
         for event in control_plane.audit_events()
-        if event.get("objectRef", {}).get("namespace") == namespace and event["objectRef"].get("name") == "audited"
+        if event.get("objectRef", {}).get("namespace") == namespace
+        and event["objectRef"].get("name") == "audited"
     ]
-    assert seen == [("create", "admin", "configmaps", 201), ("create", "admin", "configmaps", 409)]
+    assert seen == [
+        ("create", "admin", "configmaps", 201),
+        ("create", "admin", "configmaps", 409),
+    ]
 
 
-def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(control_plane: ControlPlane, namespace: str) -> None:
-    cp, rbac = control_plane, f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    cp.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "writer"}})
+def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    cp, rbac = (
+        control_plane,
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}",
+    )
+    cp.api.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts",
+        {"metadata": {"name": "writer"}},
+    )
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}
     cp.api.create(f"{rbac}/roles", {"metadata": {"name": "writer"}, "rules": [rule]})
     binding = {
         "metadata": {"name": "writer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "writer", "namespace": namespace}],
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": "writer",
+        },
+        "subjects": [
+            {"kind": "ServiceAccount", "name": "writer", "namespace": namespace}
+        ],
     }
     cp.api.create(f"{rbac}/rolebindings", binding)
     owner = cp.api.create(
@@ -104,31 +143,46 @@ def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(control_pl
         manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [reference]},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "ownerReferences": [reference],
+            },
         }
         command = ("--kubeconfig", kubeconfig, "create", "--validate=false", "-f", "-")
         return cp.kubectl(*command, input=json.dumps(manifest), check=False)
 
     # RBAC reaches the authorizer through a watch, so the first request may come too early.
-    wait_for(lambda: "created" in create("free", blocks=False), what="the service account to be allowed to create")
+    wait_for(
+        lambda: "created" in create("free", blocks=False),
+        what="the service account to be allowed to create",
+    )
     assert (
         create("blocking", blocks=True)
         .strip()
         .endswith(
-            'configmaps "blocking" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource '
+            'configmaps "blocking" is forbidden: cannot set blockOwnerDeletion if an '
+            "ownerReference refers to a resource "
             "you can't set finalizers on: , <nil>"
         )
     )
 
 
-def test_api_server_comes_back_on_the_same_port_with_the_same_data(namespace: str, control_plane: ControlPlane) -> None:
+def test_api_server_comes_back_on_the_same_port_with_the_same_data(
+    namespace: str, control_plane: ControlPlane
+) -> None:
     with control_plane.without_api_server(), pytest.raises(ApiError) as refused:
         control_plane.api.get("/readyz")
     assert refused.value.reason == "NoAnswer"
-    assert control_plane.api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
+    assert (
+        control_plane.api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"]
+        == namespace
+    )
 
 
-def test_a_component_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_dies_is_named_with_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for binary in build.binaries().iterdir():
         (tmp_path / binary.name).symlink_to(binary)
     (tmp_path / "kube-scheduler").unlink()
@@ -137,10 +191,15 @@ def test_a_component_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path, 
     monkeypatch.setenv(build.BIN_VARIABLE, str(tmp_path))
     with pytest.raises(HarnessError) as failure, ControlPlane.start() as running:
         wait_for(running.check, what="the scheduler to be missed")
-    assert str(failure.value) == "kube-scheduler ended by itself with exit code 7; the end of its log:\nno luck today"
+    assert (
+        str(failure.value)
+        == "kube-scheduler ended by itself with exit code 7; the end of its log:\nno luck today"
+    )
 
 
-def test_a_missing_binary_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_binary_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for binary in build.binaries().iterdir():
         if binary.name != "kwok":
             (tmp_path / binary.name).symlink_to(binary)
@@ -148,15 +207,25 @@ def test_a_missing_binary_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(HarnessError) as failure:
         ControlPlane.start()
     assert str(failure.value) == (
-        f"{build.BIN_VARIABLE}={tmp_path} has no executable kwok; it needs etcd, kube-apiserver, kube-controller-manager, "
-        f"kube-scheduler, kubectl, kwok, helm. Put it there, or unset {build.BIN_VARIABLE} to build them from pinned sources."
+        f"{build.BIN_VARIABLE}={tmp_path} has no executable kwok; it needs etcd, kube-apiserver, "
+        "kube-controller-manager, "
+        f"kube-scheduler, kubectl, kwok, helm. Put it there, or unset {build.BIN_VARIABLE} to "
+        "build them from pinned sources."
     )
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda end: end.name)
+@pytest.mark.parametrize(
+    "end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda end: end.name
+)
 def test_nothing_is_left_when_the_test_run_ends_by(end: signal.Signals) -> None:
     command = [sys.executable, "-c", CHILD]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as child:
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as child:
         try:
             assert child.stdout
             state = json.loads(child.stdout.readline())
@@ -166,19 +235,30 @@ def test_nothing_is_left_when_the_test_run_ends_by(end: signal.Signals) -> None:
         finally:
             child.kill()
 
-    wait_for(lambda: not Path(state["folder"]).exists(), 20, "the temporary folder to be removed")
+    wait_for(
+        lambda: not Path(state["folder"]).exists(),
+        20,
+        "the temporary folder to be removed",
+    )
     assert [pid for pid in state["pids"] if Path(f"/proc/{pid}").exists()] == []
     host, port = state["url"].removeprefix("https://").split(":")
     with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections may linger, a listener may not
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # closed connections may linger, a listener may not
         listener.bind((host, int(port)))
 
 
 def test_all_feature_sets_are_known_gates() -> None:
     with ControlPlane.start(features=["gang-scheduling"]) as gated:
         gated.create_namespace("gangs")
-        group = {"metadata": {"name": "pair"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
-        created = gated.api.create("/apis/scheduling.k8s.io/v1alpha2/namespaces/gangs/podgroups", group)
+        group = {
+            "metadata": {"name": "pair"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        }
+        created = gated.api.create(
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/gangs/podgroups", group
+        )
         assert created["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
         assert sorted(gated.running()) == sorted(COMPONENTS)
 
@@ -186,10 +266,15 @@ def test_all_feature_sets_are_known_gates() -> None:
 def test_an_unknown_feature_set_is_refused_by_name() -> None:
     with pytest.raises(HarnessError) as failure:
         ControlPlane.start(features=["warp-drive"])
-    assert str(failure.value) == "unknown features ['warp-drive']; there are ['gang-scheduling']"
+    assert (
+        str(failure.value)
+        == "unknown features ['warp-drive']; there are ['gang-scheduling']"
+    )
 
 
-def test_binaries_are_outside_the_checkout_and_follow_the_pinned_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_are_outside_the_checkout_and_follow_the_pinned_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(build.BIN_VARIABLE, raising=False)
     before = build.installed_folder()
     assert not before.is_relative_to(ROOT)
@@ -207,7 +292,11 @@ def test_wait_for_reports_the_last_state_seen() -> None:
     assert str(failure.value) == "waited 0 s for a pod; last seen: []"
 
 
-def test_own_variables_keep_clients_out_of_the_home_folder(control_plane: ControlPlane) -> None:
+def test_own_variables_keep_clients_out_of_the_home_folder(
+    control_plane: ControlPlane,
+) -> None:
     folder = str(control_plane.kubeconfig.parent)
-    assert all(value.startswith(folder) for value in control_plane.environment().values())
+    assert all(
+        value.startswith(folder) for value in control_plane.environment().values()
+    )
     assert control_plane.kubeconfig.stat().st_mode & 0o777 == 0o600

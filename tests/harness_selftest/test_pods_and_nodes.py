@@ -1,4 +1,6 @@
-"""kwok plays kubelets faithfully enough that the real controllers do what they do in a real cluster."""
+"""kwok plays kubelets faithfully enough that the real controllers do what they do in a real
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,27 @@ from tests.harness.plugin import Fleet
 H100 = "h100-8x-dell-xe9680"
 
 
-def stateful_set(name: str, replicas: int = 2, annotations: dict[str, str] | None = None, **pod: Any) -> Manifest:
+def stateful_set(
+    name: str, replicas: int = 2, annotations: dict[str, str] | None = None, **pod: Any
+) -> Manifest:
     """A group as shardwright makes them: Parallel, one pod a node, all GPUs of it."""
-    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": name}}}
-    engine = {"name": "engine", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    apart = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": name}},
+    }
+    engine = {
+        "name": "engine",
+        "image": "none",
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
     template = {
         "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
         "spec": {
-            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            "affinity": {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [apart]
+                }
+            },
             "initContainers": [{"name": "weights", "image": "none"}],
             "containers": [engine, {"name": "sidecar", "image": "none"}],
             **pod,
@@ -34,7 +49,12 @@ def stateful_set(name: str, replicas: int = 2, annotations: dict[str, str] | Non
         "selector": {"matchLabels": {"app": name}},
         "template": template,
     }
-    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def create(cp: ControlPlane, namespace: str, manifest: Manifest) -> None:
@@ -42,12 +62,17 @@ def create(cp: ControlPlane, namespace: str, manifest: Manifest) -> None:
 
 
 def is_ready(pod: Manifest) -> bool:
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+    return any(
+        c["type"] == "Ready" and c["status"] == "True"
+        for c in pod["status"].get("conditions", [])
+    )
 
 
 def engine(cp: ControlPlane, namespace: str, name: str) -> dict[str, Any]:
     """The status of the engine container."""
-    status: dict[str, Any] = cp.pods.get(namespace, name)["status"]["containerStatuses"][0]
+    status: dict[str, Any] = cp.pods.get(namespace, name)["status"][
+        "containerStatuses"
+    ][0]
     assert status["name"] == "engine"
     return status
 
@@ -59,7 +84,9 @@ def summary(status: dict[str, Any]) -> dict[str, Any]:
         "ready": status["ready"],
         "restartCount": status["restartCount"],
         "state": next(iter(status["state"])),
-        "last": {key: last[key] for key in ("exitCode", "reason", "message") if key in last},
+        "last": {
+            key: last[key] for key in ("exitCode", "reason", "message") if key in last
+        },
     }
 
 
@@ -73,7 +100,10 @@ def group(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> str:
 
 
 def wait_until_ready(cp: ControlPlane, namespace: str, count: int) -> None:
-    wait_for(lambda: [is_ready(pod) for pod in cp.pods.list(namespace)] == [True] * count, what=f"{count} ready pods")
+    wait_for(
+        lambda: [is_ready(pod) for pod in cp.pods.list(namespace)] == [True] * count,
+        what=f"{count} ready pods",
+    )
 
 
 def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(
@@ -82,9 +112,17 @@ def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(
     pods = control_plane.pods.list(group)
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == sorted(fleet.names)
     assert len({pod["status"]["podIP"] for pod in pods}) == 2
-    assert [pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] for pod in pods] == ["Completed"] * 2
+    assert [
+        pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"]
+        for pod in pods
+    ] == ["Completed"] * 2
     wait_for(
-        lambda: control_plane.api.get(f"/apis/apps/v1/namespaces/{group}/statefulsets/g")["status"].get("readyReplicas") == 2,
+        lambda: (
+            control_plane.api.get(f"/apis/apps/v1/namespaces/{group}/statefulsets/g")[
+                "status"
+            ].get("readyReplicas")
+            == 2
+        ),
         what="the StatefulSet controller to count both",
     )
 
@@ -92,11 +130,16 @@ def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(
 def test_a_deleted_pod_is_replaced(group: str, control_plane: ControlPlane) -> None:
     before = control_plane.pods.get(group, "g-0")["metadata"]["uid"]
     control_plane.api.delete(f"/api/v1/namespaces/{group}/pods/g-0")
-    wait_for(lambda: control_plane.pods.get(group, "g-0")["metadata"]["uid"] != before, what="a new g-0")
+    wait_for(
+        lambda: control_plane.pods.get(group, "g-0")["metadata"]["uid"] != before,
+        what="a new g-0",
+    )
     wait_until_ready(control_plane, group, 2)
 
 
-def test_crash_restarts_the_container_and_keeps_its_exit_code(group: str, control_plane: ControlPlane) -> None:
+def test_crash_restarts_the_container_and_keeps_its_exit_code(
+    group: str, control_plane: ControlPlane
+) -> None:
     control_plane.pods.crash(group, "g-1", exit_code=3, message="CUDA error")
     expected = {
         "ready": True,
@@ -104,25 +147,54 @@ def test_crash_restarts_the_container_and_keeps_its_exit_code(group: str, contro
         "state": "running",
         "last": {"exitCode": 3, "reason": "Error", "message": "CUDA error"},
     }
-    wait_for(lambda: summary(engine(control_plane, group, "g-1")) == expected, what=f"{expected}")
+    wait_for(
+        lambda: summary(engine(control_plane, group, "g-1")) == expected,
+        what=f"{expected}",
+    )
     assert engine(control_plane, group, "g-0")["restartCount"] == 0
-    assert control_plane.pods.get(group, "g-1")["status"]["containerStatuses"][1]["restartCount"] == 0
+    assert (
+        control_plane.pods.get(group, "g-1")["status"]["containerStatuses"][1][
+            "restartCount"
+        ]
+        == 0
+    )
 
     control_plane.pods.crash(group, "g-1", exit_code=0)
-    expected = {"ready": True, "restartCount": 2, "state": "running", "last": {"exitCode": 0, "reason": "Completed"}}
-    wait_for(lambda: summary(engine(control_plane, group, "g-1")) == expected, what=f"{expected}")
+    expected = {
+        "ready": True,
+        "restartCount": 2,
+        "state": "running",
+        "last": {"exitCode": 0, "reason": "Completed"},
+    }
+    wait_for(
+        lambda: summary(engine(control_plane, group, "g-1")) == expected,
+        what=f"{expected}",
+    )
 
 
 def test_out_of_memory_shows_oomkilled(group: str, control_plane: ControlPlane) -> None:
     control_plane.pods.oom(group, "g-0")
-    expected = {"ready": True, "restartCount": 1, "state": "running", "last": {"exitCode": 137, "reason": "OOMKilled"}}
-    wait_for(lambda: summary(engine(control_plane, group, "g-0")) == expected, what=f"{expected}")
+    expected = {
+        "ready": True,
+        "restartCount": 1,
+        "state": "running",
+        "last": {"exitCode": 137, "reason": "OOMKilled"},
+    }
+    wait_for(
+        lambda: summary(engine(control_plane, group, "g-0")) == expected,
+        what=f"{expected}",
+    )
 
 
-def test_crash_loop_backs_off_until_it_recovers(group: str, control_plane: ControlPlane) -> None:
+def test_crash_loop_backs_off_until_it_recovers(
+    group: str, control_plane: ControlPlane
+) -> None:
     control_plane.pods.crash_loop(group, "g-0", exit_code=2)
     wait_for(
-        lambda: engine(control_plane, group, "g-0")["state"]["waiting"]["reason"] == "CrashLoopBackOff",
+        lambda: (
+            engine(control_plane, group, "g-0")["state"]["waiting"]["reason"]
+            == "CrashLoopBackOff"
+        ),
         what="CrashLoopBackOff",
     )
     assert summary(engine(control_plane, group, "g-0")) == {
@@ -136,53 +208,104 @@ def test_crash_loop_backs_off_until_it_recovers(group: str, control_plane: Contr
     assert engine(control_plane, group, "g-0")["restartCount"] == 1
 
 
-def test_a_hanging_pod_runs_and_is_not_ready_until_it_recovers(group: str, control_plane: ControlPlane) -> None:
+def test_a_hanging_pod_runs_and_is_not_ready_until_it_recovers(
+    group: str, control_plane: ControlPlane
+) -> None:
     control_plane.pods.hang(group, "g-0")
-    wait_for(lambda: not is_ready(control_plane.pods.get(group, "g-0")), what="g-0 not ready")
+    wait_for(
+        lambda: not is_ready(control_plane.pods.get(group, "g-0")), what="g-0 not ready"
+    )
     assert control_plane.pods.get(group, "g-0")["status"]["phase"] == "Running"
-    assert summary(engine(control_plane, group, "g-0")) == {"ready": False, "restartCount": 0, "state": "running", "last": {}}
+    assert summary(engine(control_plane, group, "g-0")) == {
+        "ready": False,
+        "restartCount": 0,
+        "state": "running",
+        "last": {},
+    }
     control_plane.pods.recover(group, "g-0")
     wait_until_ready(control_plane, group, 2)
 
 
 @pytest.mark.parametrize("how", ["evict", "fail"])
-def test_a_pod_that_ends_for_good_is_replaced_after(how: str, group: str, control_plane: ControlPlane) -> None:
+def test_a_pod_that_ends_for_good_is_replaced_after(
+    how: str, group: str, control_plane: ControlPlane
+) -> None:
     before = control_plane.pods.get(group, "g-1")["metadata"]["uid"]
     if how == "evict":
         control_plane.pods.evict_by_kubelet(group, "g-1")
     else:
         control_plane.pods.fail(group, "g-1", exit_code=9)
-    wait_for(lambda: control_plane.pods.get(group, "g-1")["metadata"]["uid"] != before, what="the StatefulSet's new g-1")
+    wait_for(
+        lambda: control_plane.pods.get(group, "g-1")["metadata"]["uid"] != before,
+        what="the StatefulSet's new g-1",
+    )
     wait_until_ready(control_plane, group, 2)
 
 
-def test_an_evicted_pod_says_so(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_an_evicted_pod_says_so(
+    control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     """A pod of its own: a StatefulSet would replace it before anybody could look."""
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
-    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod("alone", node))
+    control_plane.api.create(
+        f"/api/v1/namespaces/{namespace}/pods", bare_pod("alone", node)
+    )
     wait_until_ready(control_plane, namespace, 1)
     control_plane.pods.evict_by_kubelet(namespace, "alone")
-    wait_for(lambda: control_plane.pods.get(namespace, "alone")["status"]["phase"] == "Failed", what="phase Failed")
+    wait_for(
+        lambda: (
+            control_plane.pods.get(namespace, "alone")["status"]["phase"] == "Failed"
+        ),
+        what="phase Failed",
+    )
     status = control_plane.pods.get(namespace, "alone")["status"]
-    assert (status["reason"], status["message"]) == ("Evicted", "The node was low on resource: memory.")
+    assert (status["reason"], status["message"]) == (
+        "Evicted",
+        "The node was low on resource: memory.",
+    )
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-    assert {c["type"]: c["status"] for c in status["conditions"] if c["type"] in ("Ready", "DisruptionTarget")} == {
+    assert {
+        c["type"]: c["status"]
+        for c in status["conditions"]
+        if c["type"] in ("Ready", "DisruptionTarget")
+    } == {
         "Ready": "False",
         "DisruptionTarget": "True",
     }
 
 
-def test_without_restarts_a_crash_fails_the_pod(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_without_restarts_a_crash_fails_the_pod(
+    control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
-    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod("once", node, restartPolicy="Never"))
+    control_plane.api.create(
+        f"/api/v1/namespaces/{namespace}/pods",
+        bare_pod("once", node, restartPolicy="Never"),
+    )
     wait_until_ready(control_plane, namespace, 1)
     control_plane.pods.crash(namespace, "once", exit_code=4)
-    wait_for(lambda: control_plane.pods.get(namespace, "once")["status"]["phase"] == "Failed", what="phase Failed")
-    assert control_plane.pods.get(namespace, "once")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    wait_for(
+        lambda: (
+            control_plane.pods.get(namespace, "once")["status"]["phase"] == "Failed"
+        ),
+        what="phase Failed",
+    )
+    assert (
+        control_plane.pods.get(namespace, "once")["status"]["containerStatuses"][0][
+            "state"
+        ]["terminated"]["exitCode"]
+        == 4
+    )
 
 
-def bare_pod(name: str, node: str, annotations: dict[str, str] | None = None, **spec: Any) -> Manifest:
-    pod = {"nodeName": node, "containers": [{"name": "engine", "image": "none"}], **spec}
+def bare_pod(
+    name: str, node: str, annotations: dict[str, str] | None = None, **spec: Any
+) -> Manifest:
+    pod = {
+        "nodeName": node,
+        "containers": [{"name": "engine", "image": "none"}],
+        **spec,
+    }
     return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": pod}
 
 
@@ -191,21 +314,38 @@ def test_annotations_in_the_template_delay_and_withhold_readiness(
 ) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
     path = f"/api/v1/namespaces/{namespace}/pods"
-    control_plane.api.create(path, bare_pod("never", node, {stages.BEHAVIOUR: "never-ready"}))
-    control_plane.api.create(path, bare_pod("unpulled", node, {stages.BEHAVIOUR: "image-pull-backoff"}))
-    control_plane.api.create(path, bare_pod("slow", node, {stages.START_AFTER: "1s", stages.READY_AFTER: "1s"}))
+    control_plane.api.create(
+        path, bare_pod("never", node, {stages.BEHAVIOUR: "never-ready"})
+    )
+    control_plane.api.create(
+        path, bare_pod("unpulled", node, {stages.BEHAVIOUR: "image-pull-backoff"})
+    )
+    control_plane.api.create(
+        path,
+        bare_pod("slow", node, {stages.START_AFTER: "1s", stages.READY_AFTER: "1s"}),
+    )
     seen: list[str] = []
 
     def slow_is_ready() -> bool:
         pod = control_plane.pods.get(namespace, "slow")
-        waiting = [c["state"]["waiting"]["reason"] for c in pod["status"].get("containerStatuses", []) if "waiting" in c["state"]]
-        state = "Ready" if is_ready(pod) else "/".join([pod["status"]["phase"], *waiting])
+        waiting = [
+            c["state"]["waiting"]["reason"]
+            for c in pod["status"].get("containerStatuses", [])
+            if "waiting" in c["state"]
+        ]
+        state = (
+            "Ready" if is_ready(pod) else "/".join([pod["status"]["phase"], *waiting])
+        )
         if seen[-1:] != [state]:
             seen.append(state)
         return state == "Ready"
 
     wait_for(slow_is_ready, what="the slow pod")
-    assert [state for state in seen if state != "Pending"] == ["Pending/ContainerCreating", "Running", "Ready"]
+    assert [state for state in seen if state != "Pending"] == [
+        "Pending/ContainerCreating",
+        "Running",
+        "Ready",
+    ]
     never = control_plane.pods.get(namespace, "never")
     assert (never["status"]["phase"], is_ready(never)) == ("Running", False)
     unpulled = control_plane.pods.get(namespace, "unpulled")["status"]
@@ -215,32 +355,53 @@ def test_annotations_in_the_template_delay_and_withhold_readiness(
     )
 
 
-def test_pods_of_the_operators_namespace_never_look_ready(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_pods_of_the_operators_namespace_never_look_ready(
+    control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
     control_plane.create_namespace("shardwright-system")
-    control_plane.api.create("/api/v1/namespaces/shardwright-system/pods", bare_pod("operator", node))
-    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod("model", node))
+    control_plane.api.create(
+        "/api/v1/namespaces/shardwright-system/pods", bare_pod("operator", node)
+    )
+    control_plane.api.create(
+        f"/api/v1/namespaces/{namespace}/pods", bare_pod("model", node)
+    )
     wait_until_ready(control_plane, namespace, 1)
     operator = control_plane.pods.get("shardwright-system", "operator")
-    assert (operator["spec"]["nodeName"], operator["status"]["phase"], is_ready(operator)) == (node, "Pending", False)
+    assert (
+        operator["spec"]["nodeName"],
+        operator["status"]["phase"],
+        is_ready(operator),
+    ) == (node, "Pending", False)
     control_plane.api.delete("/api/v1/namespaces/shardwright-system")
 
 
-def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(group: str, control_plane: ControlPlane) -> None:
+def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(
+    group: str, control_plane: ControlPlane
+) -> None:
     cp = control_plane
     node = cp.pods.get(group, "g-0")["spec"]["nodeName"]
     cp.nodes.set_not_ready(node)
     wait_for(
         lambda: (
-            {(t["key"], t["effect"]) for t in cp.nodes.get(node)["spec"].get("taints", [])}
-            == {("node.kubernetes.io/unreachable", "NoSchedule"), ("node.kubernetes.io/unreachable", "NoExecute")}
+            {
+                (t["key"], t["effect"])
+                for t in cp.nodes.get(node)["spec"].get("taints", [])
+            }
+            == {
+                ("node.kubernetes.io/unreachable", "NoSchedule"),
+                ("node.kubernetes.io/unreachable", "NoExecute"),
+            }
         ),
         what="the controller manager's taints",
     )
     assert not is_ready(cp.pods.get(group, "g-0"))
     cp.api.delete(f"/api/v1/namespaces/{group}/pods/g-0")
     cp.api.delete(f"/api/v1/namespaces/{group}/pods/g-1")
-    wait_for(lambda: is_ready(cp.pods.get(group, "g-1")), what="the pod on the live node to be replaced")
+    wait_for(
+        lambda: is_ready(cp.pods.get(group, "g-1")),
+        what="the pod on the live node to be replaced",
+    )
     assert "deletionTimestamp" in cp.pods.get(group, "g-0")["metadata"]
     # Kubelets report on what changes, and this one does not.
     cp.kubectl("annotate", "node", node, "touched=yes")
@@ -254,7 +415,9 @@ def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(group: 
     assert cp.nodes.get(node)["spec"].get("taints") is None
 
 
-def test_nodes_may_be_cordoned_or_not_ready_from_the_start(control_plane: ControlPlane, fleet: Fleet, namespace: str) -> None:
+def test_nodes_may_be_cordoned_or_not_ready_from_the_start(
+    control_plane: ControlPlane, fleet: Fleet, namespace: str
+) -> None:
     (cordoned,) = fleet(H100, count=1, prefix=f"{namespace}-cordoned", cordoned=True)
     (dead,) = fleet(H100, count=1, prefix=f"{namespace}-dead", ready=False)
     control_plane.kubectl("annotate", "node", dead, "touched=yes")
@@ -263,11 +426,19 @@ def test_nodes_may_be_cordoned_or_not_ready_from_the_start(control_plane: Contro
     assert not control_plane.nodes.is_ready(dead)
 
 
-def test_a_node_of_an_earlier_name_works_at_once(control_plane: ControlPlane, fleet: Fleet, namespace: str) -> None:
+def test_a_node_of_an_earlier_name_works_at_once(
+    control_plane: ControlPlane, fleet: Fleet, namespace: str
+) -> None:
     for attempt in range(3):
         (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
-        control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod(f"p{attempt}", node))
-        wait_for(lambda: is_ready(control_plane.pods.get(namespace, f"p{attempt}")), 8, "the pod")  # noqa: B023
+        control_plane.api.create(
+            f"/api/v1/namespaces/{namespace}/pods", bare_pod(f"p{attempt}", node)
+        )
+        wait_for(
+            lambda: is_ready(control_plane.pods.get(namespace, f"p{attempt}")),  # noqa: B023
+            8,
+            "the pod",
+        )
         control_plane.nodes.delete_with_pods(node)
     assert node not in control_plane.nodes.names()
 
@@ -275,21 +446,27 @@ def test_a_node_of_an_earlier_name_works_at_once(control_plane: ControlPlane, fl
 @pytest.mark.parametrize("dump", fleets.names())
 def test_each_dump_becomes_nodes_that_differ_in_name_only(dump: str) -> None:
     first, second = fleets.make(dump, count=2, prefix="n")
-    assert [node["metadata"]["labels"]["kubernetes.io/hostname"] for node in (first, second)] == ["n-0", "n-1"]
+    assert [
+        node["metadata"]["labels"]["kubernetes.io/hostname"] for node in (first, second)
+    ] == ["n-0", "n-1"]
     for resource in ("cpu", "memory", "pods", "ephemeral-storage"):
         assert resource in first["status"]["allocatable"]
         assert resource in first["status"]["capacity"]
     original = fleets.load(dump)["metadata"].get("labels", {})
     own = {"kubernetes.io/hostname"}
-    assert {k: v for k, v in first["metadata"]["labels"].items() if k in original and k not in own} == {
-        k: v for k, v in original.items() if k not in own
-    }
+    assert {
+        k: v
+        for k, v in first["metadata"]["labels"].items()
+        if k in original and k not in own
+    } == {k: v for k, v in original.items() if k not in own}
 
 
 def test_gpus_come_from_the_dump_its_labels_or_the_caller() -> None:
     def offered(dump: str, **options: Any) -> dict[str, str]:
         (node,) = fleets.make(dump, count=1, **options)
-        return {k: v for k, v in node["status"]["allocatable"].items() if k.endswith("/gpu")}
+        return {
+            k: v for k, v in node["status"]["allocatable"].items() if k.endswith("/gpu")
+        }
 
     assert offered("SYNTH-h100-8x-eks-p5") == {"nvidia.com/gpu": "8"}
     assert offered("mi300x-8x-azure-nd96isr-vf") == {"amd.com/gpu": "8"}

@@ -1,6 +1,7 @@
-"""`python -m tests.kind {up,test,test-full,demo,down}`: a kind cluster with the operator in it, from the command line."""
+"""`python -m tests.kind {up,test,test-full,demo,down}`: a kind cluster with the operator in it,
+from the command line.
+"""
 
-# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import argparse
@@ -19,8 +20,13 @@ from tests.kind.shell import say
 
 _UNAVAILABLE = 2
 TESTS = {
-    "test": ("test_parts.py", *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life"))),
-    "test-full": tuple(f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")),
+    "test": (
+        "test_parts.py",
+        *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life")),
+    ),
+    "test-full": tuple(
+        f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")
+    ),
 }
 """In this order: what lets nodes have fewer GPUs comes last."""
 
@@ -33,7 +39,7 @@ def main() -> int:
     try:
         return _run(options)
     except (HarnessError, AssertionError) as error:
-        print(*(f"error: {line}" for line in said(error)), sep="\n", file=sys.stderr)
+        print(*(f"error: {line}" for line in said(error)), sep="\n", file=sys.stderr)  # noqa: T201
         return _UNAVAILABLE if isinstance(error, UnavailableError) else 1
     except KeyboardInterrupt:
         return 130
@@ -42,7 +48,10 @@ def main() -> int:
 def said(error: BaseException) -> list[str]:
     """What went wrong, in order: ending may fail too, and would hide what was before it."""
     before = None if error.__suppress_context__ else error.__context__
-    return [*(said(before) if isinstance(before, HarnessError | AssertionError) else []), str(error)]
+    return [
+        *(said(before) if isinstance(before, HarnessError | AssertionError) else []),
+        str(error),
+    ]
 
 
 def _end(number: int, _: object) -> None:
@@ -50,7 +59,10 @@ def _end(number: int, _: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.kind", description="A kind cluster without a container registry.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kind",
+        description="A kind cluster without a container registry.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
         "up": "start Docker and a cluster, install the operator, and leave them running",
@@ -60,11 +72,29 @@ def _parser() -> argparse.ArgumentParser:
     }
     for name, text in helps.items():
         command = commands.add_parser(name, help=text)
-        command.add_argument("--install", action="store_true", help="install missing Debian packages (CI=true does that too)")
-        command.add_argument("--kubeconfig", type=Path, help="a cluster that is there already: only the chart is installed in it")
-        command.add_argument("--operator-image", help="the operator's image in that cluster's registry, name:tag")
-    commands.choices["up"].add_argument("--engine", action="store_true", help="with a real engine on the CPU (7 GB, once)")
-    commands.add_parser("down", help="delete the cluster, end the Docker daemon, and leave nothing but the cache")
+        command.add_argument(
+            "--install",
+            action="store_true",
+            help="install missing Debian packages (CI=true does that too)",
+        )
+        command.add_argument(
+            "--kubeconfig",
+            type=Path,
+            help="a cluster that is there already: only the chart is installed in it",
+        )
+        command.add_argument(
+            "--operator-image",
+            help="the operator's image in that cluster's registry, name:tag",
+        )
+    commands.choices["up"].add_argument(
+        "--engine",
+        action="store_true",
+        help="with a real engine on the CPU (7 GB, once)",
+    )
+    commands.add_parser(
+        "down",
+        help="delete the cluster, end the Docker daemon, and leave nothing but the cache",
+    )
     return parser
 
 
@@ -79,23 +109,39 @@ def _run(options: argparse.Namespace) -> int:
     chosen.keep()
     if options.command == "demo":
         _demo(running)
-    print(f"export KUBECONFIG={running.kubeconfig} PATH={programs.programs()}:$PATH")
+    print(f"export KUBECONFIG={running.kubeconfig} PATH={programs.programs()}:$PATH")  # noqa: T201
     return 0
 
 
 def _test(chosen: Ground, files: Iterable[str]) -> int:
-    """Run the tests on a cluster that is up then; what was not up before ends with them, however they end."""
+    """Run the tests on a cluster that is up then; what was not up before ends with them, however
+    they end.
+    """
     kept = chosen.is_kept()
     try:
         running = chosen.up(with_engine=True)
         mpi_image = chosen.mpi_image()
         if mpi_image is None:
             say(f"{_MPI_TEST} is left out: its image is made for nodes of ours only")
-        environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
+        environment = {
+            **os.environ,
+            "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig),
+        }
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-v", *(cache.HERE / file for file in files if mpi_image or file != _MPI_TEST)],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-v",
+                *(
+                    cache.HERE / file
+                    for file in files
+                    if mpi_image or file != _MPI_TEST
+                ),
+            ],
             cwd=cache.ROOT,
-            env=environment | ({"SHARDWRIGHT_KIND_MPI_IMAGE": mpi_image} if mpi_image else {}),
+            env=environment
+            | ({"SHARDWRIGHT_KIND_MPI_IMAGE": mpi_image} if mpi_image else {}),
             check=False,
         ).returncode
     finally:
@@ -106,12 +152,18 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
 def _demo(running: cluster.Cluster) -> None:
     """Show what six lines become: a plan over two nodes, pods that are ready, an answer."""
     serving.prepare(running)
-    print(serving.manifest("demo", _DEMO))
+    print(serving.manifest("demo", _DEMO))  # noqa: T201
     served = serving.serve(running, "demo", _DEMO)
     for reason in served.status()["plan"]["reasons"]:
-        print(f"  {reason}")
-    print(running.kubectl("-n", serving.NAMESPACE, "get", "shardedmodels,pods", "-o", "wide"))
-    print(f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}")
+        print(f"  {reason}")  # noqa: T201
+    print(  # noqa: T201
+        running.kubectl(
+            "-n", serving.NAMESPACE, "get", "shardedmodels,pods", "-o", "wide"
+        )
+    )
+    print(  # noqa: T201
+        f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Where everything is kept between runs, and under which name: the digest of what it was made from."""
+"""Where everything is kept between runs, and under which name: the digest of what it was made
+from.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,19 @@ def folder() -> Path:
 
 
 def digest(*parts: str | bytes | Path) -> str:
-    """16 hexadecimal digits of texts, bytes and files; folders count with the names and contents of all their files."""
+    """16 hexadecimal digits of texts, bytes and files; folders count with the names and contents of
+    all their files.
+    """
     total = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
             for file in sorted(part.rglob("*")) if part.is_dir() else [part]:
                 if file.is_file():
-                    total.update(str(file.relative_to(part.parent)).encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+                    total.update(
+                        str(file.relative_to(part.parent)).encode()
+                        + b"\0"
+                        + hashlib.sha256(file.read_bytes()).digest()
+                    )
         else:
             content = part.encode() if isinstance(part, str) else part
             total.update(str(len(content)).encode() + b"\0" + content)
@@ -38,7 +46,9 @@ def digest(*parts: str | bytes | Path) -> str:
 
 
 def made(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` in the cache. Where it is missing, `make` fills a temporary one, which is then renamed: never a half."""
+    """The folder `name` in the cache. Where it is missing, `make` fills a temporary one, which is
+    then renamed: never a half.
+    """
     home = folder() / name
     if not home.exists():
         building = home.with_name(f"{name}.building-{os.getpid()}")

@@ -1,4 +1,6 @@
-"""The cluster itself: one control plane and three workers, with the GPUs that their labels pretend."""
+"""The cluster itself: one control plane and three workers, with the GPUs that their labels
+pretend.
+"""
 
 from __future__ import annotations
 
@@ -58,18 +60,22 @@ class Cluster:
     def kubectl(self, *words: str, text: str | None = None) -> str:
         """Run kubectl as the administrator and return what it prints."""
         return run(
-            [self._folder / "kubectl", f"--kubeconfig={self.kubeconfig}", *words], data=None if text is None else text.encode()
+            [self._folder / "kubectl", f"--kubeconfig={self.kubeconfig}", *words],
+            data=None if text is None else text.encode(),
         )
 
     def helm(self, *words: str, text: str | None = None) -> str:
         """Run helm as the administrator and return what it prints."""
         return run(
-            [self._folder / "helm", f"--kubeconfig={self.kubeconfig}", *words], data=None if text is None else text.encode()
+            [self._folder / "helm", f"--kubeconfig={self.kubeconfig}", *words],
+            data=None if text is None else text.encode(),
         )
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change objects."""
-        self.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
+        self.kubectl(
+            "apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects)
+        )
 
     def get(self, *words: str) -> Any:
         """Return an object, or a list of objects, as kubectl has it."""
@@ -111,20 +117,47 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
     delete(docker)
     with step(f"creating the cluster: 1 control plane, {WORKERS} workers", 40):
         settings = yaml.safe_dump(_settings(folders)).encode()
-        options = ["--name", NAME, "--image", image, "--kubeconfig", str(kubeconfig()), "--config", "-", "--retain"]
-        run([folder / "kind", "create", "cluster", *options], data=settings, environment=docker.environment)
+        options = [
+            "--name",
+            NAME,
+            "--image",
+            image,
+            "--kubeconfig",
+            str(kubeconfig()),
+            "--config",
+            "-",
+            "--retain",
+        ]
+        run(
+            [folder / "kind", "create", "cluster", *options],
+            data=settings,
+            environment=docker.environment,
+        )
         count_as(1 + WORKERS)
         _connect_pods(docker, cluster)
         pretend_gpus(cluster, GPUS_PER_NODE)
         _mend_dns(cluster)
-        wait_for(lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
-        cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_DNS_SECONDS}s")
+        wait_for(
+            lambda: all(map(is_ready, cluster.nodes())),
+            _NODE_SECONDS,
+            "the nodes to be Ready",
+            1,
+        )
+        cluster.kubectl(
+            "-n",
+            "kube-system",
+            "rollout",
+            "status",
+            "deployment/coredns",
+            f"--timeout={_DNS_SECONDS}s",
+        )
     (RUN / _MADE_OF).write_text(_made_of(image, folders))
     return cluster
 
 
 def require_pretended(cluster: Cluster) -> None:
-    """Refuse a cluster whose nodes have other GPUs than ours pretend: the tests write labels and capacities of nodes.
+    """Refuse a cluster whose nodes have other GPUs than ours pretend: the tests write labels and
+    capacities of nodes.
 
     Raises:
         HarnessError: a node has.
@@ -133,7 +166,8 @@ def require_pretended(cluster: Cluster) -> None:
         count = node["metadata"]["labels"].get(_COUNT, str(GPUS_PER_NODE))
         if count != str(GPUS_PER_NODE):
             raise HarnessError(
-                f"node {node['metadata']['name']} says {_COUNT}={count}: the tests write labels and capacities of nodes, and are "
+                f"node {node['metadata']['name']} says {_COUNT}={count}: the tests write labels "
+                "and capacities of nodes, and are "
                 f"for nodes that pretend {GPUS_PER_NODE} GPUs"
             )
 
@@ -145,10 +179,17 @@ def restore(cluster: Cluster) -> None:
 
 
 def revive(docker: Docker, cluster: Cluster, node: str, gpus: int) -> None:
-    """Start a worker that was killed, with all that only its network and its kubelet's first start had."""
+    """Start a worker that was killed, with all that only its network and its kubelet's first start
+    had.
+    """
     docker("start", node)
     _connect_pods(docker, cluster)
-    wait_for(lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
+    wait_for(
+        lambda: all(map(is_ready, cluster.nodes())),
+        _NODE_SECONDS,
+        "the nodes to be Ready",
+        1,
+    )
     pretend_gpus(cluster, gpus)
 
 
@@ -156,28 +197,66 @@ def delete(docker: Docker) -> None:
     """Delete the cluster, if there is one."""
     (RUN / _MADE_OF).unlink(missing_ok=True)
     folder = programs.programs()
-    run([folder / "kind", "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig()], environment=docker.environment)
+    run(
+        [
+            folder / "kind",
+            "delete",
+            "cluster",
+            "--name",
+            NAME,
+            "--kubeconfig",
+            kubeconfig(),
+        ],
+        environment=docker.environment,
+    )
 
 
 def load(docker: Docker, *images: str) -> None:
     """Give the workers these images."""
-    missing = {node: _missing(docker, node, images) for node in _names(docker) if "control-plane" not in node}
+    missing = {
+        node: _missing(docker, node, images)
+        for node in _names(docker)
+        if "control-plane" not in node
+    }
     wanted = sorted({image for each in missing.values() for image in each})
     if not wanted:
         return
-    with step(f"loading {len(wanted)} images into the workers", 60), cache.scratch("images") as folder:
+    with (
+        step(f"loading {len(wanted)} images into the workers", 60),
+        cache.scratch("images") as folder,
+    ):
         docker("save", "--output", folder / "images.tar", *wanted)
-        with ThreadPoolExecutor() as nodes:  # unpacking keeps a processor busy, and no node waits for another
-            list(nodes.map(lambda node: _import(docker, node, folder / "images.tar"), filter(missing.get, missing)))
+        with (
+            ThreadPoolExecutor() as nodes
+        ):  # unpacking keeps a processor busy, and no node waits for another
+            list(
+                nodes.map(
+                    lambda node: _import(docker, node, folder / "images.tar"),
+                    filter(missing.get, missing),
+                )
+            )
 
 
 def remove_image(docker: Docker, node: str, image: str) -> None:
-    """Take an image from a worker, which then cannot start a container of it: there is no registry to pull it from."""
-    docker("exec", node, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", f"docker.io/{image}")
+    """Take an image from a worker, which then cannot start a container of it: there is no registry
+    to pull it from.
+    """
+    docker(
+        "exec",
+        node,
+        "ctr",
+        "--namespace=k8s.io",
+        "images",
+        "rm",
+        "--sync",
+        f"docker.io/{image}",
+    )
 
 
 def make_folder(docker: Docker, folder: str) -> None:
-    """Make a folder on every worker that pods of any user may write to: what a claim of a real cluster would be."""
+    """Make a folder on every worker that pods of any user may write to: what a claim of a real
+    cluster would be.
+    """
     for node in _names(docker):
         docker("exec", node, "install", "-d", "-m", "0777", folder)
 
@@ -190,17 +269,30 @@ def remove_folder(docker: Docker, folder: str) -> None:
 
 def _import(docker: Docker, node: str, archive: Path) -> None:
     with archive.open("rb") as saved:
-        words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]
+        words = [
+            "ctr",
+            "--namespace=k8s.io",
+            "images",
+            "import",
+            "--all-platforms",
+            "--digests",
+            "-",
+        ]
         docker("exec", "--interactive", node, *words, data=saved)
 
 
 def _missing(docker: Docker, node: str, images: Iterable[str]) -> list[str]:
-    held = docker("exec", node, "ctr", "--namespace=k8s.io", "images", "ls", "-q").split()
+    held = docker(
+        "exec", node, "ctr", "--namespace=k8s.io", "images", "ls", "-q"
+    ).split()
     return [image for image in images if f"docker.io/{image}" not in held]
 
 
 def _names(docker: Docker) -> list[str]:
-    listed = run([programs.programs() / "kind", "get", "nodes", "--name", NAME], environment=docker.environment)
+    listed = run(
+        [programs.programs() / "kind", "get", "nodes", "--name", NAME],
+        environment=docker.environment,
+    )
     return sorted(listed.split())
 
 
@@ -216,19 +308,31 @@ def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
             "serviceSubnet": SERVICES,
         },
         "kubeadmConfigPatches": [_KUBELET],
-        "nodes": [{"role": "control-plane"}, *(worker(folders) for _ in range(WORKERS))],
+        "nodes": [
+            {"role": "control-plane"},
+            *(worker(folders) for _ in range(WORKERS)),
+        ],
     }
 
 
 def worker(folders: Mapping[str, Path]) -> dict[str, Any]:
-    """What kind is told of a worker: labels of a node with GPUs, and folders of the machine by the path in the node."""
-    mounts = [{"hostPath": str(outside), "containerPath": inside, "readOnly": True} for inside, outside in folders.items()]
+    """What kind is told of a worker: labels of a node with GPUs, and folders of the machine by the
+    path in the node.
+    """
+    mounts = [
+        {"hostPath": str(outside), "containerPath": inside, "readOnly": True}
+        for inside, outside in folders.items()
+    ]
     return {"role": "worker", "labels": dict(GPU_LABELS), "extraMounts": mounts}
 
 
 def _connect_pods(docker: Docker, cluster: Cluster) -> None:
-    """Tell every node the way to the pods of every other: what a network plugin with a daemon would do."""
-    ways = wait_for(lambda: _ways(cluster), _NODE_SECONDS, "the nodes to have pod networks", 1)
+    """Tell every node the way to the pods of every other: what a network plugin with a daemon would
+    do.
+    """
+    ways = wait_for(
+        lambda: _ways(cluster), _NODE_SECONDS, "the nodes to have pod networks", 1
+    )
     for name in ways:
         for other, (network, address) in ways.items():
             if other != name:
@@ -237,34 +341,70 @@ def _connect_pods(docker: Docker, cluster: Cluster) -> None:
 
 def _ways(cluster: Cluster) -> dict[str, tuple[str, str]]:
     """Pod network and address of every node; nothing until all have both."""
-    ways = {node["metadata"]["name"]: (node["spec"]["podCIDR"], _address(node)) for node in cluster.nodes()}
+    ways = {
+        node["metadata"]["name"]: (node["spec"]["podCIDR"], _address(node))
+        for node in cluster.nodes()
+    }
     return ways if len(ways) == 1 + WORKERS else {}
 
 
 def _address(node: Mapping[str, Any]) -> str:
-    addresses = [entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"]
+    addresses = [
+        entry["address"]
+        for entry in node["status"]["addresses"]
+        if entry["type"] == "InternalIP"
+    ]
     if not addresses:
         raise HarnessError(f"node {node['metadata']['name']} has no address")
     return str(addresses[0])
 
 
 def pretend_gpus(cluster: Cluster, per_node: int) -> None:
-    """Write label and capacity as feature discovery and a device plugin would; the kubelet keeps it and fills allocatable."""
-    patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(per_node)}]
+    """Write label and capacity as feature discovery and a device plugin would; the kubelet keeps it
+    and fills allocatable.
+    """
+    patch = [
+        {
+            "op": "add",
+            "path": "/status/capacity/nvidia.com~1gpu",
+            "value": str(per_node),
+        }
+    ]
     for node in cluster.nodes():
         if _COUNT in node["metadata"]["labels"]:
             name = node["metadata"]["name"]
-            cluster.kubectl("label", "node", name, f"{_COUNT}={per_node}", "--overwrite")
-            cluster.kubectl("patch", "node", name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
+            cluster.kubectl(
+                "label", "node", name, f"{_COUNT}={per_node}", "--overwrite"
+            )
+            cluster.kubectl(
+                "patch",
+                "node",
+                name,
+                "--subresource=status",
+                "--type=json",
+                "-p",
+                json.dumps(patch),
+            )
     wait_for(
-        lambda: {node["status"]["allocatable"].get("nvidia.com/gpu") for node in cluster.nodes()} == {None, str(per_node)}, 60
+        lambda: (
+            {
+                node["status"]["allocatable"].get("nvidia.com/gpu")
+                for node in cluster.nodes()
+            }
+            == {None, str(per_node)}
+        ),
+        60,
     )
 
 
 def _mend_dns(cluster: Cluster) -> None:
-    """Let CoreDNS answer for the cluster alone: the node's resolver is Docker's, and nothing outside is to be asked."""
+    """Let CoreDNS answer for the cluster alone: the node's resolver is Docker's, and nothing
+    outside is to be asked.
+    """
     found = cluster.get("configmap", "coredns", "-n", "kube-system")
-    patch = json.dumps({"data": {"Corefile": without_upstream(found["data"]["Corefile"])}})
+    patch = json.dumps(
+        {"data": {"Corefile": without_upstream(found["data"]["Corefile"])}}
+    )
     cluster.kubectl("-n", "kube-system", "patch", "configmap", "coredns", "-p", patch)
     cluster.kubectl("-n", "kube-system", "rollout", "restart", "deployment/coredns")
 
@@ -283,4 +423,7 @@ def without_upstream(corefile: str) -> str:
 
 def is_ready(node: Mapping[str, Any]) -> bool:
     """Say whether a node is Ready."""
-    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in node["status"]["conditions"])
+    return any(
+        entry["type"] == "Ready" and entry["status"] == "True"
+        for entry in node["status"]["conditions"]
+    )

@@ -1,7 +1,9 @@
-"""A Docker daemon of our own: in namespaces of its own, so that whatever it makes is gone when it ends.
+"""A Docker daemon of our own: in namespaces of its own, so that whatever it makes is gone when it
+ends.
 
-Bridges, firewall rules, mounts and processes are in a network, mount and process namespace. The machine sees one virtual
-cable (`CABLE`) to them, and a folder in /run; the images stay in the cache.
+Bridges, firewall rules, mounts and processes are in a network, mount and process namespace. The
+machine sees one virtual cable (`CABLE`) to them, and a folder in /run; the images stay in the
+cache.
 """
 
 from __future__ import annotations
@@ -24,29 +26,52 @@ from tests.kind.shell import run, step
 
 RUN = Path("/run/shardwright-kind")
 CABLE = "sw-kind"
-OUTSIDE, INSIDE = "198.18.111.1", "198.18.111.2"  # of 198.18.0.0/15, which no host on the internet has (RFC 2544)
+OUTSIDE, INSIDE = (
+    "198.18.111.1",
+    "198.18.111.2",
+)  # of 198.18.0.0/15, which no host on the internet has (RFC 2544)
 
 ENGINE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
-"""An image with vLLM for the CPU: where it is named, this machine's own Docker is used (it pulls what it has not), and root
-is not needed."""
+"""An image with vLLM for the CPU: where it is named, this machine's own Docker is used (it pulls
+what it has not), and root is not needed.
+"""
 
 _OTHERWISE = (
-    f"or name an engine image in {ENGINE_VARIABLE} to use the Docker that this machine has, or give a cluster by --kubeconfig"
+    f"or name an engine image in {ENGINE_VARIABLE} to use the Docker that this machine has, "
+    "or give a cluster by --kubeconfig"
 )
-_PACKAGES = ("docker.io", "iptables", "iproute2", "util-linux", "debootstrap", "gcc", "libc6-dev")
+_PACKAGES = (
+    "docker.io",
+    "iptables",
+    "iproute2",
+    "util-linux",
+    "debootstrap",
+    "gcc",
+    "libc6-dev",
+)
 _NEEDED = ("dockerd", "containerd", "runc", "iptables", "ip", "unshare", "debootstrap")
 _START_SECONDS = 60
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Docker:
-    """The client's end: runs `docker` against our daemon, or against the one that an environment names."""
+    """The client's end: runs `docker` against our daemon, or against the one that an environment
+    names.
+    """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        ours = {"DOCKER_HOST": f"unix://{RUN}/docker.sock", "DOCKER_BUILDKIT": "0", "HOME": str(RUN)}
-        self.environment = {**os.environ, **ours} if environment is None else dict(environment)
+        ours = {
+            "DOCKER_HOST": f"unix://{RUN}/docker.sock",
+            "DOCKER_BUILDKIT": "0",
+            "HOME": str(RUN),
+        }
+        self.environment = (
+            {**os.environ, **ours} if environment is None else dict(environment)
+        )
 
-    def __call__(self, *words: str | Path, data: bytes | IO[bytes] | None = None) -> str:
+    def __call__(
+        self, *words: str | Path, data: bytes | IO[bytes] | None = None
+    ) -> str:
         """Run one command and return what it prints."""
         return run(["docker", *words], data=data, environment=self.environment)
 
@@ -64,12 +89,16 @@ class Docker:
 
     def pipe(self, source: Sequence[str], target: Sequence[str]) -> None:
         """Run two commands of Docker, the output of one being the input of the other."""
-        with subprocess.Popen(["docker", *source], env=self.environment, stdout=subprocess.PIPE) as sending:
+        with subprocess.Popen(
+            ["docker", *source], env=self.environment, stdout=subprocess.PIPE
+        ) as sending:
             if sending.stdout is None:
                 raise HarnessError("no pipe")
             self(*target, data=sending.stdout)
         if sending.returncode != 0:
-            raise HarnessError(f"`docker {' '.join(source[:2])}` failed with exit code {sending.returncode}")
+            raise HarnessError(
+                f"`docker {' '.join(source[:2])}` failed with exit code {sending.returncode}"
+            )
 
 
 def start(runtime: Path) -> Docker:
@@ -82,15 +111,24 @@ def start(runtime: Path) -> Docker:
     _remember()
     with step("starting a Docker daemon in namespaces of its own", 3):
         _launch(runtime)
-        wait_for(lambda: docker.answers() or _ended(), _START_SECONDS, "the Docker daemon to answer", 0.2)
+        wait_for(
+            lambda: docker.answers() or _ended(),
+            _START_SECONDS,
+            "the Docker daemon to answer",
+            0.2,
+        )
         if _ended():
-            raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
+            raise HarnessError(
+                f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
+            )
         _connect()
     return docker
 
 
 def stop() -> None:
-    """End the daemon and with it all that it made; remove what it left on the machine. May be called again."""
+    """End the daemon and with it all that it made; remove what it left on the machine. May be
+    called again.
+    """
     pid = _pid()
     if pid is not None:
         _end(pid)
@@ -106,7 +144,9 @@ def stop_and_check() -> None:
     """
     made, others, pid = _absent_before(), frozenset(_before("mounts")), _pid()
     ours = leftovers.Ours(
-        processes=() if pid is None else leftovers.descendants(pid, leftovers.running()),
+        processes=()
+        if pid is None
+        else leftovers.descendants(pid, leftovers.running()),
         interface=CABLE,
         folders=(RUN, *made),
         mounted=(RUN, cache.folder() / "docker"),
@@ -124,11 +164,17 @@ def _absent_before() -> list[Path]:
 def _before(what: str) -> list[Path]:
     """What `_remember` wrote down, nothing where no daemon was started."""
     written = RUN / "before.json"
-    return [Path(path) for path in json.loads(written.read_text()).get(what, ())] if written.exists() else []
+    return (
+        [Path(path) for path in json.loads(written.read_text()).get(what, ())]
+        if written.exists()
+        else []
+    )
 
 
 def _end(pid: int) -> None:
-    """End the first process of the namespaces, by force where it takes too long: the kernel ends the rest."""
+    """End the first process of the namespaces, by force where it takes too long: the kernel ends
+    the rest.
+    """
     child = _child(pid)
     for sent in (signal.SIGTERM, signal.SIGKILL):
         os.kill(child, sent)
@@ -143,31 +189,45 @@ def inside(*words: str) -> str:
     pid = _pid()
     if pid is None:
         raise HarnessError("the Docker daemon does not run")
-    return run(["nsenter", "--net", "--mount", "--target", str(_child(pid)), "--", *words])
+    return run(
+        ["nsenter", "--net", "--mount", "--target", str(_child(pid)), "--", *words]
+    )
 
 
 def count_as(machines: int) -> None:
-    """Let the machine's other processes count our containers as so many, instead of all of them as a single one."""
-    for group, unit in ((_CGROUPS / "cpu/docker/cpu.shares", 1024), (_CGROUPS / "docker/cpu.weight", 100)):
+    """Let the machine's other processes count our containers as so many, instead of all of them as
+    a single one.
+    """
+    for group, unit in (
+        (_CGROUPS / "cpu/docker/cpu.shares", 1024),
+        (_CGROUPS / "docker/cpu.weight", 100),
+    ):
         if group.exists():
             group.write_text(str(machines * unit))
 
 
 def require(*, install: bool) -> None:
-    """Raise UnavailableError where a daemon cannot run; with `install` missing Debian packages are installed."""
+    """Raise UnavailableError where a daemon cannot run; with `install` missing Debian packages are
+    installed.
+    """
     if os.geteuid() != 0:
-        raise UnavailableError(f"kind needs root, for a Docker daemon of its own: run it as root, {_OTHERWISE}")
+        raise UnavailableError(
+            f"kind needs root, for a Docker daemon of its own: run it as root, {_OTHERWISE}"
+        )
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing:
         return
     if not install:
         raise UnavailableError(
-            f"kind needs {', '.join(missing)}, which this machine has not: allow to install {', '.join(_PACKAGES)} "
+            f"kind needs {', '.join(missing)}, which this machine has not: allow to install "
+            f"{', '.join(_PACKAGES)}"
+            " "
             f"with CI=true or --install, {_OTHERWISE}"
         )
     if shutil.which("apt-get") is None:
         raise UnavailableError(
-            f"kind needs {', '.join(missing)}, and there is no apt-get to install them: {_OTHERWISE.removeprefix('or ')}"
+            f"kind needs {', '.join(missing)}, and there is no apt-get to install them: "
+            f"{_OTHERWISE.removeprefix('or ')}"
         )
     with step(f"installing {', '.join(_PACKAGES)}", 30):
         _install()
@@ -183,15 +243,30 @@ def _install() -> None:
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
     try:
-        run(["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *_PACKAGES], environment=quiet)
+        run(
+            [
+                "apt-get",
+                "install",
+                "--yes",
+                "--quiet",
+                "--no-install-recommends",
+                *_PACKAGES,
+            ],
+            environment=quiet,
+        )
     finally:
         if ours:
             policy.unlink()
 
 
 def _remember() -> None:
-    """Write down which folders that the daemon will make are not there yet, and what is mounted, for the end."""
-    groups = (_CGROUPS, *(group for group in _CGROUPS.iterdir() if group.is_dir()))  # of the second version, of the first
+    """Write down which folders that the daemon will make are not there yet, and what is mounted,
+    for the end.
+    """
+    groups = (
+        _CGROUPS,
+        *(group for group in _CGROUPS.iterdir() if group.is_dir()),
+    )  # of the second version, of the first
     made = [Path("/lib/modules"), *(group / "docker" for group in groups)]
     absent = [str(path) for path in made if not path.exists()]
     mounts = [str(path) for path in leftovers.mounts_now()]
@@ -199,7 +274,9 @@ def _remember() -> None:
 
 
 def _remove_all_empty(paths: Iterable[Path]) -> None:
-    """Remove folders and the folders in them, as far as nothing is in them; a cgroup's files are no content."""
+    """Remove folders and the folders in them, as far as nothing is in them; a cgroup's files are no
+    content.
+    """
     for path in paths:
         for folder, _, _ in os.walk(path, topdown=False):
             with contextlib.suppress(OSError):
@@ -207,11 +284,28 @@ def _remove_all_empty(paths: Iterable[Path]) -> None:
 
 
 def _launch(runtime: Path) -> None:
-    namespaces = ("--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
+    namespaces = (
+        "--mount",
+        "--net",
+        "--pid",
+        "--ipc",
+        "--uts",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    )
     data = cache.folder() / "docker"
     with (RUN / "log").open("wb") as log:
         process = subprocess.Popen(
-            ["unshare", *namespaces, "/bin/bash", str(cache.HERE / "daemon.sh"), str(RUN), str(data), str(runtime)],
+            [
+                "unshare",
+                *namespaces,
+                "/bin/bash",
+                str(cache.HERE / "daemon.sh"),
+                str(RUN),
+                str(data),
+                str(runtime),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -224,8 +318,24 @@ def _connect() -> None:
     """Lay a virtual cable into the namespace; it goes when the namespace goes."""
     pid = _pid()
     if pid is None:
-        raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
-    run(["ip", "link", "add", CABLE, "type", "veth", "peer", "name", "machine", "netns", str(_child(pid))])
+        raise HarnessError(
+            f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
+        )
+    run(
+        [
+            "ip",
+            "link",
+            "add",
+            CABLE,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "machine",
+            "netns",
+            str(_child(pid)),
+        ]
+    )
     run(["ip", "address", "add", f"{OUTSIDE}/30", "dev", CABLE])
     run(["ip", "link", "set", CABLE, "up"])
     inside("ip", "address", "add", f"{INSIDE}/30", "dev", "machine")
@@ -239,14 +349,18 @@ def _pid() -> int | None:
         return None
     command = Path(f"/proc/{file.read_text()}/cmdline")
     with contextlib.suppress(OSError):
-        return int(file.read_text()) if str(RUN).encode() in command.read_bytes() else None
+        return (
+            int(file.read_text()) if str(RUN).encode() in command.read_bytes() else None
+        )
     return None
 
 
 def _child(pid: int) -> int:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     if not children:
-        raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
+        raise HarnessError(
+            f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
+        )
     return int(children[0])
 
 

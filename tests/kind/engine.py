@@ -1,4 +1,6 @@
-"""A real engine in a folder of the machine, which pods of one runtime class see: the environment of `make test-engine`."""
+"""A real engine in a folder of the machine, which pods of one runtime class see: the environment of
+`make test-engine`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,17 @@ def folder() -> Path:
     """The environment with the engine, installed where it is not cached (7 GB)."""
     home = environment.install().home
     if not (home / PACKAGES).is_dir():
-        raise UnavailableError("the engine in the pods needs an environment of Python 3.11: run make with PYTHON=python3.11")
+        raise UnavailableError(
+            "the engine in the pods needs an environment of Python 3.11: run make with "
+            "PYTHON=python3.11"
+        )
     return home
 
 
 def models(home: Path) -> Path:
-    """A folder with two tiny random models, `tiny` and `swapped`, made by the engine's own Python."""
+    """A folder with two tiny random models, `tiny` and `swapped`, made by the engine's own
+    Python.
+    """
     script = cache.HERE / "tiny_model.py"
 
     def make(target: Path) -> None:

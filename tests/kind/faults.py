@@ -1,4 +1,6 @@
-"""What was broken on purpose, as what it was shown, and when it served again: the table at the end of a run."""
+"""What was broken on purpose, as what it was shown, and when it served again: the table at the end
+of a run.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +23,10 @@ seen: list[Fault] = []
 
 def lines() -> list[str]:
     """The table as lines of text."""
-    return [f"{fault.injected}: shown after {fault.shown_seconds:.0f} s as {fault.shown}; {fault.afterwards}" for fault in seen]
+    return [
+        (
+            f"{fault.injected}: shown after {fault.shown_seconds:.0f} s as {fault.shown}; "
+            f"{fault.afterwards}"
+        )
+        for fault in seen
+    ]

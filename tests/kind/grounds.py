@@ -1,4 +1,5 @@
-"""What a cluster for the tests stands on: a Docker of our own, this machine's Docker, or a cluster that is there already.
+"""What a cluster for the tests stands on: a Docker of our own, this machine's Docker, or a cluster
+that is there already.
 
 Each gives a cluster with the operator installed by its chart, and ends what it began.
 """
@@ -23,7 +24,9 @@ class Ground(Protocol):
     """A way to get a cluster."""
 
     def up(self, *, with_engine: bool) -> Cluster:
-        """Return the cluster with the operator in it, and with an engine for the pods; made where it is not up."""
+        """Return the cluster with the operator in it, and with an engine for the pods; made where
+        it is not up.
+        """
 
     def keep(self) -> None:
         """Remember that somebody wants it to stay: tests do not end it."""
@@ -42,7 +45,13 @@ def ground(options: Namespace) -> Ground:
     """Return what the options and the environment ask for."""
     if getattr(options, "kubeconfig", None):
         return Given(options.kubeconfig, options.operator_image)
-    return Stock() if stock.asked() else Own(install=getattr(options, "install", False) or os.environ.get("CI") == "true")
+    return (
+        Stock()
+        if stock.asked()
+        else Own(
+            install=getattr(options, "install", False) or os.environ.get("CI") == "true"
+        )
+    )
 
 
 def docker_in_use() -> docker.Docker:
@@ -55,7 +64,9 @@ def _stock_mark() -> Path:
 
 
 class Own:
-    """A Docker daemon in namespaces of its own; nodes and images made from Go modules and Debian packages, no registry."""
+    """A Docker daemon in namespaces of its own; nodes and images made from Go modules and Debian
+    packages, no registry.
+    """
 
     def __init__(self, *, install: bool) -> None:
         self.install = install
@@ -66,15 +77,22 @@ class Own:
         docker.require(install=self.install)
         folders = self._folders() if with_engine else {}
         client = docker.start(programs.programs() / programs.RUNTIME)
-        node, operator_image = images.node_image(client), images.operator_image(client, images.python_base(client))
+        node, operator_image = (
+            images.node_image(client),
+            images.operator_image(client, images.python_base(client)),
+        )
         engine_image = images.engine_image(client) if with_engine else None
         mpi_image = images.mpi_image(client) if with_engine else None
-        running = cluster.running(node, folders) or cluster.create(client, node, folders)
+        running = cluster.running(node, folders) or cluster.create(
+            client, node, folders
+        )
         cluster.restore(running)
         cluster.load(client, *filter(None, (operator_image, engine_image, mpi_image)))
         running.apply(release.runtime_class(cluster.RUNTIME_CLASS))
         release.install(running, operator_image, "Never", engine_image)
-        say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
+        say(
+            f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it."
+        )
         return running
 
     def keep(self) -> None:
@@ -82,11 +100,15 @@ class Own:
         (docker.RUN / _KEEP).touch()
 
     def is_kept(self) -> bool:
-        """Say whether the daemon answers and was started to stay: what a killed run has left is ours to end."""
+        """Say whether the daemon answers and was started to stay: what a killed run has left is
+        ours to end.
+        """
         return docker.Docker().answers() and (docker.RUN / _KEEP).exists()
 
     def down(self) -> None:
-        """Delete the cluster and end the daemon, whatever becomes of the cluster: it has no other place to be."""
+        """Delete the cluster and end the daemon, whatever becomes of the cluster: it has no other
+        place to be.
+        """
         client = docker.Docker()
         try:
             if client.answers():
@@ -101,19 +123,29 @@ class Own:
 
     @staticmethod
     def _folders() -> dict[str, Path]:
-        """What the workers see of this machine, by the path there: the engine, and models for it."""
+        """What the workers see of this machine, by the path there: the engine, and models for
+        it.
+        """
         home = engine.folder()
         return {images.ENGINE_FOLDER: home, cluster.MODELS_FOLDER: engine.models(home)}
 
 
 class Stock:
-    """The stock node image on this machine's Docker, and the engine image that the environment names."""
+    """The stock node image on this machine's Docker, and the engine image that the environment
+    names.
+    """
 
     def up(self, *, with_engine: bool) -> Cluster:
         """Pull what is missing, make the cluster, and install the chart."""
         client = stock.client()
-        engine_image, version = stock.engine_image(client) if with_engine else (None, engine.VERSION)
-        folders = {cluster.MODELS_FOLDER: stock.models(client, engine_image)} if engine_image else {}
+        engine_image, version = (
+            stock.engine_image(client) if with_engine else (None, engine.VERSION)
+        )
+        folders = (
+            {cluster.MODELS_FOLDER: stock.models(client, engine_image)}
+            if engine_image
+            else {}
+        )
         operator_image = images.operator_image(client, None)
         running = stock.running(client) or stock.create(client, folders)
         cluster.restore(running)
@@ -140,20 +172,31 @@ class Stock:
 
 
 class Given:
-    """A cluster that is there already; the operator's image comes from a registry that it can pull from."""
+    """A cluster that is there already; the operator's image comes from a registry that it can pull
+    from.
+    """
 
     def __init__(self, kubeconfig: Path, operator_image: str | None) -> None:
-        self.cluster, self.image = Cluster(kubeconfig, programs.programs()), operator_image
+        self.cluster, self.image = (
+            Cluster(kubeconfig, programs.programs()),
+            operator_image,
+        )
 
     def up(self, *, with_engine: bool) -> Cluster:
         """Install the chart, with the engine image that the environment names."""
         if self.image is None:
             raise HarnessError(
-                "--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull"
+                "--kubeconfig needs --operator-image: what `make image` built, under a name that "
+                "the cluster can pull"
             )
         if with_engine:
             cluster.require_pretended(self.cluster)
-        release.install(self.cluster, self.image, "IfNotPresent", os.environ.get(docker.ENGINE_VARIABLE))
+        release.install(
+            self.cluster,
+            self.image,
+            "IfNotPresent",
+            os.environ.get(docker.ENGINE_VARIABLE),
+        )
         return self.cluster
 
     def keep(self) -> None:

@@ -1,4 +1,6 @@
-"""A hub of one model, in the cluster: what the hub's own client asks for, and a count of the bytes of weights that it got."""
+"""A hub of one model, in the cluster: what the hub's own client asks for, and a count of the bytes
+of weights that it got.
+"""
 
 from __future__ import annotations
 
@@ -62,24 +64,50 @@ def objects(image: str) -> list[dict[str, Any]]:
     pod["metadata"]["labels"] = {"app": NAME}
     (container,) = pod["spec"]["containers"]
     container["command"] = ["python3", "-c", SERVER, "/models/tiny", str(PORT)]
-    container["volumeMounts"] = [{"name": "models", "mountPath": "/models", "readOnly": True}]
-    pod["spec"]["volumes"] = [{"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}]
+    container["volumeMounts"] = [
+        {"name": "models", "mountPath": "/models", "readOnly": True}
+    ]
+    pod["spec"]["volumes"] = [
+        {
+            "name": "models",
+            "persistentVolumeClaim": {"claimName": "models", "readOnly": True},
+        }
+    ]
     named = {"name": NAME, "namespace": NAMESPACE}
     spec = {"selector": {"app": NAME}, "ports": [{"port": PORT}]}
-    return [pod, {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec}]
+    return [
+        pod,
+        {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec},
+    ]
 
 
 def start(cluster: Cluster) -> None:
     """Start it and return when it runs."""
     cluster.apply(*objects(release.image(cluster)))
-    cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{NAME}", "--for=condition=Ready", "--timeout=120s")
+    cluster.kubectl(
+        "-n",
+        NAMESPACE,
+        "wait",
+        f"pod/{NAME}",
+        "--for=condition=Ready",
+        "--timeout=120s",
+    )
 
 
 def given_bytes(cluster: Cluster) -> int:
     """Bytes of weights that anybody got from it so far."""
-    return int(cluster.kubectl("-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _GIVEN))
+    return int(
+        cluster.kubectl("-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _GIVEN)
+    )
 
 
 def stop(cluster: Cluster) -> None:
     """End it."""
-    cluster.kubectl("-n", NAMESPACE, "delete", f"pod/{NAME}", f"service/{NAME}", "--ignore-not-found")
+    cluster.kubectl(
+        "-n",
+        NAMESPACE,
+        "delete",
+        f"pod/{NAME}",
+        f"service/{NAME}",
+        "--ignore-not-found",
+    )

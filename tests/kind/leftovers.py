@@ -1,7 +1,7 @@
 """What our Docker daemon has left on the machine when it has ended: nothing, or it is named.
 
-Only what is certainly ours counts: processes that were the daemon's before it was ended, names and folders that are nobody
-else's, and folders that were not there before it was started.
+Only what is certainly ours counts: processes that were the daemon's before it was ended, names and
+folders that are nobody else's, and folders that were not there before it was started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 
 GONE_SECONDS = 30
-"""How long the kernel may take to clear namespaces and cgroups whose processes have ended; assumed, and far more than seen."""
+"""How long the kernel may take to clear namespaces and cgroups whose processes have ended; assumed,
+and far more than seen.
+"""
 
 _SHOWN = 10
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -24,7 +26,9 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process; ids are used again, an id and its start (clock ticks since boot) together are not."""
+    """A process; ids are used again, an id and its start (clock ticks since boot) together are
+    not.
+    """
 
     id: int
     parent: int
@@ -34,7 +38,8 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Ours:
-    """What goes with the daemon: its processes, its network interface, its folders, and mounts in and below `mounted`.
+    """What goes with the daemon: its processes, its network interface, its folders, and mounts in
+    and below `mounted`.
 
     others: mount points that were there before.
     """
@@ -48,7 +53,9 @@ class Ours:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What there is: running processes, network interfaces, mount points, and those of the folders that exist."""
+    """What there is: running processes, network interfaces, mount points, and those of the folders
+    that exist.
+    """
 
     processes: tuple[Process, ...]
     interfaces: frozenset[str]
@@ -62,13 +69,26 @@ def left(ours: Ours, machine: Machine) -> tuple[str, ...]:
     mounts = (
         mount
         for mount in machine.mounts
-        if mount not in ours.others and any(mount.is_relative_to(folder) for folder in ours.mounted)
+        if mount not in ours.others
+        and any(mount.is_relative_to(folder) for folder in ours.mounted)
     )
     return (
-        *(f"process {each.id} ({each.name})" for each in ours.processes if (each.id, each.started_ticks) in alive),
-        *([f"the network interface {ours.interface}"] if ours.interface in machine.interfaces else []),
+        *(
+            f"process {each.id} ({each.name})"
+            for each in ours.processes
+            if (each.id, each.started_ticks) in alive
+        ),
+        *(
+            [f"the network interface {ours.interface}"]
+            if ours.interface in machine.interfaces
+            else []
+        ),
         *(f"the mount {mount}" for mount in mounts),
-        *(f"the folder {folder}" for folder in ours.folders if folder in machine.folders),
+        *(
+            f"the folder {folder}"
+            for folder in ours.folders
+            if folder in machine.folders
+        ),
     )
 
 
@@ -82,7 +102,8 @@ def descendants(root: int, processes: Iterable[Process]) -> tuple[Process, ...]:
 
 
 def read_process(stat: str) -> Process | None:
-    """Read a process from what /proc says of it; None for one that has ended and waits for its parent.
+    """Read a process from what /proc says of it; None for one that has ended and waits for its
+    parent.
 
     >>> read_process("41 (a (b) c) S 1 41 41 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0")
     Process(id=41, parent=1, started_ticks=777, name='a (b) c')
@@ -92,7 +113,9 @@ def read_process(stat: str) -> Process | None:
     state, parent, *more = fields.split()
     if state in ("Z", "X"):
         return None
-    return Process(id=int(number), parent=int(parent), started_ticks=int(more[17]), name=name)
+    return Process(
+        id=int(number), parent=int(parent), started_ticks=int(more[17]), name=name
+    )
 
 
 def mount_points(mountinfo: str) -> tuple[Path, ...]:
@@ -102,7 +125,9 @@ def mount_points(mountinfo: str) -> tuple[Path, ...]:
     (PosixPath('/a b'),)
     """
     written = (line.split()[4] for line in mountinfo.splitlines())
-    return tuple(Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), path)) for path in written)
+    return tuple(
+        Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), path)) for path in written
+    )
 
 
 def mounts_now() -> tuple[Path, ...]:
@@ -131,7 +156,9 @@ def look(ours: Ours) -> Machine:
     )
 
 
-def require_none(ours: Ours, clear: Callable[[], None], seconds: float = GONE_SECONDS) -> None:
+def require_none(
+    ours: Ours, clear: Callable[[], None], seconds: float = GONE_SECONDS
+) -> None:
     """Return when nothing of ours is left; `clear` is called before every look.
 
     Raises:
@@ -151,4 +178,7 @@ def require_none(ours: Ours, clear: Callable[[], None], seconds: float = GONE_SE
 
 def _said(still: tuple[str, ...], seconds: float) -> str:
     more = f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else ""
-    return f"the Docker daemon has ended, and {seconds:g} s later it has left: {', '.join(still[:_SHOWN])}{more}"
+    return (
+        f"the Docker daemon has ended, and {seconds:g} s later it has left: "
+        f"{', '.join(still[:_SHOWN])}{more}"
+    )

@@ -1,4 +1,6 @@
-"""Requests that go on while something happens: sent by threads in the client's pod, counted there."""
+"""Requests that go on while something happens: sent by threads in the client's pod, counted
+there.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,33 @@ class Tally:
 class Load:
     """Requests that are being sent."""
 
-    def __init__(self, served: Served, threads: int, tokens: int, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, served: Served, threads: int, tokens: int, pool: ThreadPoolExecutor
+    ) -> None:
         self._served, self._stop = served, f"/tmp/{uuid4().hex}"
-        words = ["python3", "-c", _SEND, served.url, served.question([1, 2, 3], tokens), str(threads), self._stop]
-        self._sent: Future[str] = pool.submit(served.cluster.kubectl, "-n", NAMESPACE, "exec", CLIENT, "--", *words)
+        words = [
+            "python3",
+            "-c",
+            _SEND,
+            served.url,
+            served.question([1, 2, 3], tokens),
+            str(threads),
+            self._stop,
+        ]
+        self._sent: Future[str] = pool.submit(
+            served.cluster.kubectl, "-n", NAMESPACE, "exec", CLIENT, "--", *words
+        )
         try:
-            wait_for(lambda: self._inside("ls", f"{self._stop}.sending"), 60, "requests to be sent", 0.2)
+            wait_for(
+                lambda: self._inside("ls", f"{self._stop}.sending"),
+                60,
+                "requests to be sent",
+                0.2,
+            )
         except BaseException:
-            self._inside("touch", self._stop)  # nobody else would: the thread waits for its senders
+            self._inside(
+                "touch", self._stop
+            )  # nobody else would: the thread waits for its senders
             raise
 
     def end(self) -> Tally:
@@ -69,7 +90,9 @@ class Load:
 
 @contextmanager
 def load(served: Served, *, threads: int, tokens: int = 16) -> Iterator[Load]:
-    """Send requests with so many threads, each the next when its last was answered, until `end` is called."""
+    """Send requests with so many threads, each the next when its last was answered, until `end` is
+    called.
+    """
     with ThreadPoolExecutor(1) as pool:
         sending = Load(served, threads, tokens, pool)
         try:

@@ -1,4 +1,6 @@
-"""The programs of a kind node, built from pinned Go modules; those of the control plane are the loopback harness's own."""
+"""The programs of a kind node, built from pinned Go modules; those of the control plane are the
+loopback harness's own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ class Module:
     cold_seconds: int
 
 
-_KUBERNETES = {"kubelet": 75, "kubeadm": 15, "kube-proxy": 15}  # cold seconds of a build after the control plane's
+_KUBERNETES = {
+    "kubelet": 75,
+    "kubeadm": 15,
+    "kube-proxy": 15,
+}  # cold seconds of a build after the control plane's
 _MODULES = (
     Module("sigs.k8s.io/kind", "v0.33.0", 15),
     Module(f"{_CONTAINERD}/containerd", "v2.4.2", 60),
@@ -48,7 +54,9 @@ _STATIC = {"CGO_ENABLED": "0", "GOWORK": "off"}
 
 
 def programs() -> Path:
-    """The folder with all programs of a node, kind's own among them; built where it is not cached."""
+    """The folder with all programs of a node, kind's own among them; built where it is not
+    cached.
+    """
     control_plane = build.binaries()
     key = cache.digest(
         *(cache.HERE / name for name in ("tools", "dns", "runtime")),
@@ -63,16 +71,47 @@ def _build(target: Path, control_plane: Path) -> None:
     go = build._go(Console(stderr=True))
     for name, seconds in _KUBERNETES.items():
         with step(f"building {name} {build.KUBERNETES_VERSION}", seconds):
-            command = [go, "build", "-mod=readonly", *build._flags(), "-o", str(target / name), f"k8s.io/kubernetes/cmd/{name}"]
-            run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / "tools")
+            command = [
+                go,
+                "build",
+                "-mod=readonly",
+                *build._flags(),
+                "-o",
+                str(target / name),
+                f"k8s.io/kubernetes/cmd/{name}",
+            ]
+            run(
+                command,
+                environment={**os.environ, **_STATIC},
+                folder=cache.HERE / "tools",
+            )
     for module in _MODULES:
         with step(f"building {module.path} {module.version}", module.cold_seconds):
-            command = [go, "install", "-trimpath", "-ldflags", "-s -w", f"{module.path}@{module.version}"]
+            command = [
+                go,
+                "install",
+                "-trimpath",
+                "-ldflags",
+                "-s -w",
+                f"{module.path}@{module.version}",
+            ]
             run(command, environment={**os.environ, **_STATIC, "GOBIN": str(target)})
     for name, seconds in _OURS.items():
         with step(f"building {name}", seconds):
-            command = [go, "build", "-mod=readonly", *build._flags(), "-o", str(target / name), "."]
-            run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / _FOLDERS[name])
+            command = [
+                go,
+                "build",
+                "-mod=readonly",
+                *build._flags(),
+                "-o",
+                str(target / name),
+                ".",
+            ]
+            run(
+                command,
+                environment={**os.environ, **_STATIC},
+                folder=cache.HERE / _FOLDERS[name],
+            )
     _compile_pause(target)
     for tool in build.TOOLS:
         shutil.copy2(control_plane / tool.name, target / tool.name)
@@ -81,18 +120,50 @@ def _build(target: Path, control_plane: Path) -> None:
 def _compile_pause(target: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise UnavailableError("kind needs a C compiler for the pause container (Debian: apt-get install gcc libc6-dev)")
-    run([compiler, "-static", "-Os", "-o", target / "pause", cache.HERE / "node" / "pause.c"])
+        raise UnavailableError(
+            "kind needs a C compiler for the pause container (Debian: apt-get install gcc "
+            "libc6-dev)"
+        )
+    run(
+        [
+            compiler,
+            "-static",
+            "-Os",
+            "-o",
+            target / "pause",
+            cache.HERE / "node" / "pause.c",
+        ]
+    )
 
 
 def component_images(folder: Path) -> dict[str, str]:
-    """The images that this kubeadm starts a control plane from, by the last part of their name: kube-proxy, etcd, pause, …"""
-    listed = run([folder / "kubeadm", "config", "images", "list", "--kubernetes-version", build.KUBERNETES_VERSION])
+    """The images that this kubeadm starts a control plane from, by the last part of their name:
+    kube-proxy, etcd, pause, …
+    """
+    listed = run(
+        [
+            folder / "kubeadm",
+            "config",
+            "images",
+            "list",
+            "--kubernetes-version",
+            build.KUBERNETES_VERSION,
+        ]
+    )
     return {image.rsplit("/", 1)[1].split(":")[0]: image for image in listed.split()}
 
 
 def engine_spec(folder: Path, engine: str) -> dict[str, Any]:
-    """The base runtime specification of the handler `engine`: containerd's own, and the folder that only its pods see."""
+    """The base runtime specification of the handler `engine`: containerd's own, and the folder that
+    only its pods see.
+    """
     spec: dict[str, Any] = json.loads(run([folder / "ctr", "oci", "spec"]))
-    spec["mounts"].append({"destination": engine, "type": "bind", "source": engine, "options": ["rbind", "ro"]})
+    spec["mounts"].append(
+        {
+            "destination": engine,
+            "type": "bind",
+            "source": engine,
+            "options": ["rbind", "ro"],
+        }
+    )
     return spec

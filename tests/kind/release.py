@@ -16,38 +16,74 @@ from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 NAMESPACE = "shardwright-system"
 MODEL_ID, EXPERTS_ID = "tests/tiny", "tests/experts"
 KV_BYTES = 128 * 2**20
-"""What every rank keeps for K/V: 32,768 tokens of the whole model, which is what makes the planner cut it."""
+"""What every rank keeps for K/V: 32,768 tokens of the whole model, which is what makes the planner
+cut it.
+"""
 
 _CHART = cache.ROOT / "charts" / "shardwright"
 _START = "180s"
 
 
 def install(
-    cluster: Cluster, image: str, pull: str, engine_image: str | None = None, engine_version: str = engine.VERSION
+    cluster: Cluster,
+    image: str,
+    pull: str,
+    engine_image: str | None = None,
+    engine_version: str = engine.VERSION,
 ) -> None:
     """Install the chart, or upgrade what is there, and return when the operator's pods are ready.
 
-    pull: the policy for the operator's image. engine_image: what the pods run, as a default for all models.
+    pull: the policy for the operator's image. engine_image: what the pods run, as a default for all
+    models.
     """
     repository, _, tag = image.rpartition(":")
-    values: dict[str, Any] = {"image": {"repository": repository, "tag": tag, "pullPolicy": pull}}
+    values: dict[str, Any] = {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": pull}
+    }
     values |= _settings(engine_image, engine_version) if engine_image else {}
     with step("installing the chart and waiting for the operator's pod", 30):
         words = ["-n", NAMESPACE, "--create-namespace", "--values", "-"]
-        cluster.helm("upgrade", "--install", "shardwright", str(_CHART), *words, text=yaml.safe_dump(values))
-        cluster.kubectl("-n", NAMESPACE, "rollout", "status", "deployment/shardwright", f"--timeout={_START}")
+        cluster.helm(
+            "upgrade",
+            "--install",
+            "shardwright",
+            str(_CHART),
+            *words,
+            text=yaml.safe_dump(values),
+        )
+        cluster.kubectl(
+            "-n",
+            NAMESPACE,
+            "rollout",
+            "status",
+            "deployment/shardwright",
+            f"--timeout={_START}",
+        )
 
 
 def _settings(engine_image: str, version: str) -> dict[str, Any]:
-    """What an administrator says once for an engine that runs on the CPU; what it does to memory, the planner counts with."""
+    """What an administrator says once for an engine that runs on the CPU; what it does to memory,
+    the planner counts with.
+    """
     arguments = {"dtype": "float32", "kv-cache-memory-bytes": KV_BYTES}
     variables = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"}]
     return {
         "admittedEnvironment": ["HF_ENDPOINT"],
-        "catalogue": {MODEL_ID: json.dumps(CONFIG), EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS)},
+        "catalogue": {
+            MODEL_ID: json.dumps(CONFIG),
+            EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS),
+        },
         "engineDefaults": {
-            "engine": {"image": engine_image, "version": version, "args": arguments, "env": variables},
-            "pod": {"runtimeClassName": RUNTIME_CLASS, "resources": {"cpu": "200m", "memory": "8Gi"}},
+            "engine": {
+                "image": engine_image,
+                "version": version,
+                "args": arguments,
+                "env": variables,
+            },
+            "pod": {
+                "runtimeClassName": RUNTIME_CLASS,
+                "resources": {"cpu": "200m", "memory": "8Gi"},
+            },
         },
     }
 

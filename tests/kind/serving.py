@@ -19,9 +19,13 @@ from tests.kind.shell import step
 NAMESPACE = "models"
 CLIENT = "client"
 MOST_WORKERS = 4
-"""Workers of the engine at once, 2 GiB each: the quota of the namespace lets no pod in that would be more."""
+"""Workers of the engine at once, 2 GiB each: the quota of the namespace lets no pod in that would
+be more.
+"""
 
-READY_SECONDS = 900  # 80 s on quiet cores; the compiler of the first start takes most of it
+READY_SECONDS = (
+    900  # 80 s on quiet cores; the compiler of the first start takes most of it
+)
 
 PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12], [55, 5, 205])
 TOKENS = 16
@@ -49,7 +53,9 @@ def manifest(
     model: str = release.MODEL_ID,
     weights: str | None = None,
 ) -> str:
-    """What a user types: six lines, of which the last says what is wanted; `further` ones only to break or change it."""
+    """What a user types: six lines, of which the last says what is wanted; `further` ones only to
+    break or change it.
+    """
     source = weights or f"pvc: {{claimName: models, path: {path}}}"
     return "\n".join(
         (
@@ -65,18 +71,47 @@ def manifest(
 
 
 def namespace_objects() -> list[dict[str, Any]]:
-    """A namespace that takes only restricted pods and so many GPUs, and the models as a claim that many may read."""
+    """A namespace that takes only restricted pods and so many GPUs, and the models as a claim that
+    many may read.
+    """
     spec: dict[str, Any] = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     workers = {"hard": {"requests.nvidia.com/gpu": str(MOST_WORKERS)}}
-    volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": MODELS_FOLDER}}
-    claim = {**spec, "volumeName": "models", "resources": {"requests": {"storage": "1Gi"}}}
+    volume = {
+        **spec,
+        "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": MODELS_FOLDER},
+    }
+    claim = {
+        **spec,
+        "volumeName": "models",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     named = {"name": "models", "namespace": NAMESPACE}
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
-        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {**named, "name": "workers"}, "spec": workers},
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "models"}, "spec": volume},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": named, "spec": claim},
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": NAMESPACE, "labels": labels},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {**named, "name": "workers"},
+            "spec": workers,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "models"},
+            "spec": volume,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": named,
+            "spec": claim,
+        },
     ]
 
 
@@ -87,34 +122,68 @@ def plain_pod(name: str, image: str, gpus: int = 0) -> dict[str, Any]:
         "image": image,
         "command": ["sleep", "infinity"],
         "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
     }
     spec: dict[str, Any] = {
         "containers": [container],
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "terminationGracePeriodSeconds": 0,
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
 
 
 def prepare(cluster: Cluster) -> None:
-    """Make the namespace, the models' claim and the client; what a run that was killed has left there goes."""
+    """Make the namespace, the models' claim and the client; what a run that was killed has left
+    there goes.
+    """
     cluster.apply(*namespace_objects())
     cluster.kubectl("-n", NAMESPACE, "delete", "shardedmodels", "--all", "--wait=true")
-    cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
+    cluster.kubectl(
+        "-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found"
+    )  # an older one, of another image
     cluster.apply(plain_pod(CLIENT, release.image(cluster)))
-    cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
+    cluster.kubectl(
+        "-n",
+        NAMESPACE,
+        "wait",
+        f"pod/{CLIENT}",
+        "--for=condition=Ready",
+        "--timeout=120s",
+    )
 
 
 def clean(cluster: Cluster) -> None:
     """Delete what `prepare` made, and all that is in it."""
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=180s")
-    cluster.kubectl("delete", "persistentvolume", "models", "--ignore-not-found", "--wait=false")
+    cluster.kubectl(
+        "delete",
+        "namespace",
+        NAMESPACE,
+        "--ignore-not-found",
+        "--wait=true",
+        "--timeout=180s",
+    )
+    cluster.kubectl(
+        "delete", "persistentvolume", "models", "--ignore-not-found", "--wait=false"
+    )
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a group was found to be: who runs where, what it answers, and what each rank says that it holds."""
+    """What a group was found to be: who runs where, what it answers, and what each rank says that
+    it holds.
+    """
 
     layout: Mapping[str, Any]
     stages: list[Mapping[str, Any]]
@@ -131,22 +200,47 @@ class Facts:
 class Served:
     """One ShardedModel on the cluster."""
 
-    def __init__(self, cluster: Cluster, name: str, model: str = release.MODEL_ID) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, model: str = release.MODEL_ID
+    ) -> None:
         self.cluster, self.name, self.model = cluster, name, model
 
-    def write(self, line: str, *, path: str = "tiny", further: tuple[str, ...] = (), weights: str | None = None) -> None:
+    def write(
+        self,
+        line: str,
+        *,
+        path: str = "tiny",
+        further: tuple[str, ...] = (),
+        weights: str | None = None,
+    ) -> None:
         """Create it, or change it to this, as `kubectl apply` does."""
-        text = manifest(self.name, line, path=path, further=further, model=self.model, weights=weights)
+        text = manifest(
+            self.name,
+            line,
+            path=path,
+            further=further,
+            model=self.model,
+            weights=weights,
+        )
         self.cluster.kubectl("apply", "-f", "-", text=text)
 
     def status(self) -> Mapping[str, Any]:
         """Its status as it is now; nothing while it has none."""
-        status: Mapping[str, Any] = self.cluster.get("smodel", self.name, "-n", NAMESPACE).get("status", {})
+        status: Mapping[str, Any] = self.cluster.get(
+            "smodel", self.name, "-n", NAMESPACE
+        ).get("status", {})
         return status
 
     def condition(self, kind: str = "Ready") -> Mapping[str, Any]:
         """A condition."""
-        return next((entry for entry in self.status().get("conditions", []) if entry["type"] == kind), {})
+        return next(
+            (
+                entry
+                for entry in self.status().get("conditions", [])
+                if entry["type"] == kind
+            ),
+            {},
+        )
 
     def failure(self) -> Mapping[str, Any]:
         """The failure that status remembers; nothing where there is none."""
@@ -166,7 +260,9 @@ class Served:
     def pods(self) -> list[dict[str, Any]]:
         """Its pods, by name."""
         selector = f"shardwright.io/model={self.name}"
-        items: list[dict[str, Any]] = self.cluster.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
+        items: list[dict[str, Any]] = self.cluster.get(
+            "pods", "-n", NAMESPACE, "-l", selector
+        )["items"]
         return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
 
     def uids(self) -> set[str]:
@@ -175,11 +271,22 @@ class Served:
 
     def log(self, rank: int = 0, *words: str) -> str:
         """What the pod with this index has written."""
-        return self.cluster.kubectl("-n", NAMESPACE, "logs", f"{self.name}-0-{rank}", *words)
+        return self.cluster.kubectl(
+            "-n", NAMESPACE, "logs", f"{self.name}-0-{rank}", *words
+        )
 
     def inside(self, rank: int, command: str) -> str:
         """Run a command in the pod with this index."""
-        return self.cluster.kubectl("-n", NAMESPACE, "exec", f"{self.name}-0-{rank}", "--", "bash", "-c", command)
+        return self.cluster.kubectl(
+            "-n",
+            NAMESPACE,
+            "exec",
+            f"{self.name}-0-{rank}",
+            "--",
+            "bash",
+            "-c",
+            command,
+        )
 
     @property
     def url(self) -> str:
@@ -188,12 +295,31 @@ class Served:
 
     def question(self, prompt: list[int], tokens: int = TOKENS) -> str:
         """The body of a request: greedy, exactly so many tokens."""
-        body = {"model": self.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        body = {
+            "model": self.model,
+            "prompt": prompt,
+            "max_tokens": tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
         return json.dumps(body | {"skip_special_tokens": False})
 
     def ask(self, prompt: list[int], tokens: int = TOKENS) -> list[str]:
-        """Complete a prompt through the client Service, from the client's pod. The words of the answer."""
-        words = ["-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _ASK, self.url, self.question(prompt, tokens)]
+        """Complete a prompt through the client Service, from the client's pod. The words of the
+        answer.
+        """
+        words = [
+            "-n",
+            NAMESPACE,
+            "exec",
+            CLIENT,
+            "--",
+            "python3",
+            "-c",
+            _ASK,
+            self.url,
+            self.question(prompt, tokens),
+        ]
         answer = json.loads(self.cluster.kubectl(*words))
         said: str = answer["choices"][0]["text"]
         return said.split()
@@ -209,25 +335,58 @@ class Served:
             kv_tokens_planned=plan["memory"]["kvCacheTokens"],
             max_model_len=plan["limits"]["maxModelLen"],
             nodes=[pod["spec"]["nodeName"] for pod in pods],
-            restarts=sum(status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]),
+            restarts=sum(
+                status["restartCount"]
+                for pod in pods
+                for status in pod["status"]["containerStatuses"]
+            ),
             answers=[self.ask(prompt) for prompt in PROMPTS],
-            kv_tokens_logged={int(figure.replace(",", "")) for figure in re.findall(r"KV cache size: ([\d,]+) tokens", logs)},
-            weights={int(rank): int(count) for rank, count, what in reported if what == "bytes"},
-            blocks={int(rank): int(count) for rank, count, what in reported if what == "blocks"},
+            kv_tokens_logged={
+                int(figure.replace(",", ""))
+                for figure in re.findall(r"KV cache size: ([\d,]+) tokens", logs)
+            },
+            weights={
+                int(rank): int(count)
+                for rank, count, what in reported
+                if what == "bytes"
+            },
+            blocks={
+                int(rank): int(count)
+                for rank, count, what in reported
+                if what == "blocks"
+            },
         )
 
     def restart(self) -> None:
         """Ask for a planned restart."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.cluster.kubectl("-n", NAMESPACE, "annotate", "smodel", self.name, f"shardwright.io/restart={stamp}", "--overwrite")
+        self.cluster.kubectl(
+            "-n",
+            NAMESPACE,
+            "annotate",
+            "smodel",
+            self.name,
+            f"shardwright.io/restart={stamp}",
+            "--overwrite",
+        )
 
     def delete(self) -> None:
         """Delete it and wait until its pods are gone."""
-        self.cluster.kubectl("-n", NAMESPACE, "delete", "smodel", self.name, "--ignore-not-found", "--wait=true")
+        self.cluster.kubectl(
+            "-n",
+            NAMESPACE,
+            "delete",
+            "smodel",
+            self.name,
+            "--ignore-not-found",
+            "--wait=true",
+        )
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
 
 
-def serve(cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()) -> Served:
+def serve(
+    cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()
+) -> Served:
     """Create a ShardedModel and return it when it is Ready by its rendered probes."""
     served = Served(cluster, name)
     served.write(line, further=further)

@@ -23,22 +23,39 @@ def run(
     folder: Path | None = None,
     accepted: tuple[int, ...] = (0,),
 ) -> str:
-    """Run a program and return its standard output; raise with the end of what it said where it fails.
+    """Run a program and return its standard output; raise with the end of what it said where it
+    fails.
 
     data: what it reads on standard input, bytes or an open file.
     accepted: exit codes that are no failure.
     """
     words = [str(word) for word in argv]
-    given: dict[str, Any] = {"input": data} if isinstance(data, bytes) else {"stdin": data or subprocess.DEVNULL}
+    given: dict[str, Any] = (
+        {"input": data}
+        if isinstance(data, bytes)
+        else {"stdin": data or subprocess.DEVNULL}
+    )
     try:
         done: subprocess.CompletedProcess[bytes] = subprocess.run(
-            words, env=environment, cwd=folder, capture_output=True, check=False, **given
+            words,
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            **given,
         )
     except FileNotFoundError:
-        raise HarnessError(f"`{' '.join(words[:6])}` cannot be run: there is no {words[0]}") from None
+        raise HarnessError(
+            f"`{' '.join(words[:6])}` cannot be run: there is no {words[0]}"
+        ) from None
     if done.returncode not in accepted:
-        said = (done.stdout + done.stderr).decode(errors="replace").splitlines()[-_TAIL:]
-        raise HarnessError(f"`{' '.join(words[:6])}` failed with exit code {done.returncode}:\n" + "\n".join(said))
+        said = (
+            (done.stdout + done.stderr).decode(errors="replace").splitlines()[-_TAIL:]
+        )
+        raise HarnessError(
+            f"`{' '.join(words[:6])}` failed with exit code {done.returncode}:\n"
+            + "\n".join(said)
+        )
     return done.stdout.decode(errors="replace")
 
 

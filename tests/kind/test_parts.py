@@ -42,8 +42,10 @@ def test_without_root_it_says_so_in_one_line_and_exits_with_2(
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "error: kind needs root, for a Docker daemon of its own: run it as root, or name an engine image in "
-        "SHARDWRIGHT_ENGINE_IMAGE to use the Docker that this machine has, or give a cluster by --kubeconfig"
+        "error: kind needs root, for a Docker daemon of its own: run it as root, or name an "
+        "engine image in "
+        "SHARDWRIGHT_ENGINE_IMAGE to use the Docker that this machine has, or give a cluster by "
+        "--kubeconfig"
     )
 
 
@@ -51,14 +53,20 @@ def test_without_docker_and_without_permission_to_install_it_says_what_is_missin
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("dockerd", "debootstrap") else f"/usr/bin/{name}")
+    monkeypatch.setattr(
+        shutil,
+        "which",
+        lambda name: None if name in ("dockerd", "debootstrap") else f"/usr/bin/{name}",
+    )
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", ["kind", "up"])
 
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: kind needs dockerd, debootstrap, which this machine has not")
+    assert line.startswith(
+        "error: kind needs dockerd, debootstrap, which this machine has not"
+    )
 
 
 def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
@@ -70,7 +78,9 @@ def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
 
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: SHARDWRIGHT_ENGINE_IMAGE is for the Docker of this machine, which does not answer")
+    assert line.startswith(
+        "error: SHARDWRIGHT_ENGINE_IMAGE is for the Docker of this machine, which does not answer"
+    )
 
 
 def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> None:
@@ -78,7 +88,9 @@ def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> 
         try:
             raise HarnessError("the nodes were not Ready")
         finally:
-            require_none(Ours(interface="lo", folders=(), mounted=()), lambda: None, seconds=0)
+            require_none(
+                Ours(interface="lo", folders=(), mounted=()), lambda: None, seconds=0
+            )
 
     with pytest.raises(HarnessError) as caught:
         run_and_end()
@@ -88,23 +100,44 @@ def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> 
 
 
 def test_a_program_that_is_not_there_is_said_in_one_line() -> None:
-    with pytest.raises(HarnessError, match="`no-such-program --version` cannot be run: there is no no-such-program"):
+    with pytest.raises(
+        HarnessError,
+        match="`no-such-program --version` cannot be run: there is no no-such-program",
+    ):
         run(["no-such-program", "--version"])
 
 
 def test_every_test_on_the_cluster_is_run_by_one_of_the_commands() -> None:
-    there = {file.name for pattern in ("test_running_*.py", "test_full_*.py") for file in cache.HERE.glob(pattern)}
+    there = {
+        file.name
+        for pattern in ("test_running_*.py", "test_full_*.py")
+        for file in cache.HERE.glob(pattern)
+    }
 
-    assert {file for files in TESTS.values() for file in files} - {"test_parts.py"} == there
+    assert {file for files in TESTS.values() for file in files} - {
+        "test_parts.py"
+    } == there
 
 
 def test_nothing_outside_is_asked_for_names() -> None:
     kept = [line.split()[0] for line in without_upstream(COREFILE).splitlines()]
 
-    assert kept == [".:53", "errors", "ready", "kubernetes", "pods", "}", "cache", "loadbalance", "}"]
+    assert kept == [
+        ".:53",
+        "errors",
+        "ready",
+        "kubernetes",
+        "pods",
+        "}",
+        "cache",
+        "loadbalance",
+        "}",
+    ]
 
 
-def test_a_digest_changes_with_a_files_content_and_with_its_name(tmp_path: Path) -> None:
+def test_a_digest_changes_with_a_files_content_and_with_its_name(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").write_text("1")
     first = cache.digest(tmp_path)
     (tmp_path / "a").rename(tmp_path / "b")
@@ -118,14 +151,16 @@ def test_parts_of_a_digest_do_not_run_into_each_other() -> None:
     assert cache.digest("ab", "c") != cache.digest("a", "bc")
 
 
-def test_what_could_not_be_made_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_could_not_be_made_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def fails(folder: Path) -> None:
         (folder / "half").touch()
         raise OSError
 
-    with pytest.raises(OSError):  # noqa: PT011 - any
+    with pytest.raises(OSError):  # noqa: PT011
         cache.made("thing", fails)
 
     assert list(cache.folder().iterdir()) == []

@@ -1,4 +1,6 @@
-"""A group of two pods that is broken on real kubelets: a clear condition with the cause, and service again by itself."""
+"""A group of two pods that is broken on real kubelets: a clear condition with the cause, and
+service again by itself.
+"""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +33,13 @@ SOON = (*QUICK, "engine: {args: {max-logprobs: 5}}")
 """Quick settings, and an argument by which the pods show that they have them."""
 
 WRITTEN = "/cache /tmp /run/shardwright"
-MEMORY_PEAK = "cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
-"""Prints the bytes that the container has had at the most, with files that are cached and its shared memory: cgroup v2, or v1."""
+MEMORY_PEAK = (
+    "cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat "
+    "/sys/fs/cgroup/memory/memory.max_usage_in_bytes"
+)
+"""Prints the bytes that the container has had at the most, with files that are cached and its
+shared memory: cgroup v2, or v1.
+"""
 
 SILENT = 78
 """What a launcher ends with whose engine brings no tokens (rendering/templates/launch.sh.j2)."""
@@ -50,7 +57,9 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 def quick(group: Served) -> Served:
     """The same, with the quick settings, whether the roll to them came before or not."""
     group.write(PIPELINE, further=SOON)
-    wait_for(lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5)
+    wait_for(
+        lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5
+    )
     group.wait_ready()
     return group
 
@@ -60,50 +69,97 @@ def test_a_rank_that_serves_writes_to_its_volumes_only_and_stays_within_what_it_
     group: Served, rank: int
 ) -> None:
     options = group.inside(rank, "grep ' / ' /proc/mounts").split()[3].split(",")
-    written = sum(int(line.split()[0]) for line in group.inside(rank, f"du -sk {WRITTEN}").splitlines()) * KIB
+    written = (
+        sum(
+            int(line.split()[0])
+            for line in group.inside(rank, f"du -sk {WRITTEN}").splitlines()
+        )
+        * KIB
+    )
     taken = int(group.inside(rank, MEMORY_PEAK))
 
     assert options[0] == "ro"
     assert written < DISK_BASE_BYTES
     assert taken < host_memory_bytes(1)
-    said = f"{written // MIB} MiB on the disk, {taken // MIB} MiB of memory at the most, files included"
-    faults.seen.append(Fault(f"a root that nobody can write to, rank {rank}", said, 0, "serves"))
+    said = (
+        f"{written // MIB} MiB on the disk, {taken // MIB} MiB of memory at the most, files "
+        "included"
+    )
+    faults.seen.append(
+        Fault(f"a root that nobody can write to, rank {rank}", said, 0, "serves")
+    )
 
 
-def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
+def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(
+    group: Served,
+) -> None:
     broken(group, "a killed follower", lambda: kill(group, FOLLOWER), first=[FAILED])
 
     assert group.failure()["rank"] == FOLLOWER
 
 
-def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
+def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(
+    group: Served,
+) -> None:
     before = group.uids()
 
-    broken(group, "a roll", lambda: group.write(PIPELINE, further=SOON), first=[CHANGED])
+    broken(
+        group, "a roll", lambda: group.write(PIPELINE, further=SOON), first=[CHANGED]
+    )
 
     assert _has_soon(group)
     assert not before & group.uids()
 
 
-def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(quick: Served) -> None:
+def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(
+    quick: Served,
+) -> None:
     """The follower only stands still: it is the leader that finds it out, and ends."""
     with ThreadPoolExecutor() as asking:
-        broken(quick, "a SIGSTOPped follower", lambda: _stop(quick, asking), first=[FAILED], then=f"exit code {SILENT}")
+        broken(
+            quick,
+            "a SIGSTOPped follower",
+            lambda: _stop(quick, asking),
+            first=[FAILED],
+            then=f"exit code {SILENT}",
+        )
 
     failure = quick.failure()
-    assert (failure["rank"], failure["container"], failure["exitCode"]) == (LEADER, "engine", SILENT)
-    assert f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
+    assert (failure["rank"], failure["container"], failure["exitCode"]) == (
+        LEADER,
+        "engine",
+        SILENT,
+    )
+    assert (
+        f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
+    )
 
 
-def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Served) -> None:
+def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(
+    group: Served,
+) -> None:
     def kill_both() -> None:
         kill(group, FOLLOWER)
-        wait_for(lambda: _replicas(group) == 0, NOTICED_SECONDS, "the group to go to zero", 0.2)
-        words = ["delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false"]
+        wait_for(
+            lambda: _replicas(group) == 0,
+            NOTICED_SECONDS,
+            "the group to go to zero",
+            0.2,
+        )
+        words = [
+            "delete",
+            "pods",
+            "--all",
+            "--grace-period=0",
+            "--force",
+            "--wait=false",
+        ]
         group.cluster.kubectl("-n", release.NAMESPACE, *words)
 
     what = "a killed follower, and the operator killed in the middle of the restart"
-    broken(group, what, kill_both, first=[FAILED, "Progressing", "ClusterReading"])  # the next one may be the first to say so
+    broken(
+        group, what, kill_both, first=[FAILED, "Progressing", "ClusterReading"]
+    )  # the next one may be the first to say so
 
     assert group.failure()["rank"] == FOLLOWER
 
@@ -113,16 +169,34 @@ def test_nothing_of_a_deleted_group_is_left(group: Served) -> None:
     began = time.monotonic()
 
     group.delete()
-    faults.seen.append(Fault("deletion", "all pods gone", time.monotonic() - began, "nothing is left"))
+    faults.seen.append(
+        Fault("deletion", "all pods gone", time.monotonic() - began, "nothing is left")
+    )
 
-    wait_for(lambda: len(group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").split()) == 2, 60, "the rest to go")
+    wait_for(
+        lambda: (
+            len(
+                group.cluster.kubectl(
+                    "get", kinds, "-n", NAMESPACE, "-o", "name"
+                ).split()
+            )
+            == 2
+        ),
+        60,
+        "the rest to go",
+    )
     listed = group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name")
-    assert set(listed.split()) == {"configmap/kube-root-ca.crt", f"pod/{serving.CLIENT}"}
+    assert set(listed.split()) == {
+        "configmap/kube-root-ca.crt",
+        f"pod/{serving.CLIENT}",
+    }
 
 
 def _has_soon(group: Served) -> bool:
     pods = group.pods()
-    return bool(pods) and all("--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in pods)
+    return bool(pods) and all(
+        "--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in pods
+    )
 
 
 def _stop(group: Served, asking: ThreadPoolExecutor) -> None:
@@ -131,4 +205,8 @@ def _stop(group: Served, asking: ThreadPoolExecutor) -> None:
 
 
 def _replicas(group: Served) -> int:
-    return int(group.cluster.get("statefulset", f"{group.name}-0", "-n", NAMESPACE)["spec"]["replicas"])
+    return int(
+        group.cluster.get("statefulset", f"{group.name}-0", "-n", NAMESPACE)["spec"][
+            "replicas"
+        ]
+    )

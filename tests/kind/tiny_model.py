@@ -1,8 +1,10 @@
-"""Writes tiny random models that a real engine can serve, run by the engine's own Python: `tiny_model.py FOLDER`.
+"""Writes tiny random models that a real engine can serve, run by the engine's own Python:
+`tiny_model.py FOLDER`.
 
-Small enough for a CPU and large enough that their answers wander: the weights are drawn with a fixed seed, wide, so that
-the most likely token leads by far and rounding does not decide. `FOLDER/tiny` is a Llama, `FOLDER/swapped` the same with
-two layers exchanged, `FOLDER/experts` a mixture of experts.
+Small enough for a CPU and large enough that their answers wander: the weights are drawn with a
+fixed seed, wide, so that the most likely token leads by far and rounding does not decide.
+`FOLDER/tiny` is a Llama, `FOLDER/swapped` the same with two layers exchanged, `FOLDER/experts` a
+mixture of experts.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = 4, 256, 8, 4, 32, 512, 512, 131_072
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = (
+    4,
+    256,
+    8,
+    4,
+    32,
+    512,
+    512,
+    131_072,
+)
 EXPERTS, CHOSEN, EXPERT_WIDE = 8, 2, 128
 SEED = 20261121
 
@@ -54,16 +65,23 @@ CONFIG_OF_EXPERTS: dict[str, Any] = CONFIG | {
 
 def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None:
     """Write config, weights and a tokenizer of one word per token."""
-    torch = importlib.import_module("torch")  # the engine's environment has it, the project's has not
+    torch = importlib.import_module(
+        "torch"
+    )  # the engine's environment has it, the project's has not
     save_file = importlib.import_module("safetensors.torch").save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     draw = torch.Generator().manual_seed(SEED)
 
     def matrix(rows: int, columns: int, gain: float = 1.0) -> Any:
-        return (torch.randn(rows, columns, generator=draw) * gain / columns**0.5).to(torch.float16)
+        return (torch.randn(rows, columns, generator=draw) * gain / columns**0.5).to(
+            torch.float16
+        )
 
-    tensors = {"model.embed_tokens.weight": matrix(WORDS, HIDDEN, HIDDEN**0.5), "lm_head.weight": matrix(WORDS, HIDDEN, 4.0)}
+    tensors = {
+        "model.embed_tokens.weight": matrix(WORDS, HIDDEN, HIDDEN**0.5),
+        "lm_head.weight": matrix(WORDS, HIDDEN, 4.0),
+    }
     tensors["model.norm.weight"] = torch.ones(HIDDEN, dtype=torch.float16)
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}"
@@ -73,14 +91,29 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
             "v": (KV_HEADS * HEAD, HIDDEN),
             "o": (HIDDEN, HEADS * HEAD),
         }
-        tensors |= {f"{prefix}.self_attn.{name}_proj.weight": matrix(*shape, 2.0) for name, shape in shapes.items()}
-        for mlp in (f"mlp.experts.{expert}" for expert in range(EXPERTS)) if experts else ("mlp",):
+        tensors |= {
+            f"{prefix}.self_attn.{name}_proj.weight": matrix(*shape, 2.0)
+            for name, shape in shapes.items()
+        }
+        for mlp in (
+            (f"mlp.experts.{expert}" for expert in range(EXPERTS))
+            if experts
+            else ("mlp",)
+        ):
             wide = EXPERT_WIDE if experts else WIDE
-            tensors |= {f"{prefix}.{mlp}.{name}_proj.weight": matrix(wide, HIDDEN, 2.0) for name in ("gate", "up")}
+            tensors |= {
+                f"{prefix}.{mlp}.{name}_proj.weight": matrix(wide, HIDDEN, 2.0)
+                for name in ("gate", "up")
+            }
             tensors[f"{prefix}.{mlp}.down_proj.weight"] = matrix(HIDDEN, wide, 2.0)
         if experts:
             tensors[f"{prefix}.mlp.gate.weight"] = matrix(EXPERTS, HIDDEN, 4.0)
-            tensors |= {f"{prefix}.self_attn.{name}_norm.weight": torch.ones(HEAD, dtype=torch.float16) for name in "qk"}
+            tensors |= {
+                f"{prefix}.self_attn.{name}_norm.weight": torch.ones(
+                    HEAD, dtype=torch.float16
+                )
+                for name in "qk"
+            }
         for name in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"{prefix}.{name}.weight"] = torch.ones(HIDDEN, dtype=torch.float16)
     if swapped:
@@ -92,7 +125,9 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
 
 
 def _swapped(name: str) -> str:
-    return {"model.layers.1": "model.layers.2", "model.layers.2": "model.layers.1"}.get(name[:14], name[:14]) + name[14:]
+    return {"model.layers.1": "model.layers.2", "model.layers.2": "model.layers.1"}.get(
+        name[:14], name[:14]
+    ) + name[14:]
 
 
 def _write_tokenizer(folder: Path) -> None:
@@ -118,10 +153,19 @@ def _write_tokenizer(folder: Path) -> None:
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": None,
         "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {word: number for number, word in enumerate(words)}, "unk_token": "<unk>"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: number for number, word in enumerate(words)},
+            "unk_token": "<unk>",
+        },
     }
     _write_json(folder / "tokenizer.json", tokenizer)
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
     _write_json(folder / "tokenizer_config.json", settings)
 
 

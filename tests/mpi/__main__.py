@@ -1,6 +1,7 @@
-"""`python -m tests.mpi`: installs what the tests need, unless it is cached; exit code 2 says that they cannot run here."""
+"""`python -m tests.mpi`: installs what the tests need, unless it is cached; exit code 2 says that
+they cannot run here.
+"""
 
-# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import sys
@@ -13,7 +14,7 @@ def main() -> int:
     try:
         environment.install()
     except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 2
     return 0
 

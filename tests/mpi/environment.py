@@ -1,4 +1,6 @@
-"""Open MPI from its wheel and sshd from the machine, else from Debian's package, unpacked outside the checkout."""
+"""Open MPI from its wheel and sshd from the machine, else from Debian's package, unpacked outside
+the checkout.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +39,39 @@ def install() -> None:
     Raises:
         HarnessError: this machine cannot run the tests.
     """
-    absent = [program for program in NEEDED if shutil.which(program, path=SYSTEM) is None]
+    absent = [
+        program for program in NEEDED if shutil.which(program, path=SYSTEM) is None
+    ]
     if absent or os.geteuid() != 0:
-        why = f"{', '.join(absent)} are missing" if absent else "they make namespaces for two pods, which takes root"
+        why = (
+            f"{', '.join(absent)} are missing"
+            if absent
+            else "they make namespaces for two pods, which takes root"
+        )
         raise HarnessError(f"the tests with Open MPI do not run here: {why}")
     if not installed():
         home = _home()
         venv.create(home, with_pip=True, clear=True)
-        pip: list[str | Path] = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-        _run([*pip, "install", "--no-deps", "--require-hashes", "-r", REQUIREMENTS], home)
+        pip: list[str | Path] = [
+            home / "bin" / "python",
+            "-m",
+            "pip",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+        ]
+        _run(
+            [*pip, "install", "--no-deps", "--require-hashes", "-r", REQUIREMENTS], home
+        )
         if shutil.which("sshd", path=SYSTEM) is None:
             _unpack_sshd(home)
         (home / "complete").touch()
 
 
 def _unpack_sshd(home: Path) -> None:
-    """Debian's sshd with the one library that nothing else brings; nothing is installed on the machine."""
+    """Debian's sshd with the one library that nothing else brings; nothing is installed on the
+    machine.
+    """
     _run(["apt-get", "update", "--quiet"], home)
     _run(["apt-get", "download", "--quiet", *SSHD_PACKAGES], home)
     for package in home.glob("*.deb"):
@@ -60,16 +79,25 @@ def _unpack_sshd(home: Path) -> None:
     [library] = home.glob("debian/**/libwrap.so.0")
     wrapper = home / "sbin" / "sshd"
     wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/bash\nLD_LIBRARY_PATH={library.parent} exec {home}/debian/usr/sbin/sshd "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/bash\nLD_LIBRARY_PATH={library.parent} exec {home}/debian/usr/sbin/sshd "$@"\n'
+    )
     wrapper.chmod(0o755)
 
 
 def _home() -> Path:
-    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + f"{sys.version} {platform.machine()}".encode())
+    digest = hashlib.sha256(
+        REQUIREMENTS.read_bytes() + f"{sys.version} {platform.machine()}".encode()
+    )
     return cache_folder().parent / "mpi" / digest.hexdigest()[:16]
 
 
 def _run(command: list[str | Path], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise HarnessError(f"{' '.join(map(str, command))} failed with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+        raise HarnessError(
+            f"{' '.join(map(str, command))} failed with exit code "
+            f"{done.returncode}:\n{done.stderr[-2000:]}"
+        )

@@ -1,4 +1,6 @@
-"""Two pods as far as ssh and Open MPI can see: namespaces of their own, a wire between them, an ordinary user."""
+"""Two pods as far as ssh and Open MPI can see: namespaces of their own, a wire between them, an
+ordinary user.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ def two_pods(plan: Plan, deployment: Deployment, root: Path) -> Iterator[list[Ra
     names = [f"shardwright-{os.getpid()}-{index}" for index in range(2)]
     with (
         _wire(names),
-        ranks_of(plan, deployment, root, key_dir=str(keys), ssh_port=free_port(), leader_gone_seconds=10) as ranks,
+        ranks_of(
+            plan,
+            deployment,
+            root,
+            key_dir=str(keys),
+            ssh_port=free_port(),
+            leader_gone_seconds=10,
+        ) as ranks,
     ):
         for rank, name in zip(ranks, names, strict=True):
             _move_in(rank, name)
@@ -53,13 +62,39 @@ def make_key(folder: Path) -> Path:
 
 def _move_in(rank: Rank, namespace: str) -> None:
     """Give a rank an address, a name and a user of its own; its first process is the pod's."""
-    rank.environment |= {"SHARDWRIGHT_ADDRESS": ADDRESSES[rank.rank], "PATH": f"{rank.root / 'bin'}:{environment.path()}"}
+    rank.environment |= {
+        "SHARDWRIGHT_ADDRESS": ADDRESSES[rank.rank],
+        "PATH": f"{rank.root / 'bin'}:{environment.path()}",
+    }
     name = f"pod-{rank.rank}"
-    (rank.root / "etc-hosts").write_text(f"127.0.0.1 localhost\n{ADDRESSES[rank.rank]} {name}\n")
+    (rank.root / "etc-hosts").write_text(
+        f"127.0.0.1 localhost\n{ADDRESSES[rank.rank]} {name}\n"
+    )
     subprocess.run(["chown", "-R", f"{USER_ID}:{USER_ID}", str(rank.root)], check=True)
     files = [str(rank.root / "scripts" / "passwd"), str(rank.root / "etc-hosts")]
-    isolated = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    rank.prefix = ["ip", "netns", "exec", namespace, *isolated, "/bin/bash", "-c", _ENTER, "pod", *files, name]
+    isolated = [
+        "unshare",
+        "--mount",
+        "--uts",
+        "--ipc",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
+    rank.prefix = [
+        "ip",
+        "netns",
+        "exec",
+        namespace,
+        *isolated,
+        "/bin/bash",
+        "-c",
+        _ENTER,
+        "pod",
+        *files,
+        name,
+    ]
 
 
 def _open(root: Path) -> None:
@@ -75,7 +110,20 @@ def _wire(names: list[str]) -> Iterator[None]:
     try:
         for name in names:
             _ip("netns", "add", name)
-        _ip("link", "add", "eth0", "netns", one, "type", "veth", "peer", "name", "eth0", "netns", other)
+        _ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            one,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            other,
+        )
         for name, address in zip(names, ADDRESSES, strict=True):
             _ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
@@ -83,7 +131,9 @@ def _wire(names: list[str]) -> Iterator[None]:
         yield
     finally:
         for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+            subprocess.run(
+                ["ip", "netns", "delete", name], check=False, capture_output=True
+            )
 
 
 def _ip(*arguments: str) -> None:

@@ -15,20 +15,38 @@ from tests.support.builders_resource import Manifest, a_sharded_model, complete_
 from tests.support.schema_cases import Steps, fields, value_at, with_value
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+)
 ANYTHING = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=8
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
 )
 PATHS = st.sampled_from([steps for steps, _ in fields() if steps])
 
 
 @given(where=PATHS, value=ANYTHING)
-def test_any_value_anywhere_is_taken_or_refused_with_a_path(where: Steps, value: Any) -> None:
+def test_any_value_anywhere_is_taken_or_refused_with_a_path(
+    where: Steps, value: Any
+) -> None:
     spec = next(spec for spec in complete_specs() if _has(spec, where))
 
-    resource, problems = outcome(a_sharded_model() | {"spec": with_value(spec, where, value)})
+    resource, problems = outcome(
+        a_sharded_model() | {"spec": with_value(spec, where, value)}
+    )
 
-    assert all(problem.path.startswith("spec") and problem.sentence().isprintable() for problem in problems)
+    assert all(
+        problem.path.startswith("spec") and problem.sentence().isprintable()
+        for problem in problems
+    )
     if resource is not None:
         again = resource.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         assert parse_manifest(a_sharded_model() | {"spec": again}).spec == resource.spec
@@ -44,15 +62,24 @@ def test_any_object_is_taken_or_refused(value: Any) -> None:
 
 
 @given(where=PATHS, name=st.text(min_size=1, max_size=8), value=ANYTHING)
-def test_an_unknown_field_never_changes_what_a_stored_object_means(where: Steps, name: str, value: Any) -> None:
+def test_an_unknown_field_never_changes_what_a_stored_object_means(
+    where: Steps, name: str, value: Any
+) -> None:
     spec = next(spec for spec in complete_specs() if _has(spec, where))
     parent = value_at(spec, where)
-    if not isinstance(parent, dict) or name in parent or where[-1] in ("config", "args", "nodeSelector"):
+    if (
+        not isinstance(parent, dict)
+        or name in parent
+        or where[-1] in ("config", "args", "nodeSelector")
+    ):
         return
 
     changed = with_value(spec, (*where, f"{name}?"), value)
 
-    assert read_stored(a_sharded_model() | {"spec": changed}).spec == parse_manifest(a_sharded_model() | {"spec": spec}).spec
+    assert (
+        read_stored(a_sharded_model() | {"spec": changed}).spec
+        == parse_manifest(a_sharded_model() | {"spec": spec}).spec
+    )
 
 
 @given(value=st.dictionaries(st.text(max_size=8), ANYTHING, min_size=1, max_size=4))
@@ -76,15 +103,26 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(statuses=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=12))
-def test_the_time_of_transition_moves_exactly_when_the_status_does(statuses: list[bool | None]) -> None:
+def test_the_time_of_transition_moves_exactly_when_the_status_does(
+    statuses: list[bool | None],
+) -> None:
     conditions: tuple[Any, ...] = ()
     last: tuple[Any, Any] | None = None
     for minute, status in enumerate(statuses):
-        new = Condition(type=ConditionType.READY, status=status, reason="Serving", message=str(minute))
-        conditions = set_condition(conditions, new, now=START + timedelta(minutes=minute))
+        new = Condition(
+            type=ConditionType.READY,
+            status=status,
+            reason="Serving",
+            message=str(minute),
+        )
+        conditions = set_condition(
+            conditions, new, now=START + timedelta(minutes=minute)
+        )
         (item,) = conditions
         if last is not None:
-            assert (item["status"] == last[0]) == (item["lastTransitionTime"] == last[1])
+            assert (item["status"] == last[0]) == (
+                item["lastTransitionTime"] == last[1]
+            )
         last = (item["status"], item["lastTransitionTime"])
 
 

@@ -1,4 +1,6 @@
-"""Laws of the memory budget: more memory never harms, lower limits never need more, what is tight starts."""
+"""Laws of the memory budget: more memory never harms, lower limits never need more, what is tight
+starts.
+"""
 
 from dataclasses import replace
 
@@ -37,7 +39,9 @@ def memory(model: str, layout: Layout, gib: int, load: Workload) -> ReplicaMemor
     spec = a_model(model)
     gpu = replace(load_gpus()["H100-SXM-80GB"], memory_bytes=gib * GIB)
     holds = stage_holds(spec, layout, load.kv_cache_dtype, vllm_traits())
-    return replica_memory(spec, layout, holds, Device(gpu=gpu, joined_gpus=8), load, vllm_traits())
+    return replica_memory(
+        spec, layout, holds, Device(gpu=gpu, joined_gpus=8), load, vllm_traits()
+    )
 
 
 @given(models, degrees, degrees, memories, st.integers(0, 100), loads)
@@ -51,28 +55,44 @@ def test_more_memory_never_keeps_a_layout_from_starting(
 
 
 @given(models, degrees, memories, st.integers(0, 100), loads)
-def test_more_memory_never_runs_fewer_requests(model: str, tensor: int, gib: int, more: int, load: Workload) -> None:
-    less, roomier = (memory(model, Layout(tensor=tensor), size, load) for size in (gib, gib + more))
+def test_more_memory_never_runs_fewer_requests(
+    model: str, tensor: int, gib: int, more: int, load: Workload
+) -> None:
+    less, roomier = (
+        memory(model, Layout(tensor=tensor), size, load) for size in (gib, gib + more)
+    )
 
     if less.starts and less.running(load.concurrency) >= load.concurrency:
         assert roomier.running(load.concurrency) >= load.concurrency
 
 
 @given(models, degrees, memories, loads)
-def test_a_length_stays_between_what_is_needed_and_what_is_wished(model: str, tensor: int, gib: int, load: Workload) -> None:
+def test_a_length_stays_between_what_is_needed_and_what_is_wished(
+    model: str, tensor: int, gib: int, load: Workload
+) -> None:
     found = memory(model, Layout(tensor=tensor), gib, load)
 
-    assert (load.shortest_model_len or 0) <= found.limits.model_len <= load.max_model_len
+    assert (
+        (load.shortest_model_len or 0) <= found.limits.model_len <= load.max_model_len
+    )
     assert found.starts or not found.tight
     assert found.limits.batched_tokens >= found.limits.sequences
 
 
-@given(models, degrees, st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16384))
-def test_smaller_batches_never_need_more(model: str, tensor: int, sequences: int, fewer: int, tokens: int) -> None:
+@given(
+    models, degrees, st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16384)
+)
+def test_smaller_batches_never_need_more(
+    model: str, tensor: int, sequences: int, fewer: int, tokens: int
+) -> None:
     few, many = sorted((sequences, fewer))
     peaks = [
         activation_bytes(
-            a_model(model), Layout(tensor=tensor), Limits(batched_tokens=batch, sequences=rows, model_len=1), 4.0, last=True
+            a_model(model),
+            Layout(tensor=tensor),
+            Limits(batched_tokens=batch, sequences=rows, model_len=1),
+            4.0,
+            last=True,
         )
         for batch, rows in ((tokens, few), (tokens, many), (2 * tokens, many))
     ]

@@ -1,4 +1,6 @@
-"""Laws of whole histories: an operator around ``advance`` on a small cluster, and everything that can happen to both."""
+"""Laws of whole histories: an operator around ``advance`` on a small cluster, and everything that
+can happen to both.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,14 +23,22 @@ from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
-from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
+from tests.support.small_cluster import (
+    LOAD_SECONDS,
+    READY,
+    UNREADY,
+    Refuses,
+    SmallCluster,
+)
 
 SELECTOR = {"pool": "serving"}
 HALF_A_NODE: dict[str, Any] = {"parallelism": {"tensor": 4, "pipeline": 1}}
 SHAPES = {"half a node": HALF_A_NODE, "a node": ONE_NODE, "two nodes": TWO_NODES}
 NODES_OF = {"half a node": 0.5, "a node": 1, "two nodes": 2}
 RECOVERED_SECONDS = 2400
-"""How long after the end of a fault everything serves again: the longest patience with a node, a move and its loading."""
+"""How long after the end of a fault everything serves again: the longest patience with a node, a
+move and its loading.
+"""
 
 histories = settings(max_examples=40)
 
@@ -43,7 +53,9 @@ def _serving(shape: str, groups: int, spare: int, spec: str) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(-int(-groups * NODES_OF[shape] // 1) + spare, labels=SELECTOR)
     selects = {"placement": {"nodeSelector": SELECTOR}}
-    operator = Operator(cluster, SHAPES[shape] | selects | {"replicas": groups} | json.loads(spec))
+    operator = Operator(
+        cluster, SHAPES[shape] | selects | {"replicas": groups} | json.loads(spec)
+    )
     operator.run(LOAD_SECONDS + 30)
     assert len(cluster.serving()) == groups
     operator.written.clear()
@@ -76,8 +88,14 @@ def names(count: int) -> set[str]:
 def crash(operator: Operator, name: str) -> None:
     """Let the engine of a pod end, and the kubelet start it again."""
     item = operator.cluster.pods.get(name)
-    if item and item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]:
-        item["status"] |= {"containerStatuses": crashed(name)["status"]["containerStatuses"]}
+    if (
+        item
+        and item["spec"].get("nodeName")
+        and "deletionTimestamp" not in item["metadata"]
+    ):
+        item["status"] |= {
+            "containerStatuses": crashed(name)["status"]["containerStatuses"]
+        }
         operator.cluster.version += 1
 
 
@@ -86,7 +104,9 @@ FAULTS: dict[str, dict[str, Any] | None] = {
     "not ready": {"ready": False},
     "relabelled": {"labels": {}},
     "tainted": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]},
-    "taken by its autoscaler": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+    "taken by its autoscaler": {
+        "taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    },
     "degraded": {"gpus": 7},
     "cordoned": {"cordoned": True},
     "unknown": {"product": "NVIDIA-R100"},
@@ -119,14 +139,25 @@ def strike(cluster: SmallCluster, node: str, fault: str, *, drained: bool) -> No
     at=st.integers(0, 9),
 )
 def test_a_fault_of_one_node_costs_at_most_the_groups_on_it_and_moves_no_other(
-    *, shape: str, groups: int, fault: str, lasts: int | None, at: int, drained: bool, restarted: bool
+    *,
+    shape: str,
+    groups: int,
+    fault: str,
+    lasts: int | None,
+    at: int,
+    drained: bool,
+    restarted: bool,
 ) -> None:
     operator = serving(shape, groups, spare=1)
     cluster, before = operator.cluster, operator.cluster.serving()
     used = sorted({item["spec"]["nodeName"] for item in cluster.pods.values()})
     node = used[at % len(used)]
     stood = cluster.standing_on(node)
-    others = before if fault in HARMLESS and not drained else {name: before[name] for name in before if name not in stood}
+    others = (
+        before
+        if fault in HARMLESS and not drained
+        else {name: before[name] for name in before if name not in stood}
+    )
     places = planned(operator)
 
     strike(cluster, node, fault, drained=drained)
@@ -136,8 +167,16 @@ def test_a_fault_of_one_node_costs_at_most_the_groups_on_it_and_moves_no_other(
         if restarted and passed == 60:
             operator.since, operator.kept_out = {}, {}
         operator.run(20, step=10)
-        assert {name: pods for name, pods in cluster.serving().items() if name in others} == others
-        assert all(now == was for name, now, was in zip(sorted(before), planned(operator), places, strict=True) if name in others)
+        assert {
+            name: pods for name, pods in cluster.serving().items() if name in others
+        } == others
+        assert all(
+            now == was
+            for name, now, was in zip(
+                sorted(before), planned(operator), places, strict=True
+            )
+            if name in others
+        )
         if passed > (lasts or 0) + 400 and len(cluster.serving()) == groups:
             break
 
@@ -158,7 +197,9 @@ def assert_moves_are_drawn(operator: Operator) -> None:
 
 @dataclass
 class Stop:
-    """One batch of writes: the groups that were down before it, those that it takes down, and whether all of the first waited."""
+    """One batch of writes: the groups that were down before it, those that it takes down, and
+    whether all of the first waited.
+    """
 
     down: set[str]
     stopped: set[str]
@@ -167,45 +208,78 @@ class Stop:
 
 @dataclass
 class Contrary(Operator):
-    """An operator whose planner gives groups each other's nodes when it plans anew, and that notes what it stops."""
+    """An operator whose planner gives groups each other's nodes when it plans anew, and that notes
+    what it stops.
+    """
 
     order: Sequence[int] = ()
     stops: list[Stop] = field(default_factory=list)
 
     def answer(self, seen: Seen, ask: Ask) -> Replanned:
         found = super().answer(seen, ask)
-        if ask.choice is not PlanChoice.REPLAN or ask.beside or found.record is None or isinstance(found.report.outcome, NoPlan):
+        if (
+            ask.choice is not PlanChoice.REPLAN
+            or ask.beside
+            or found.record is None
+            or isinstance(found.report.outcome, NoPlan)
+        ):
             return found
         groups = found.record.plan.groups
         nodes = [node for group in groups for node in group]
         order = [index for index in self.order if index < len(nodes)]
         moved = [nodes[index] for index in order]
         size = found.record.plan.nodes_per_replica
-        plan = replace(found.record.plan, groups=tuple(tuple(moved[at : at + size]) for at in range(0, len(moved), size)))
-        return replace(found, record=replace(found.record, plan=plan), report=replace(found.report, outcome=plan))
+        plan = replace(
+            found.record.plan,
+            groups=tuple(
+                tuple(moved[at : at + size]) for at in range(0, len(moved), size)
+            ),
+        )
+        return replace(
+            found,
+            record=replace(found.record, plan=plan),
+            report=replace(found.report, outcome=plan),
+        )
 
     def _write(self, step: Step) -> Outcome:
         wanted, before = names(self.spec["replicas"]), self.cluster.serving()
         unplaced = {
             item["metadata"]["name"].rpartition("-")[0]
             for item in self.cluster.pods.values()
-            if not item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]
+            if not item["spec"].get("nodeName")
+            and "deletionTimestamp" not in item["metadata"]
         }
         outcome = super()._write(step)
-        stopped = {name for name in before if name in wanted and name not in self.cluster.serving()}
+        stopped = {
+            name
+            for name in before
+            if name in wanted and name not in self.cluster.serving()
+        }
         down = wanted - before.keys()
         if stopped:
-            self.stops.append(Stop(down=down, stopped=stopped, waiting=bool(down) and down <= unplaced))
+            self.stops.append(
+                Stop(
+                    down=down, stopped=stopped, waiting=bool(down) and down <= unplaced
+                )
+            )
         return outcome
 
 
 EDITS: dict[str, Callable[[Operator, int], None]] = {
     "env": lambda operator, count: operator.edit(
-        engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]}
+        engine={
+            "env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]
+        }
     ),
-    "restart": lambda operator, count: operator.annotations.update({"shardwright.io/restart": str(count)}),
-    "go back": lambda operator, count: operator.annotations.update({"shardwright.io/rollback-to": f"1@{count}"}),
-    "silence": lambda operator, count: operator.edit(readiness={"silenceSeconds": 100 + count}),
+    "restart": lambda operator, count: operator.annotations.update(
+        {"shardwright.io/restart": str(count)}
+    ),
+    "go back": lambda operator, count: operator.annotations.update(
+        {"shardwright.io/rollback-to": f"1@{count}"}
+    ),
+    "silence": lambda operator, count: operator.edit(
+        readiness={"silenceSeconds": 100 + count}
+    ),
     "nothing": lambda _operator, _count: None,
 }
 
@@ -215,10 +289,16 @@ EDITS: dict[str, Callable[[Operator, int], None]] = {
     shape=st.sampled_from(["a node", "two nodes"]),
     groups=st.integers(2, 4),
     spare=st.integers(0, 1),
-    rollout=st.fixed_dictionaries({"maxUnavailable": st.integers(1, 2), "maxSurge": st.integers(0, 1)}),
+    rollout=st.fixed_dictionaries(
+        {"maxUnavailable": st.integers(1, 2), "maxSurge": st.integers(0, 1)}
+    ),
     turns=st.none() | st.just(1),
     order=st.permutations(range(9)),
-    edits=st.lists(st.tuples(st.sampled_from(sorted(EDITS)), st.sampled_from([0, 20, 130, 400])), min_size=1, max_size=3),
+    edits=st.lists(
+        st.tuples(st.sampled_from(sorted(EDITS)), st.sampled_from([0, 20, 130, 400])),
+        min_size=1,
+        max_size=3,
+    ),
 )
 def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_are_down_wait_for_it(
     *,
@@ -231,7 +311,10 @@ def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_
     edits: list[tuple[str, int]],
 ) -> None:
     first = serving(shape, groups, spare, rollout=rollout)
-    operator = Contrary(**{name: getattr(first, name) for name in first.__dataclass_fields__}, order=order)
+    operator = Contrary(
+        **{name: getattr(first, name) for name in first.__dataclass_fields__},
+        order=order,
+    )
     operator.most_moving = turns
     for count, (edit, seconds) in enumerate(edits):
         EDITS[edit](operator, count)
@@ -239,14 +322,18 @@ def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_
     until_all_rest(operator, groups)
 
     for stop in operator.stops:
-        assert len(stop.down) + len(stop.stopped) <= rollout["maxUnavailable"] or (stop.waiting and len(stop.stopped) == 1)
+        assert len(stop.down) + len(stop.stopped) <= rollout["maxUnavailable"] or (
+            stop.waiting and len(stop.stopped) == 1
+        )
     assert not operator.cluster.mixed
     assert operator.look().status["conditions"][0]["reason"] == "Serving"
     assert_moves_are_drawn(operator)
 
 
 def typo(operator: Operator) -> None:
-    operator.problems = (Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),)
+    operator.problems = (
+        Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),
+    )
 
 
 def no_room(operator: Operator) -> None:
@@ -258,11 +345,15 @@ def unreadable_record(operator: Operator) -> None:
 
 
 def no_scheduler(operator: Operator) -> None:
-    operator.scheduler_problem = Problem(code="SchedulerUnavailable", what="Volcano", limit="is not here")
+    operator.scheduler_problem = Problem(
+        code="SchedulerUnavailable", what="Volcano", limit="is not here"
+    )
 
 
 def refused(operator: Operator) -> None:
-    operator.cluster.refuses = [Refuses(kind=kind) for kind in ("Service", "ConfigMap", "PodDisruptionBudget")]
+    operator.cluster.refuses = [
+        Refuses(kind=kind) for kind in ("Service", "ConfigMap", "PodDisruptionBudget")
+    ]
 
 
 TROUBLES = [typo, no_room, unreadable_record, no_scheduler, refused]
@@ -272,7 +363,11 @@ TROUBLES = [typo, no_room, unreadable_record, no_scheduler, refused]
 @given(
     groups=st.integers(1, 3),
     happened=st.lists(
-        st.tuples(st.sampled_from(range(len(TROUBLES))), st.none() | st.integers(0, 2), st.sampled_from([10, 60, 330])),
+        st.tuples(
+            st.sampled_from(range(len(TROUBLES))),
+            st.none() | st.integers(0, 2),
+            st.sampled_from([10, 60, 330]),
+        ),
         min_size=1,
         max_size=4,
     ),
@@ -291,14 +386,24 @@ def test_what_runs_is_left_running_and_kept_alive_by_all_that_is_no_plan(
             crash(operator, f"llama-{rank}-1")
             broken.add(f"llama-{rank}")
         operator.run(seconds)
-        standing = {name: pods for name, pods in operator.cluster.serving().items() if name not in broken}
-        assert standing == {name: pods for name, pods in before.items() if name not in broken}
+        standing = {
+            name: pods
+            for name, pods in operator.cluster.serving().items()
+            if name not in broken
+        }
+        assert standing == {
+            name: pods for name, pods in before.items() if name not in broken
+        }
     assert not (paused and operator.written)
     operator.spec = operator.spec | {"paused": False}
     until_all_serve(operator, 1500, groups)
 
     operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = record
-    operator.cluster.refuses, operator.problems, operator.scheduler_problem = [], (), None
+    operator.cluster.refuses, operator.problems, operator.scheduler_problem = (
+        [],
+        (),
+        None,
+    )
     operator.spec = spec
     until_all_serve(operator, 600, groups)
     after = operator.cluster.serving()
@@ -383,10 +488,18 @@ ACCIDENTS: dict[str, Callable[[Operator, str], None]] = {
         max_size=7,
     ),
 )
-@example(stop=True, happened=[("crash", "llama-0-0", 200), ("crash", "llama-0-1", 200)])  # its budget is spent
+@example(
+    stop=True, happened=[("crash", "llama-0-0", 200), ("crash", "llama-0-1", 200)]
+)  # its budget is spent
 @example(stop=False, happened=[("gate", "", 0), ("crash", "llama-0-0", 40)])
-def test_groups_only_ever_go_where_the_drawing_says_and_come_back(happened: list[tuple[str, str, int]], *, stop: bool) -> None:
-    restart = {"budget": 1, "maxDelaySeconds": 120, "onBudgetSpent": "Stop" if stop else "Retry"}
+def test_groups_only_ever_go_where_the_drawing_says_and_come_back(
+    happened: list[tuple[str, str, int]], *, stop: bool
+) -> None:
+    restart = {
+        "budget": 1,
+        "maxDelaySeconds": 120,
+        "onBudgetSpent": "Stop" if stop else "Retry",
+    }
     operator = serving("two nodes", 2, spare=0, restart=restart)
     for accident, name, seconds in happened:
         ACCIDENTS[accident](operator, name)
@@ -410,11 +523,18 @@ def test_groups_only_ever_go_where_the_drawing_says_and_come_back(happened: list
         ([("roll", "", 0)], Situation.STOPPING),
         ([("roll", "", 60)], Situation.STARTING),
         ([("crash", "llama-0-0", 200), ("crash", "llama-0-1", 20)], Situation.STOPPED),
-        ([("taken", "llama-0-0", 0), ("crash", "llama-0-0", 340)], Situation.BACKING_OFF),
+        (
+            [("taken", "llama-0-0", 0), ("crash", "llama-0-0", 340)],
+            Situation.BACKING_OFF,
+        ),
     ],
 )
-def test_histories_come_by_every_situation(happened: list[tuple[str, str, int]], situation: Situation) -> None:
-    operator = serving("two nodes", 2, spare=0, restart={"budget": 1, "onBudgetSpent": "Stop"})
+def test_histories_come_by_every_situation(
+    happened: list[tuple[str, str, int]], situation: Situation
+) -> None:
+    operator = serving(
+        "two nodes", 2, spare=0, restart={"budget": 1, "onBudgetSpent": "Stop"}
+    )
     for accident, name, seconds in happened:
         ACCIDENTS[accident](operator, name)
         operator.run(seconds)
@@ -424,7 +544,9 @@ def test_histories_come_by_every_situation(happened: list[tuple[str, str, int]],
 
 @pytest.mark.parametrize("situation", list(Situation))
 def test_every_situation_is_drawn_and_has_its_moves(situation: Situation) -> None:
-    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace("──", "  ")
+    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace(
+        "──", "  "
+    )
     assert situation not in MOVES[situation]
     assert MOVES[situation]
     assert any(situation in there for there in MOVES.values())

@@ -13,7 +13,8 @@ from tests.support.plan_laws import examine
 from tests.support.questions import a_question
 
 FOUND = (0, 42, 243, 579, 100162, 100496, 110385, 200452, 207367, 216604)
-"""Seeds of questions that broke a law, or the planner, once (the last had it choose without end)."""
+"""Seeds of questions that broke a law, or the planner, once (the last had it choose without end).
+"""
 
 
 @settings(max_examples=200)
@@ -28,16 +29,27 @@ def test_what_was_broken_once_is_not_any_more(seed: int) -> None:
 
 
 def _is_broken(law: str, seeds: range) -> bool:
-    """Return whether one of these questions breaks a law; those after the first that does are not asked."""
-    return any(finding.law == law for seed in seeds for finding in examine(a_question(seed)).findings)
+    """Return whether one of these questions breaks a law; those after the first that does are not
+    asked.
+    """
+    return any(
+        finding.law == law
+        for seed in seeds
+        for finding in examine(a_question(seed)).findings
+    )
 
 
-def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole: Callable[..., Task] = Estimator.task
 
     def for_every_rank(self: Estimator, candidate: Candidate, *more: object) -> Task:
         layout = candidate.layout
-        return replace(whole(self, candidate, *more), groups=layout.replicas * layout.attention_data)
+        return replace(
+            whole(self, candidate, *more),
+            groups=layout.replicas * layout.attention_data,
+        )
 
     monkeypatch.setattr(Estimator, "task", for_every_rank)
 

@@ -17,14 +17,24 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import Scale, select
-from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+from tests.support.builders_plan import (
+    a_model,
+    a_network,
+    a_pool,
+    a_request,
+    an_inventory,
+    an_nvl72_pool,
+    vllm_traits,
+)
 
 laws = settings(max_examples=20, deadline=None)
 
 models = st.sampled_from(["llama-8b", "llama-70b", "qwen2.5-7b", "qwen3-30b-a3b"])
 gpus = st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "MI300X-192GB", "B200-SXM-180GB"])
 objectives = st.sampled_from(list(OptimizeFor))
-degrees = st.sampled_from([(1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2), (2, 4), (8, 2), (16, 1)])
+degrees = st.sampled_from(
+    [(1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2), (2, 4), (8, 2), (16, 1)]
+)
 
 
 @st.composite
@@ -53,7 +63,9 @@ def _candidate(layout: Layout, pool: Pool) -> Candidate:
 
 @laws
 @given(model=models, pool=pools(), request=requests())
-def test_every_group_of_a_plan_has_room_on_its_nodes(model: str, pool: Pool, request: Request) -> None:
+def test_every_group_of_a_plan_has_room_on_its_nodes(
+    model: str, pool: Pool, request: Request
+) -> None:
     plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
     if isinstance(plan, NoPlan):
         return
@@ -69,26 +81,45 @@ def test_every_group_of_a_plan_has_room_on_its_nodes(model: str, pool: Pool, req
 
 @laws
 @given(model=models, pool=pools(), request=requests())
-def test_every_rank_of_a_plan_holds_its_parts_and_one_request(model: str, pool: Pool, request: Request) -> None:
+def test_every_rank_of_a_plan_holds_its_parts_and_one_request(
+    model: str, pool: Pool, request: Request
+) -> None:
     plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
     if isinstance(plan, NoPlan):
         return
-    assert plan.kv_tokens >= plan.max_model_len >= request.workload.input_tokens + request.workload.output_tokens
+    assert (
+        plan.kv_tokens
+        >= plan.max_model_len
+        >= request.workload.input_tokens + request.workload.output_tokens
+    )
     assert plan.max_batched_tokens >= plan.max_sequences
     for stage in plan.stages:
-        parts = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + stage.kv_cache_bytes
+        parts = (
+            stage.weights_bytes
+            + stage.activations_bytes
+            + stage.overhead_bytes
+            + stage.kv_cache_bytes
+        )
         assert parts == stage.budget_bytes <= pool.gpu.memory_bytes
 
 
 @laws
-@given(model=models, first=pools("a"), second=pools("b"), request=requests(), data=st.data())
+@given(
+    model=models,
+    first=pools("a"),
+    second=pools("b"),
+    request=requests(),
+    data=st.data(),
+)
 def test_the_order_of_nodes_and_pools_changes_nothing(
     model: str, first: Pool, second: Pool, request: Request, data: st.DataObject
 ) -> None:
     shuffled = replace(first, nodes=tuple(data.draw(st.permutations(first.nodes))))
 
     reports = [
-        make_plan(a_model(model), Inventory(pools=order), request, vllm_traits()).outcome
+        make_plan(
+            a_model(model), Inventory(pools=order), request, vllm_traits()
+        ).outcome
         for order in ((first, second), (second, shuffled))
     ]
 
@@ -97,18 +128,30 @@ def test_the_order_of_nodes_and_pools_changes_nothing(
 
 @laws
 @given(model=models, pool=pools(), request=requests(), more=st.integers(1, 200))
-def test_more_memory_never_turns_a_plan_into_none(model: str, pool: Pool, request: Request, more: int) -> None:
-    request = replace(request, objective=replace(request.objective, ttft_seconds=None, tpot_seconds=None))
-    larger = replace(pool, gpu=replace(pool.gpu, memory_bytes=pool.gpu.memory_bytes + more * 10**9))
+def test_more_memory_never_turns_a_plan_into_none(
+    model: str, pool: Pool, request: Request, more: int
+) -> None:
+    request = replace(
+        request,
+        objective=replace(request.objective, ttft_seconds=None, tpot_seconds=None),
+    )
+    larger = replace(
+        pool, gpu=replace(pool.gpu, memory_bytes=pool.gpu.memory_bytes + more * 10**9)
+    )
 
-    before, after = (make_plan(a_model(model), an_inventory(p), request, vllm_traits()).outcome for p in (pool, larger))
+    before, after = (
+        make_plan(a_model(model), an_inventory(p), request, vllm_traits()).outcome
+        for p in (pool, larger)
+    )
 
     assert isinstance(after, Plan) or isinstance(before, NoPlan)
 
 
 @laws
 @given(model=models, pool=pools(), request=requests(), share=st.floats(1, 100))
-def test_relaxing_a_limit_never_turns_a_plan_into_none(model: str, pool: Pool, request: Request, share: float) -> None:
+def test_relaxing_a_limit_never_turns_a_plan_into_none(
+    model: str, pool: Pool, request: Request, share: float
+) -> None:
     goal = request.objective
     relaxed = replace(
         request,
@@ -119,29 +162,62 @@ def test_relaxing_a_limit_never_turns_a_plan_into_none(model: str, pool: Pool, r
         ),
     )
 
-    before, after = (make_plan(a_model(model), an_inventory(pool), r, vllm_traits()).outcome for r in (request, relaxed))
+    before, after = (
+        make_plan(a_model(model), an_inventory(pool), r, vllm_traits()).outcome
+        for r in (request, relaxed)
+    )
 
     assert isinstance(after, Plan) or isinstance(before, NoPlan)
 
 
 @laws
-@given(model=models, gpu=gpus, shape=degrees, request=requests(), faster=st.floats(1, 1000), quicker=st.floats(0, 1))
-@example("llama-8b", "B200-SXM-180GB", (2, 4), a_request(input_tokens=500, output_tokens=1, concurrency=79), 1.0, 0.5)
+@given(
+    model=models,
+    gpu=gpus,
+    shape=degrees,
+    request=requests(),
+    faster=st.floats(1, 1000),
+    quicker=st.floats(0, 1),
+)
+@example(
+    "llama-8b",
+    "B200-SXM-180GB",
+    (2, 4),
+    a_request(input_tokens=500, output_tokens=1, concurrency=79),
+    1.0,
+    0.5,
+)
 def test_faster_links_never_slow_anything(
-    model: str, gpu: str, shape: tuple[int, int], request: Request, faster: float, quicker: float
+    model: str,
+    gpu: str,
+    shape: tuple[int, int],
+    request: Request,
+    faster: float,
+    quicker: float,
 ) -> None:
     pool = a_pool(gpu, 2)
     layout = Layout(tensor=shape[0], pipeline=shape[1])
 
     def quickened(link: Link) -> Link:
         seconds = link.latency_seconds * quicker
-        return replace(link, bytes_per_second=link.bytes_per_second * faster, latency_seconds=seconds)
+        return replace(
+            link,
+            bytes_per_second=link.bytes_per_second * faster,
+            latency_seconds=seconds,
+        )
 
-    better_gpu = replace(pool.gpu, host=quickened(pool.gpu.host), scale_up=pool.gpu.scale_up and quickened(pool.gpu.scale_up))
+    better_gpu = replace(
+        pool.gpu,
+        host=quickened(pool.gpu.host),
+        scale_up=pool.gpu.scale_up and quickened(pool.gpu.scale_up),
+    )
     better = replace(pool, gpu=better_gpu, network=quickened(pool.network))
 
     slow, fast = (
-        estimate(a_model(model), _candidate(layout, p), request.workload, vllm_traits()).performance for p in (pool, better)
+        estimate(
+            a_model(model), _candidate(layout, p), request.workload, vllm_traits()
+        ).performance
+        for p in (pool, better)
     )
 
     assert fast.tpot_seconds <= slow.tpot_seconds * (1 + 1e-9)
@@ -151,10 +227,15 @@ def test_faster_links_never_slow_anything(
 
 @laws
 @given(model=models, pool=pools(), request=requests(), data=st.data())
-def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: Request, data: st.DataObject) -> None:
+def test_a_dominated_candidate_changes_nothing(
+    model: str, pool: Pool, request: Request, data: st.DataObject
+) -> None:
     judge = Judge(a_model(model), request, vllm_traits())
     verdicts = [
-        judge.verdict(item) for item in enumerate_candidates(a_model(model), an_inventory(pool), request.space, vllm_traits())
+        judge.verdict(item)
+        for item in enumerate_candidates(
+            a_model(model), an_inventory(pool), request.space, vllm_traits()
+        )
     ]
     scale = Scale.of(request, an_inventory(pool))
     ranked = select(verdicts, scale)
@@ -163,18 +244,33 @@ def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: 
     dropped = data.draw(st.sampled_from(ranked)).candidate
     rest = [verdict for verdict in verdicts if verdict.candidate != dropped]
 
-    assert select(rest, scale) == tuple(feasible for feasible in ranked if feasible.candidate != dropped)
+    assert select(rest, scale) == tuple(
+        feasible for feasible in ranked if feasible.candidate != dropped
+    )
 
 
 @laws
-@given(model=models, gpu=gpus, shape=degrees, first=st.integers(0, 2000), more=st.integers(1, 300))
-def test_a_longer_prompt_never_comes_sooner(model: str, gpu: str, shape: tuple[int, int], first: int, more: int) -> None:
+@given(
+    model=models,
+    gpu=gpus,
+    shape=degrees,
+    first=st.integers(0, 2000),
+    more=st.integers(1, 300),
+)
+def test_a_longer_prompt_never_comes_sooner(
+    model: str, gpu: str, shape: tuple[int, int], first: int, more: int
+) -> None:
     candidate = _candidate(Layout(tensor=shape[0], pipeline=shape[1]), a_pool(gpu, 2))
     short, long = (
         estimate(
             a_model(model),
             candidate,
-            a_request(input_tokens=1 + tokens, output_tokens=100, concurrency=1, max_model_len=4096).workload,
+            a_request(
+                input_tokens=1 + tokens,
+                output_tokens=100,
+                concurrency=1,
+                max_model_len=4096,
+            ).workload,
             vllm_traits(),
         ).performance
         for tokens in (first, first + more)
@@ -187,7 +283,9 @@ sizes = st.integers(0, 10**9)
 fabrics = st.builds(
     Fabric,
     inner_ranks=st.integers(1, 8),
-    inner=st.sampled_from([load_gpus()["H100-SXM-80GB"].scale_up, load_gpus()["L40S-48GB"].host]),
+    inner=st.sampled_from(
+        [load_gpus()["H100-SXM-80GB"].scale_up, load_gpus()["L40S-48GB"].host]
+    ),
     outer_ranks=st.integers(1, 8),
     outer=st.just(a_network()),
     shared_host=st.booleans(),
@@ -196,15 +294,21 @@ fabrics = st.builds(
 
 
 @given(fabric=fabrics, first=sizes, second=sizes)
-def test_communication_is_monotone_in_bytes(fabric: Fabric, first: int, second: int) -> None:
+def test_communication_is_monotone_in_bytes(
+    fabric: Fabric, first: int, second: int
+) -> None:
     small, large = sorted((first, second))
 
     assert all_reduce_seconds(small, fabric) <= all_reduce_seconds(large, fabric)
-    assert send_seconds(small, fabric.inner, network=False) <= send_seconds(large, fabric.inner, network=False)
+    assert send_seconds(small, fabric.inner, network=False) <= send_seconds(
+        large, fabric.inner, network=False
+    )
 
 
 @given(fabric=fabrics, size=sizes)
-def test_doubling_every_link_never_slows_a_collective(fabric: Fabric, size: int) -> None:
+def test_doubling_every_link_never_slows_a_collective(
+    fabric: Fabric, size: int
+) -> None:
     assert fabric.inner is not None
     assert fabric.outer is not None
     doubled = replace(
@@ -217,10 +321,16 @@ def test_doubling_every_link_never_slows_a_collective(fabric: Fabric, size: int)
 
 
 @given(tensor=st.integers(1, 72), pipeline=st.integers(1, 16), rack=st.booleans())
-def test_ranks_are_nodes_times_gpus_and_tensor_groups_are_never_cut_askew(tensor: int, pipeline: int, rack: bool) -> None:  # noqa: FBT001
+def test_ranks_are_nodes_times_gpus_and_tensor_groups_are_never_cut_askew(
+    tensor: int,
+    pipeline: int,
+    rack: bool,  # noqa: FBT001
+) -> None:
     pool = an_nvl72_pool() if rack else a_pool(nodes=4)
     placement = place(pool, Layout(tensor=tensor, pipeline=pipeline))
 
     assert placement.nodes_per_replica * placement.gpus_per_node == tensor * pipeline
     assert placement.gpus_per_node <= pool.gpus_per_node
-    assert placement.gpus_per_node % tensor == 0 or tensor % placement.gpus_per_node == 0
+    assert (
+        placement.gpus_per_node % tensor == 0 or tensor % placement.gpus_per_node == 0
+    )

@@ -97,7 +97,9 @@ class QueueLaws(RuleBasedStateMachine):
             assert not ready, "a key is lost, or waits although it may be worked on"
             return
         assert turn.key not in self.working, "a key is worked on twice at once"
-        assert turn.key in ready, "a key comes in its pause, or unasked, or beyond the share of its namespace"
+        assert turn.key in ready, (
+            "a key comes in its pause, or unasked, or beyond the share of its namespace"
+        )
         assert turn.priority == ready[turn.key]
         assert turn.priority == min(ready.values()), "something more urgent waits"
         owed = self.owed[turn.key]
@@ -108,7 +110,11 @@ class QueueLaws(RuleBasedStateMachine):
         """Return what a worker may take now."""
         free = WORKERS - len(self.working)
         busy = Counter(namespace for namespace, _ in self.working)
-        calm = Counter(key[0] for key, priority in self.working.items() if priority is not Priority.BROKEN)
+        calm = Counter(
+            key[0]
+            for key, priority in self.working.items()
+            if priority is not Priority.BROKEN
+        )
         calm_free = WORKERS - WORKERS // SHARE - calm.total()
         return {
             key: owed.now
@@ -141,7 +147,9 @@ class QueueLaws(RuleBasedStateMachine):
         if owed.fresh:
             assert pause == 0
             return
-        nominal = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (owed.failures - 1))
+        nominal = min(
+            LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (owed.failures - 1)
+        )
         assert nominal * (1 - RETRY_SPREAD) <= pause <= nominal * (1 + RETRY_SPREAD)
         owed.pause_end = self.clock.now + pause
         urgent, owed.now = min(worked, worked if owed.now is None else owed.now), None
@@ -156,9 +164,15 @@ class QueueLaws(RuleBasedStateMachine):
     @invariant()
     def it_counts_what_there_is(self) -> None:
         load = self.queue.load()
-        waiting = Counter(owed.now for key, owed in self.owed.items() if owed.now is not None and key not in self.working)
+        waiting = Counter(
+            owed.now
+            for key, owed in self.owed.items()
+            if owed.now is not None and key not in self.working
+        )
         assert load.depth == {priority: waiting[priority] for priority in Priority}
-        assert load.delayed == sum(owed.later is not None for owed in self.owed.values())
+        assert load.delayed == sum(
+            owed.later is not None for owed in self.owed.values()
+        )
         assert load.working == len(self.working)
 
 
@@ -167,7 +181,9 @@ TestQueueLaws = QueueLaws.TestCase
 
 @given(
     flood=st.integers(1, 1000),
-    others=st.lists(st.tuples(st.sampled_from("bcdefgh"), priorities), min_size=1, max_size=20),
+    others=st.lists(
+        st.tuples(st.sampled_from("bcdefgh"), priorities), min_size=1, max_size=20
+    ),
     flooded=priorities,
 )
 def test_a_flood_of_one_namespace_costs_the_others_no_more_than_a_turn_for_each_of_theirs(
@@ -196,7 +212,10 @@ def turns(queue: Queue) -> list[Key]:
     return order
 
 
-@given(waves=st.lists(st.tuples(st.integers(1, 100), priorities), min_size=1, max_size=5), workers=st.integers(2, 32))
+@given(
+    waves=st.lists(st.tuples(st.integers(1, 100), priorities), min_size=1, max_size=5),
+    workers=st.integers(2, 32),
+)
 def test_a_namespace_whose_looks_hang_leaves_a_worker_for_another_whatever_is_urgent(
     waves: list[tuple[int, Priority]], workers: int
 ) -> None:
@@ -214,12 +233,20 @@ def test_a_namespace_whose_looks_hang_leaves_a_worker_for_another_whatever_is_ur
 
 @given(
     looks=st.lists(
-        st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(sorted(set(Priority) - {Priority.BROKEN}))), max_size=64
+        st.tuples(
+            st.sampled_from("abcdefgh"),
+            st.sampled_from(sorted(set(Priority) - {Priority.BROKEN})),
+        ),
+        max_size=64,
     ),
     broken=st.sampled_from("abcdefghi"),
 )
-def test_what_is_broken_finds_a_worker_whatever_is_worked_on_that_is_not(looks: list[tuple[str, Priority]], broken: str) -> None:
-    queue = Queue(16)  # as many as there are by default: of few, the last free one is for a namespace that has none
+def test_what_is_broken_finds_a_worker_whatever_is_worked_on_that_is_not(
+    looks: list[tuple[str, Priority]], broken: str
+) -> None:
+    queue = Queue(
+        16
+    )  # as many as there are by default: of few, the last free one is for a namespace that has none
     for number, (namespace, priority) in enumerate(looks):
         queue.add((namespace, str(number)), priority)
     while queue.take():

@@ -14,7 +14,12 @@ from shardwright.engines.options import check_value
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
-from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, peers_service
+from shardwright.rendering.names import (
+    STATEFULSET_MAX,
+    base_name,
+    group_name,
+    peers_service,
+)
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
@@ -24,7 +29,10 @@ from tests.support.rendered import by_name, engine_of, environment_of, scalars, 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
-subdomains = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?){0,4}", fullmatch=True)
+subdomains = st.from_regex(
+    r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?){0,4}",
+    fullmatch=True,
+)
 hostile = st.one_of(
     st.text(min_size=1, max_size=60),
     st.sampled_from(
@@ -47,12 +55,21 @@ hostile = st.one_of(
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """A plan of any layout that is deployed: tensor inside a node, pipeline over nodes or inside one."""
+    """A plan of any layout that is deployed: tensor inside a node, pipeline over nodes or inside
+    one.
+    """
     tensor, pipeline = draw(st.sampled_from([1, 2, 4, 8])), draw(st.integers(1, 6))
     experts = tensor if draw(st.booleans()) else 1
-    layout = Layout(tensor=tensor, pipeline=pipeline, expert=experts, replicas=draw(st.integers(1, 4)))
+    layout = Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        expert=experts,
+        replicas=draw(st.integers(1, 4)),
+    )
     nodes = pipeline if draw(st.booleans()) else 1
-    return a_plan_of(layout, nodes=nodes, load_bytes_per_node=draw(st.integers(10**8, 10**13)))
+    return a_plan_of(
+        layout, nodes=nodes, load_bytes_per_node=draw(st.integers(10**8, 10**13))
+    )
 
 
 @st.composite
@@ -71,12 +88,17 @@ def deployments(draw: st.DrawFn) -> Deployment:
 
 @given(plans(), deployments())
 def test_the_same_plan_gives_the_same_bytes(plan: Plan, deployment: Deployment) -> None:
-    first, second = (json.dumps([dict(item) for item in render(plan, deployment).objects]) for _ in range(2))
+    first, second = (
+        json.dumps([dict(item) for item in render(plan, deployment).objects])
+        for _ in range(2)
+    )
     assert first == second
 
 
 @given(plans(), deployments())
-def test_names_are_valid_and_unique_and_leave_room_for_what_kubernetes_appends(plan: Plan, deployment: Deployment) -> None:
+def test_names_are_valid_and_unique_and_leave_room_for_what_kubernetes_appends(
+    plan: Plan, deployment: Deployment
+) -> None:
     bundle = render(plan, deployment)
     for kind, name in by_name(bundle):
         assert DNS_LABEL.fullmatch(name)
@@ -84,35 +106,68 @@ def test_names_are_valid_and_unique_and_leave_room_for_what_kubernetes_appends(p
 
 
 @given(plans(), deployments())
-def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(plan: Plan, deployment: Deployment) -> None:
+def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(
+    plan: Plan, deployment: Deployment
+) -> None:
     bundle = render(plan, deployment)
     pods: dict[tuple[str, int], dict[str, str]] = {}
     for item in bundle.of_kind("StatefulSet"):
         labels = item["spec"]["template"]["metadata"]["labels"]
         assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())
         pods |= {
-            (item["metadata"]["name"], index): {**labels, "apps.kubernetes.io/pod-index": str(index)}
+            (item["metadata"]["name"], index): {
+                **labels,
+                "apps.kubernetes.io/pod-index": str(index),
+            }
             for index in range(plan.nodes_per_replica)
         }
 
     def found(selector: dict[str, str]) -> set[Any]:
-        return {pod for pod, labels in pods.items() if selector.items() <= labels.items()}
+        return {
+            pod for pod, labels in pods.items() if selector.items() <= labels.items()
+        }
 
     base = base_name(deployment.owner.name)
     groups = range(len(plan.groups))
     named = by_name(bundle)
-    assert found(named["Service", base]["spec"]["selector"]) == {(group_name(base, group), 0) for group in groups}
-    assert found(named["PodDisruptionBudget", base]["spec"]["selector"]["matchLabels"]) == set(pods)
+    assert found(named["Service", base]["spec"]["selector"]) == {
+        (group_name(base, group), 0) for group in groups
+    }
+    assert found(
+        named["PodDisruptionBudget", base]["spec"]["selector"]["matchLabels"]
+    ) == set(pods)
     for group in groups:
         own = {pod for pod in pods if pod[0] == group_name(base, group)}
-        assert found(named["Service", peers_service(group_name(base, group))]["spec"]["selector"]) == own
-        assert found(named["StatefulSet", group_name(base, group)]["spec"]["selector"]["matchLabels"]) == own
+        assert (
+            found(
+                named["Service", peers_service(group_name(base, group))]["spec"][
+                    "selector"
+                ]
+            )
+            == own
+        )
+        assert (
+            found(
+                named["StatefulSet", group_name(base, group)]["spec"]["selector"][
+                    "matchLabels"
+                ]
+            )
+            == own
+        )
 
 
 @given(plans(), hostile, hostile, hostile)
-def test_what_a_user_writes_changes_values_but_never_the_structure(plan: Plan, model: str, value: str, role: str) -> None:
-    tame = a_deployment(model="m", environment=(("NCCL_DEBUG", "v"),), arguments={"response-role": "r"})
-    wild = a_deployment(model=model, environment=(("NCCL_DEBUG", value),), arguments={"response-role": role})
+def test_what_a_user_writes_changes_values_but_never_the_structure(
+    plan: Plan, model: str, value: str, role: str
+) -> None:
+    tame = a_deployment(
+        model="m", environment=(("NCCL_DEBUG", "v"),), arguments={"response-role": "r"}
+    )
+    wild = a_deployment(
+        model=model,
+        environment=(("NCCL_DEBUG", value),),
+        arguments={"response-role": role},
+    )
     expected, found = render(plan, tame), render(plan, wild)
     assert shape(found.objects) == shape(expected.objects)
     assert found.of_kind("ConfigMap") == expected.of_kind("ConfigMap")
@@ -120,12 +175,16 @@ def test_what_a_user_writes_changes_values_but_never_the_structure(plan: Plan, m
 
 
 @given(plans(), deployments())
-def test_the_kubelet_expands_nothing_that_a_user_wrote(plan: Plan, deployment: Deployment) -> None:
+def test_the_kubelet_expands_nothing_that_a_user_wrote(
+    plan: Plan, deployment: Deployment
+) -> None:
     bundle = render(plan, deployment)
     words = [expanded(word) for word in engine_of(bundle)["args"]]
     assert words[words.index("--served-model-name") + 1] == deployment.model
     assert f"--response-role={(deployment.arguments or {})['response-role']}" in words
-    assert expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.environment[0][1]
+    assert (
+        expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.environment[0][1]
+    )
     assert not any("<EXPANDED" in expanded(text) for text in scalars(engine_of(bundle)))
 
 
@@ -133,17 +192,30 @@ def test_the_kubelet_expands_nothing_that_a_user_wrote(plan: Plan, deployment: D
 def test_groups_differ_in_names_and_nodes_only(plan: Plan) -> None:
     bundle = render(plan, a_deployment())
     shared = {
-        json.dumps([engine_of(bundle, group)[key] for key in ("command", "args", "resources", "startupProbe")])
+        json.dumps(
+            [
+                engine_of(bundle, group)[key]
+                for key in ("command", "args", "resources", "startupProbe")
+            ]
+        )
         for group in range(len(plan.groups))
     }
     assert len(shared) == 1
 
 
 @given(plans(), st.sampled_from(["0.32.0", "0.33.0"]), st.booleans())
-def test_the_engine_takes_every_argument_list(plan: Plan, version: str, over_ray: bool) -> None:  # noqa: FBT001  drawn
-    container = engine_of(render(plan, a_deployment(engine_version=version, over_ray=over_ray)))
+def test_the_engine_takes_every_argument_list(
+    plan: Plan,
+    version: str,
+    over_ray: bool,  # noqa: FBT001
+) -> None:
+    container = engine_of(
+        render(plan, a_deployment(engine_version=version, over_ray=over_ray))
+    )
     _, options = read_arguments(container["args"])
-    assert [name for name, value in options.items() if check_value(name, value, version)] == []
+    assert [
+        name for name, value in options.items() if check_value(name, value, version)
+    ] == []
 
 
 RANK_FLAGS = {
@@ -159,26 +231,38 @@ RANK_FLAGS = {
 
 LISTENS = {"--host", "--port"}
 
-passable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20) | st.sampled_from(
-    ["$(HF_TOKEN)", "'$(id)'", "--node-rank", "a b", "`id`"]
-)
+passable = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    min_size=1,
+    max_size=20,
+) | st.sampled_from(["$(HF_TOKEN)", "'$(id)'", "--node-rank", "a b", "`id`"])
 """What a process can be given as an argument."""
 
-words_of_users = st.builds(lambda model, role: {"model": f"m{model}", "arguments": {"response-role": role}}, passable, passable)
+words_of_users = st.builds(
+    lambda model, role: {"model": f"m{model}", "arguments": {"response-role": role}},
+    passable,
+    passable,
+)
 
 
 @settings(max_examples=5)
 @given(st.integers(2, 4), st.sampled_from([1, 8]), words_of_users)
-def test_the_ranks_of_a_group_differ_in_rank_flags_only(nodes: int, tensor: int, words: dict[str, Any]) -> None:
+def test_the_ranks_of_a_group_differ_in_rank_flags_only(
+    nodes: int, tensor: int, words: dict[str, Any]
+) -> None:
     plan = a_plan_of(Layout(tensor=tensor, pipeline=nodes), nodes=nodes)
-    shared, own = zip(*(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True)
+    shared, own = zip(
+        *(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True
+    )
 
     assert all(words == shared[0] for words in shared)
-    assert [flags["--node-rank"] for flags in own] == [[str(number)] for number in range(nodes)]
-    assert len({tuple(flags["--master-addr"]) for flags in own}) == 1
-    assert [set(flags) for flags in own] == [{"--node-rank", "--master-addr"} | LISTENS] + [
-        {"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)
+    assert [flags["--node-rank"] for flags in own] == [
+        [str(number)] for number in range(nodes)
     ]
+    assert len({tuple(flags["--master-addr"]) for flags in own}) == 1
+    assert [set(flags) for flags in own] == [
+        {"--node-rank", "--master-addr"} | LISTENS
+    ] + [{"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)]
 
 
 @settings(max_examples=5)
@@ -187,8 +271,13 @@ def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only
     nodes: int, local: int, tensor: int, words: dict[str, Any]
 ) -> None:
     replicas = nodes * local
-    plan = a_plan_of(Layout(tensor=tensor, attention_data=replicas, expert=tensor * replicas), nodes=nodes)
-    shared, own = zip(*(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True)
+    plan = a_plan_of(
+        Layout(tensor=tensor, attention_data=replicas, expert=tensor * replicas),
+        nodes=nodes,
+    )
+    shared, own = zip(
+        *(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True
+    )
 
     assert all(words == shared[0] for words in shared)
     assert [flags.get("--data-parallel-start-rank") for flags in own] == [
@@ -197,13 +286,16 @@ def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only
     ]
     assert len({tuple(flags["--data-parallel-address"]) for flags in own}) == 1
     assert [set(flags) for flags in own] == [{"--data-parallel-address"} | LISTENS] + [
-        {"--data-parallel-start-rank", "--data-parallel-address", "--headless"} for _ in range(nodes - 1)
+        {"--data-parallel-start-rank", "--data-parallel-address", "--headless"}
+        for _ in range(nodes - 1)
     ]
 
 
 @settings(max_examples=5)
 @given(st.integers(2, 3), st.sampled_from([1, 8]), words_of_users)
-def test_of_a_group_that_ray_joins_the_leader_alone_is_told_what_to_serve(nodes: int, tensor: int, words: dict[str, Any]) -> None:
+def test_of_a_group_that_ray_joins_the_leader_alone_is_told_what_to_serve(
+    nodes: int, tensor: int, words: dict[str, Any]
+) -> None:
     plan = a_plan_of(Layout(tensor=tensor, pipeline=nodes), nodes=nodes)
     leader, *followers = _started(plan, a_deployment(over_ray=True, **words))
 
@@ -211,7 +303,9 @@ def test_of_a_group_that_ray_joins_the_leader_alone_is_told_what_to_serve(nodes:
     assert set(_split(leader)[1]) == LISTENS
     assert all(follower.argv == followers[0].argv for follower in followers)
     assert followers[0].argv[0] == "start"
-    assert not {*words["arguments"].values(), words["model"], *leader.arguments} & set(followers[0].argv[1:])
+    assert not {*words["arguments"].values(), words["model"], *leader.arguments} & set(
+        followers[0].argv[1:]
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +323,19 @@ class _StartedRank:
 
 def _started(plan: Plan, deployment: Deployment) -> list[_StartedRank]:
     """Run the launch scripts of a group and return what they started."""
-    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder), ray_port=free_port()) as ranks:
-        (Path(folder) / "hosts").write_text(f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n")
+    with (
+        TemporaryDirectory() as folder,
+        ranks_of(plan, deployment, Path(folder), ray_port=free_port()) as ranks,
+    ):
+        (Path(folder) / "hosts").write_text(
+            f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n"
+        )
         for rank in ranks:
             rank.start()
-        return [_StartedRank(argv=rank.engine()["argv"], arguments=rank.arguments) for rank in ranks]
+        return [
+            _StartedRank(argv=rank.engine()["argv"], arguments=rank.arguments)
+            for rank in ranks
+        ]
 
 
 def _split(rank: _StartedRank) -> tuple[list[str], dict[str, list[str]]]:
@@ -248,7 +350,11 @@ def _split(rank: _StartedRank) -> tuple[list[str], dict[str, list[str]]]:
 @given(st.lists(subdomains, min_size=2, max_size=6, unique=True))
 def test_no_two_resources_share_an_object_name(names: list[str]) -> None:
     bases = [base_name(name) for name in names]
-    stateful_sets = [group_name(base, *which) for base in bases for which in ((0, 0), (1, 0), (0, 2), (1, 12))]
+    stateful_sets = [
+        group_name(base, *which)
+        for base in bases
+        for which in ((0, 0), (1, 0), (0, 2), (1, 12))
+    ]
     services = [*bases, *(peers_service(name) for name in stateful_sets)]
     assert len(set(services)) == len(services)
     assert len(set(stateful_sets)) == len(stateful_sets)

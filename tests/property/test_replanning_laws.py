@@ -1,4 +1,6 @@
-"""Laws of groups that lose their nodes: they move where there is room, the others stay, and no GPU is planned twice."""
+"""Laws of groups that lose their nodes: they move where there is room, the others stay, and no GPU
+is planned twice.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,41 +24,69 @@ GPUS = 8
 
 
 def subject_of(tensor: int, replicas: int = 1) -> Subject:
-    manifest = a_sharded_model(parallelism={"tensor": tensor, "pipeline": 1}, replicas=replicas)
+    manifest = a_sharded_model(
+        parallelism={"tensor": tensor, "pipeline": 1}, replicas=replicas
+    )
     return resolve(Question(resource=parse_manifest(manifest)))
 
 
 SUBJECTS = {tensor: subject_of(tensor) for tensor in (4, 8)}
-FACTS = {node["metadata"]["name"]: fact for node in h100_nodes(len(NODES)) if (fact := read_node(node))}
+FACTS = {
+    node["metadata"]["name"]: fact
+    for node in h100_nodes(len(NODES))
+    if (fact := read_node(node))
+}
 
-WHOLE = {tensor: take_stock(subject, FACTS.values(), ()) for tensor, subject in SUBJECTS.items()}
+WHOLE = {
+    tensor: take_stock(subject, FACTS.values(), ())
+    for tensor, subject in SUBJECTS.items()
+}
 
 
 def plan_on(subject: Subject, nodes: list[str]) -> Plan:
     """Return a plan of one group on each of these nodes."""
     outcome = plan_serving(subject, take_stock(subject, FACTS.values(), ())).outcome
     assert isinstance(outcome, Plan)
-    return replace(outcome, groups=tuple((node,) for node in nodes), layout=replace(outcome.layout, replicas=len(nodes)))
+    return replace(
+        outcome,
+        groups=tuple((node,) for node in nodes),
+        layout=replace(outcome.layout, replicas=len(nodes)),
+    )
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(sorted(SUBJECTS)), st.permutations(NODES), st.integers(1, 5), st.sets(st.sampled_from(NODES)))
+@given(
+    st.sampled_from(sorted(SUBJECTS)),
+    st.permutations(NODES),
+    st.integers(1, 5),
+    st.sets(st.sampled_from(NODES)),
+)
 def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     tensor: int, order: list[str], groups: int, lost: set[str]
 ) -> None:
     subject = SUBJECTS[tensor]
     plan = plan_on(subject, order[:groups])
-    left = take_stock(subject, [fact for name, fact in FACTS.items() if name not in lost], ())
+    left = take_stock(
+        subject, [fact for name, fact in FACTS.items() if name not in lost], ()
+    )
 
-    leaving = frozenset(index for index, group in enumerate(plan.groups) if lost.intersection(group))
+    leaving = frozenset(
+        index for index, group in enumerate(plan.groups) if lost.intersection(group)
+    )
     moved, short = rehouse(subject, plan, left, leaving)
 
     assert len(moved.groups) == groups
-    assert all(now == was for was, now in zip(plan.groups, moved.groups, strict=True) if lost.isdisjoint(was))
+    assert all(
+        now == was
+        for was, now in zip(plan.groups, moved.groups, strict=True)
+        if lost.isdisjoint(was)
+    )
     homed = [node for (node,) in moved.groups if node not in lost]
     held = Counter(homed)
     assert all(count * tensor <= GPUS for count in held.values())
-    room = sum((GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost)
+    room = sum(
+        (GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost
+    )
     assert (short is None) is (len(homed) == groups)
     assert short is None or room == 0
 
@@ -71,11 +101,25 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
 def test_of_a_new_plan_only_the_groups_move_that_cannot_have_their_nodes_and_no_gpu_is_planned_twice(
     tensor: int, held: list[str], wanted: int, taken: dict[str, int]
 ) -> None:
-    held = [node for index, node in enumerate(held) if (held[:index].count(node) + 1) * tensor <= GPUS]
+    held = [
+        node
+        for index, node in enumerate(held)
+        if (held[:index].count(node) + 1) * tensor <= GPUS
+    ]
     subject = subject_of(tensor, wanted)
-    others = [GpuUsage(node=node, resource="nvidia.com/gpu", gpus=gpus) for node, gpus in taken.items() if gpus]
+    others = [
+        GpuUsage(node=node, resource="nvidia.com/gpu", gpus=gpus)
+        for node, gpus in taken.items()
+        if gpus
+    ]
     inventory = take_stock(subject, FACTS.values(), others)
-    record = record_of(subject, replace(plan_serving(SUBJECTS[tensor], WHOLE[tensor]), outcome=plan_on(SUBJECTS[tensor], held)))
+    record = record_of(
+        subject,
+        replace(
+            plan_serving(SUBJECTS[tensor], WHOLE[tensor]),
+            outcome=plan_on(SUBJECTS[tensor], held),
+        ),
+    )
 
     found = plan_anew(subject, record, inventory)
 

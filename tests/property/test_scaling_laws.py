@@ -1,4 +1,6 @@
-"""Laws of scaling down: no group that serves ends while one that does not stays, and whoever stays does not notice."""
+"""Laws of scaling down: no group that serves ends while one that does not stays, and whoever stays
+does not notice.
+"""
 
 from functools import cache
 
@@ -36,7 +38,11 @@ def harm(operator: Operator, number: int, *, failed: bool) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.dictionaries(st.integers(0, GROUPS - 1), st.booleans(), max_size=GROUPS), st.integers(0, GROUPS)), max_size=3
+        st.tuples(
+            st.dictionaries(st.integers(0, GROUPS - 1), st.booleans(), max_size=GROUPS),
+            st.integers(0, GROUPS),
+        ),
+        max_size=3,
     ),
 )
 def test_no_serving_group_ends_while_one_that_does_not_serve_stays_and_who_stays_keeps_his_pods(
@@ -44,12 +50,19 @@ def test_no_serving_group_ends_while_one_that_does_not_serve_stays_and_who_stays
 ) -> None:
     operator = _serving().fork()
     for harmed, wanted in history:
-        there = {number for name in operator.cluster.sets() if (number := group_number(OWNER.name, name)) is not None}
+        there = {
+            number
+            for name in operator.cluster.sets()
+            if (number := group_number(OWNER.name, name)) is not None
+        }
         for number in there.intersection(harmed):
             harm(operator, number, failed=harmed[number])
         served, uids = (
             set(operator.cluster.serving()),
-            {name: item["metadata"]["uid"] for name, item in operator.cluster.sets().items()},
+            {
+                name: item["metadata"]["uid"]
+                for name, item in operator.cluster.sets().items()
+            },
         )
 
         operator.edit(replicas=wanted)
@@ -60,11 +73,15 @@ def test_no_serving_group_ends_while_one_that_does_not_serve_stays_and_who_stays
         ended = served - left.keys()
         assert not ended or left.keys() <= served
         if wanted <= len(there):
-            assert all(uids[name] == item["metadata"]["uid"] for name, item in left.items())
+            assert all(
+                uids[name] == item["metadata"]["uid"] for name, item in left.items()
+            )
         else:
             assert uids.keys() <= left.keys()
             assert left.keys() - uids.keys() == set(
-                sorted({f"{OWNER.name}-{n}" for n in range(wanted)} - uids.keys())[: wanted - len(there)]
+                sorted({f"{OWNER.name}-{n}" for n in range(wanted)} - uids.keys())[
+                    : wanted - len(there)
+                ]
             )
         operator.run(3 * LOAD_SECONDS)
         assert operator.cluster.serving().keys() == operator.cluster.sets().keys()

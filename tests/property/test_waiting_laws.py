@@ -1,4 +1,6 @@
-"""Laws of those who wait for GPUs, over random arrivals: nobody for ever, nobody passed by on what he claims."""
+"""Laws of those who wait for GPUs, over random arrivals: nobody for ever, nobody passed by on what
+he claims.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def arrivals(draw: st.DrawFn) -> list[Model]:
 
 def moments(models: list[Model]) -> list[float]:
     """Return times close enough together that everything that happens is seen soon."""
-    last = max(model.arrives for model in models) + sum(model.stay for model in models) + (len(models) + 1) * BACKFILL_SECONDS
+    last = (
+        max(model.arrives for model in models)
+        + sum(model.stay for model in models)
+        + (len(models) + 1) * BACKFILL_SECONDS
+    )
     return [25.0 * number for number in range(int(last / 25) + 2)]
 
 
@@ -47,7 +53,15 @@ def history(models: list[Model]) -> list[tuple[float, Cluster]]:
         left = left[len(arrived) :]
         cluster.step(now, arrived)
         steps.append(
-            (now, Cluster(nodes=NODES, held=dict(cluster.held), line=dict(cluster.line), placed_at=dict(cluster.placed_at)))
+            (
+                now,
+                Cluster(
+                    nodes=NODES,
+                    held=dict(cluster.held),
+                    line=dict(cluster.line),
+                    placed_at=dict(cluster.placed_at),
+                ),
+            )
         )
         if not left and not cluster.line:
             break
@@ -56,7 +70,9 @@ def history(models: list[Model]) -> list[tuple[float, Cluster]]:
 
 @settings(max_examples=60, deadline=None)
 @given(arrivals())
-def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(models: list[Model]) -> None:
+def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(
+    models: list[Model],
+) -> None:
     first_since: dict[str, float] = {}
     for now, cluster in history([replace(model, priority=0) for model in models]):
         if cluster.line:
@@ -65,7 +81,9 @@ def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(mo
             first_since.setdefault(name, now)
             first_since = {name: first_since[name]}
             claims_from = max(first_since[name], model.arrives + BACKFILL_SECONDS)
-            assert now <= claims_from + LONGEST_STAY + 50, f"{name} still waits at {now}"
+            assert now <= claims_from + LONGEST_STAY + 50, (
+                f"{name} still waits at {now}"
+            )
     assert not cluster.line
 
 
@@ -74,15 +92,27 @@ def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(mo
 def test_nobody_is_put_on_what_one_before_him_claims(models: list[Model]) -> None:
     steps = history(models)
     for (_, before), (now, after) in pairwise(steps):
-        still = [entry for name, (_, entry) in before.line.items() if name in after.line]
+        still = [
+            entry for name, (_, entry) in before.line.items() if name in after.line
+        ]
         claims = [after.line[entry.rank[2][1]][1] for entry in still]
         free = after.free()
         for model in models:
             if after.placed_at.get(model.name) == now:
-                rank = (-model.priority, f"{model.arrives:012.3f}", ("models", model.name))
+                rank = (
+                    -model.priority,
+                    f"{model.arrives:012.3f}",
+                    ("models", model.name),
+                )
                 _, taken = after.held[model.name]
-                kept = claimed_before([entry for entry in still if entry in claims], rank)
-                assert all(free[node] >= min(kept[node], before.free()[node]) for node in taken if kept[node])
+                kept = claimed_before(
+                    [entry for entry in still if entry in claims], rank
+                )
+                assert all(
+                    free[node] >= min(kept[node], before.free()[node])
+                    for node in taken
+                    if kept[node]
+                )
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,12 +121,17 @@ def test_before_anybody_claims_whoever_fits_is_placed(models: list[Model]) -> No
     for _, cluster in history(models):
         if not any(entry.claim for _, entry in cluster.line.values()):
             free = cluster.free()
-            assert all(place(model, sorted(free), free) is None for model, _ in cluster.line.values())
+            assert all(
+                place(model, sorted(free), free) is None
+                for model, _ in cluster.line.values()
+            )
 
 
 @settings(max_examples=60, deadline=None)
 @given(arrivals())
-def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(models: list[Model]) -> None:
+def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(
+    models: list[Model],
+) -> None:
     for _, cluster in history(models):
         claiming = [entry.rank for _, entry in cluster.line.values() if entry.claim]
         free = cluster.free()
@@ -110,5 +145,7 @@ def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(models: 
 def test_no_gpu_is_claimed_twice_or_held_twice(models: list[Model]) -> None:
     for _, cluster in history(models):
         assert min(cluster.free().values()) >= 0
-        whole = claimed_before([entry for _, entry in cluster.line.values()], (10**9, "", ("", "")))
+        whole = claimed_before(
+            [entry for _, entry in cluster.line.values()], (10**9, "", ("", ""))
+        )
         assert all(gpus <= GPUS for gpus in whole.values())

@@ -1,4 +1,6 @@
-"""A release says the same everywhere: one version, one user, one lock; and its files are the same bytes for the same sources."""
+"""A release says the same everywhere: one version, one user, one lock; and its files are the same
+bytes for the same sources.
+"""
 
 import io
 import re
@@ -10,7 +12,17 @@ import pytest
 import yaml
 
 import shardwright
-from release import archive, debian, image, manifests, notes, places, plugin, signing, wheels
+from release import (
+    archive,
+    debian,
+    image,
+    manifests,
+    notes,
+    places,
+    plugin,
+    signing,
+    wheels,
+)
 from tests.harness.errors import HarnessError
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +30,18 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 DOCKERFILE = (ROOT / "operator" / "Dockerfile").read_text()
 
 
-def test_package_chart_and_changelog_are_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_chart_and_changelog_are_of_one_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     places.check_one_version()
 
     monkeypatch.setenv("RELEASE_TAG", "v9.9.9")
-    with pytest.raises(HarnessError, match=re.escape(f"the package is {shardwright.__version__}, but RELEASE_TAG is 9.9.9")):
+    with pytest.raises(
+        HarnessError,
+        match=re.escape(
+            f"the package is {shardwright.__version__}, but RELEASE_TAG is 9.9.9"
+        ),
+    ):
         places.check_one_version()
 
 
@@ -37,21 +56,37 @@ def test_the_image_starts_what_the_dockerfile_starts() -> None:
     user, ports, command = DOCKERFILE.splitlines()[-3:]
 
     assert user == f"USER {image.RUN_AS}"
-    assert ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
+    assert (
+        ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
+    )
     assert command == f'CMD ["{image.COMMAND[0]}"]'
 
 
-def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses() -> None:
-    amd64, arm64 = (debian.locked(architecture) for architecture in places.ARCHITECTURES)
+def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses() -> (
+    None
+):
+    amd64, arm64 = (
+        debian.locked(architecture) for architecture in places.ARCHITECTURES
+    )
 
     assert sorted(item.name for item in amd64) == sorted(debian.PACKAGES)
-    assert [(item.name, item.version) for item in amd64] == [(item.name, item.version) for item in arm64]
+    assert [(item.name, item.version) for item in amd64] == [
+        (item.name, item.version) for item in arm64
+    ]
     assert all(re.fullmatch(r"[0-9a-f]{64}", item.sha256) for item in (*amd64, *arm64))
     assert "://" not in debian.LOCK.read_text()
 
 
 def test_no_shell_and_no_package_manager_is_among_the_packages() -> None:
-    assert not {"bash", "dash", "busybox", "apt", "dpkg", "perl-base", "python3-pip"} & set(debian.PACKAGES)
+    assert not {
+        "bash",
+        "dash",
+        "busybox",
+        "apt",
+        "dpkg",
+        "perl-base",
+        "python3-pip",
+    } & set(debian.PACKAGES)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +101,16 @@ def test_no_shell_and_no_package_manager_is_among_the_packages() -> None:
         ("kopf/__init__.py", True),
     ],
 )
-def test_of_the_kubernetes_client_only_generated_classes_are_left_out(name: str, wanted: bool) -> None:  # noqa: FBT001 - a case
+def test_of_the_kubernetes_client_only_generated_classes_are_left_out(
+    name: str,
+    wanted: bool,  # noqa: FBT001
+) -> None:
     assert wheels.left_out(name) is not wanted
 
 
-def test_the_same_files_are_the_same_archive_whenever_and_by_whomever_they_were_written(tmp_path: Path) -> None:
+def test_the_same_files_are_the_same_archive_whenever_and_by_whomever_they_were_written(
+    tmp_path: Path,
+) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder, names in ((one, ("b", "a")), (other, ("a", "b"))):
         folder.mkdir()
@@ -99,10 +139,15 @@ def test_an_upgrade_names_what_is_new_gone_and_changed() -> None:
 
 def test_values_of_the_last_state_differ_from_these_by_what_the_notes_say() -> None:
     stored = max((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
-    told = notes.changes(yaml.safe_load(stored.read_text()), yaml.safe_load((places.CHART / "values.yaml").read_text()))
+    told = notes.changes(
+        yaml.safe_load(stored.read_text()),
+        yaml.safe_load((places.CHART / "values.yaml").read_text()),
+    )
 
     assert "- new: `plans.enabled` (`False`)" in told.splitlines()
-    assert "- gone:" not in told  # a value that is taken away would be refused by the closed schema
+    assert (
+        "- gone:" not in told
+    )  # a value that is taken away would be refused by the closed schema
 
 
 def test_the_base_names_the_image_that_the_manifest_has() -> None:
@@ -122,30 +167,53 @@ def test_checksums_are_of_every_file_and_are_checked(tmp_path: Path) -> None:
     )
 
 
-def test_the_plugin_needs_the_distributions_of_the_extra_cluster(tmp_path: Path) -> None:
+def test_the_plugin_needs_the_distributions_of_the_extra_cluster(
+    tmp_path: Path,
+) -> None:
     assert plugin.BROUGHT_BY == "cluster"
-    assert f"kubectl shardwright needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}" in plugin.LAUNCHER
+    assert (
+        f"kubectl shardwright needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}"
+        in plugin.LAUNCHER
+    )
     compile(plugin.LAUNCHER, str(tmp_path), "exec")
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
-def test_workflows_pin_actions_by_digest_and_grant_nothing_that_no_job_asks_for(file: Path) -> None:
+def test_workflows_pin_actions_by_digest_and_grant_nothing_that_no_job_asks_for(
+    file: Path,
+) -> None:
     text = file.read_text()
     workflow: dict[str, Any] = yaml.safe_load(text)
     actions = re.findall(r"uses: (\S+)(.*)", text)
 
     assert actions
     assert [
-        action for action, comment in actions if not re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action) or " # v" not in comment
+        action
+        for action, comment in actions
+        if not re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)
+        or " # v" not in comment
     ] == []
     assert workflow["permissions"] == {}
-    assert all("permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values())
+    assert all(
+        "permissions" in job and "timeout-minutes" in job
+        for job in workflow["jobs"].values()
+    )
 
 
 def test_only_the_job_that_builds_nothing_may_write_and_knows_secrets() -> None:
-    workflow: dict[str, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())
-    writing = [name for name, job in workflow["jobs"].items() if "write" in job["permissions"].values()]
-    knowing = [name for name, job in workflow["jobs"].items() if "secrets." in yaml.safe_dump(job)]
+    workflow: dict[str, Any] = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / "release.yaml").read_text()
+    )
+    writing = [
+        name
+        for name, job in workflow["jobs"].items()
+        if "write" in job["permissions"].values()
+    ]
+    knowing = [
+        name
+        for name, job in workflow["jobs"].items()
+        if "secrets." in yaml.safe_dump(job)
+    ]
 
     assert (writing, knowing) == (["publish"], ["publish"])
     assert "make release" not in yaml.safe_dump(workflow["jobs"]["publish"])

@@ -1,4 +1,5 @@
-"""What the chart grants is what the operator uses: the requests of all control plane tests against the ClusterRole.
+"""What the chart grants is what the operator uses: the requests of all control plane tests against
+the ClusterRole.
 
 Run after them, over what they have kept (make test does both).
 """
@@ -15,7 +16,8 @@ from tests.support.rights import Right
 MODULES = Path(__file__).parents[1] / "controlplane"
 # The API server grants these to every authenticated user.
 FOR_EVERYBODY = {("create", "authorization.k8s.io/selfsubjectaccessreviews")}
-# Admission asks for this one when an owner reference blocks deletion (OwnerReferencesPermissionEnforcement): no request shows it,
+# Admission asks for this one when an owner reference blocks deletion
+# (OwnerReferencesPermissionEnforcement): no request shows it,
 # without it each create of a child is refused.
 ASKED_BY_ADMISSION = {("update", "shardwright.io/shardedmodels/finalizers")}
 
@@ -24,7 +26,9 @@ ASKED_BY_ADMISSION = {("update", "shardwright.io/shardedmodels/finalizers")}
 def run() -> Run:
     """The last run, which must have been one of the whole folder."""
     last = kept()
-    assert last.modules >= {path.name for path in MODULES.glob("test_*.py")}, "only a part of the control plane tests was run"
+    assert last.modules >= {path.name for path in MODULES.glob("test_*.py")}, (
+        "only a part of the control plane tests was run"
+    )
     return last
 
 
@@ -36,22 +40,38 @@ def granted(control_plane: ControlPlane) -> set[Right]:
 def test_no_request_of_the_operator_was_forbidden(run: Run) -> None:
     refused = {request for request in run.requests if request.code == 403}
 
-    assert sorted(request.uri for request in refused if not _whatever_the_rights(request)) == []
+    assert (
+        sorted(request.uri for request in refused if not _whatever_the_rights(request))
+        == []
+    )
 
 
-def test_the_operator_used_only_what_the_chart_grants(run: Run, granted: set[Right]) -> None:
+def test_the_operator_used_only_what_the_chart_grants(
+    run: Run, granted: set[Right]
+) -> None:
     assert sorted(_used(run) - granted) == []
 
 
-def test_the_chart_grants_nothing_that_was_never_used(run: Run, granted: set[Right]) -> None:
+def test_the_chart_grants_nothing_that_was_never_used(
+    run: Run, granted: set[Right]
+) -> None:
     assert granted - _used(run) == ASKED_BY_ADMISSION
 
 
 def _whatever_the_rights(request: Request) -> bool:
-    """Nobody could create it: tests delete their namespaces with models in them, and one has a quota."""
-    return "because it is being terminated" in request.message or "exceeded quota" in request.message
+    """Nobody could create it: tests delete their namespaces with models in them, and one has a
+    quota.
+    """
+    return (
+        "because it is being terminated" in request.message
+        or "exceeded quota" in request.message
+    )
 
 
 def _used(run: Run) -> set[Right]:
-    found = {(request.verb, request.resource) for request in run.requests if request.resource and request.code != 403}
+    found = {
+        (request.verb, request.resource)
+        for request in run.requests
+        if request.resource and request.code != 403
+    }
     return found - FOR_EVERYBODY

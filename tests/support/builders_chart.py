@@ -17,45 +17,94 @@ CHART = ROOT / "charts" / "shardwright"
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
 NEW: Final = "(new)"
-_BOUND = "budgets children configmaps events jobs leases networkpolicies pods revisions secrets services statefulsets"
+_BOUND = (
+    "budgets children configmaps events jobs leases networkpolicies pods revisions secrets "
+    "services statefulsets"
+)
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 """Names of the admission policies and of their bindings."""
 
 
-def render(control_plane: ControlPlane, *arguments: str, release: str = "shardwright", namespace: str = SYSTEM) -> list[Manifest]:
+def render(
+    control_plane: ControlPlane,
+    *arguments: str,
+    release: str = "shardwright",
+    namespace: str = SYSTEM,
+) -> list[Manifest]:
     """Return what `helm template` prints, with the image named and more arguments to it."""
-    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, "--skip-tests", *NAMED, *arguments)
+    text = control_plane.helm(
+        "template",
+        release,
+        str(CHART),
+        "--namespace",
+        namespace,
+        "--skip-tests",
+        *NAMED,
+        *arguments,
+    )
     return read(text)
 
 
 def read(text: str) -> list[Manifest]:
     """Return the objects of a YAML stream, in its order."""
-    return [item for item in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if item]
+    return [
+        item
+        for item in yaml.load_all(
+            text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+        if item
+    ]
 
 
 def named(objects: Iterable[Manifest], kind: str, suffix: str = "") -> Manifest:
     """Return the one object of a kind whose name ends so."""
-    (found,) = (item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(suffix))
+    (found,) = (
+        item
+        for item in objects
+        if item["kind"] == kind and item["metadata"]["name"].endswith(suffix)
+    )
     return found
 
 
 def difference(before: list[Manifest], after: list[Manifest]) -> dict[str, Any]:
-    """Return what is otherwise afterwards: path to value, to `GONE` or, of a whole object, to `NEW`.
+    """Return what is otherwise afterwards: path to value, to `GONE` or, of a whole object, to
+    `NEW`.
 
     The path of an object is its kind and name.
     """
-    old, new = ({f"{item['kind']}/{item['metadata']['name']}": item for item in objects} for objects in (before, after))
-    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys(), GONE) | dict.fromkeys(new.keys() - old.keys(), NEW)
+    old, new = (
+        {f"{item['kind']}/{item['metadata']['name']}": item for item in objects}
+        for objects in (before, after)
+    )
+    changed: dict[str, Any] = dict.fromkeys(
+        old.keys() - new.keys(), GONE
+    ) | dict.fromkeys(new.keys() - old.keys(), NEW)
     for name in new.keys() & old.keys():
         was, now = dict(_leaves(old[name], name)), dict(_leaves(new[name], name))
-        changed |= {path: value for path, value in now.items() if path not in was or was[path] != value}
+        changed |= {
+            path: value
+            for path, value in now.items()
+            if path not in was or was[path] != value
+        }
         changed |= dict.fromkeys(was.keys() - now.keys(), GONE)
     return changed
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    nested = [leaf for key, item in inner for leaf in _leaves(item, f"{path} {key}" if " " not in path else f"{path}.{key}")]
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    nested = [
+        leaf
+        for key, item in inner
+        for leaf in _leaves(
+            item, f"{path} {key}" if " " not in path else f"{path}.{key}"
+        )
+    ]
     return iter(nested or [(path, value)])
 
 

@@ -1,4 +1,6 @@
-"""Files for the command line: manifests, nodes and pods that name what matters, and a way to run it."""
+"""Files for the command line: manifests, nodes and pods that name what matters, and a way to run
+it.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,9 +13,16 @@ import yaml
 DUMPS = Path(__file__).parents[1] / "data" / "nodes"
 
 
-def a_manifest(name: str = "m", model: str = "meta-llama/Llama-3.1-8B-Instruct", **spec: Any) -> dict[str, Any]:
+def a_manifest(
+    name: str = "m", model: str = "meta-llama/Llama-3.1-8B-Instruct", **spec: Any
+) -> dict[str, Any]:
     whole = {"model": {"id": model}, **spec}
-    return {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": name}, "spec": whole}
+    return {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": name},
+        "spec": whole,
+    }
 
 
 def a_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
@@ -23,10 +32,19 @@ def a_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
 
 
 def a_pod(node: str, gpus: int) -> dict[str, Any]:
-    resources = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+    resources = {
+        "requests": {"nvidia.com/gpu": str(gpus)},
+        "limits": {"nvidia.com/gpu": str(gpus)},
+    }
     spec = {"nodeName": node, "containers": [{"name": "main", "resources": resources}]}
     metadata = {"name": "other", "namespace": "research"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
 
 
 @dataclass(frozen=True)
@@ -38,11 +56,19 @@ class Files:
     def manifests(self, *objects: Mapping[str, Any], name: str = "model.yaml") -> str:
         return self._write(name, yaml.safe_dump_all(objects))
 
-    def cluster(self, items: Iterable[Mapping[str, Any]], name: str = "nodes.yaml") -> str:
-        return self._write(name, yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+    def cluster(
+        self, items: Iterable[Mapping[str, Any]], name: str = "nodes.yaml"
+    ) -> str:
+        return self._write(
+            name,
+            yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": list(items)}),
+        )
 
     def cluster_json(self, items: Iterable[Mapping[str, Any]]) -> str:
-        return self._write("nodes.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+        return self._write(
+            "nodes.json",
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}),
+        )
 
     def raw(self, name: str, content: bytes) -> str:
         path = self.folder / name

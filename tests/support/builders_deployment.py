@@ -12,7 +12,9 @@ from shardwright.units import GIB
 
 
 def a_stage(stage: int = 0, **changes: Any) -> StageMemory:
-    """Return one stage of Llama-3.1-405B (FP8 would differ) on TP8 x PP2; bytes are plausible, not exact."""
+    """Return one stage of Llama-3.1-405B (FP8 would differ) on TP8 x PP2; bytes are plausible, not
+    exact.
+    """
     memory = StageMemory(
         stage=stage,
         layers=(63 * stage, 63 * (stage + 1)),
@@ -86,15 +88,27 @@ def a_small_plan(**changes: Any) -> Plan:
 
 
 def a_plan_of(layout: Layout, nodes: int = 1, **changes: Any) -> Plan:
-    """Return a plan of ``layout`` with ``nodes`` nodes per replica, every replica on nodes of its own."""
-    groups = tuple(tuple(f"node-{group}-{node}" for node in range(nodes)) for group in range(layout.replicas))
+    """Return a plan of ``layout`` with ``nodes`` nodes per replica, every replica on nodes of its
+    own.
+    """
+    groups = tuple(
+        tuple(f"node-{group}-{node}" for node in range(nodes))
+        for group in range(layout.replicas)
+    )
     shape = {"layout": layout, "groups": groups, "nodes_per_replica": nodes}
     return a_plan(**shape, gpus_per_node=layout.gpus_per_replica // nodes, **changes)
 
 
 def an_owner(**changes: Any) -> Owner:
     """Return the ShardedModel llama-405b in namespace models."""
-    return replace(Owner(name="llama-405b", namespace="models", uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"), **changes)
+    return replace(
+        Owner(
+            name="llama-405b",
+            namespace="models",
+            uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55",
+        ),
+        **changes,
+    )
 
 
 def a_deployment(**changes: Any) -> Deployment:
@@ -111,14 +125,20 @@ def a_deployment(**changes: Any) -> Deployment:
 
 def a_trtllm_deployment(**changes: Any) -> Deployment:
     """Return the same with TensorRT-LLM from an image that tells its version."""
-    engine = {"engine": "TensorRTLLM", "engine_version": "1.2.1", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+    engine = {
+        "engine": "TensorRTLLM",
+        "engine_version": "1.2.1",
+        "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
+    }
     return a_deployment(**(engine | changes))
 
 
 def a_hub_fetch(model: str = "acme/llama") -> HubFetch:
     """A config of a public repository, read with nothing that a user says."""
     return HubFetch(
-        fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
+        fetcher=Fetcher(
+            image="registry.example/operator:1", pull_policy="IfNotPresent"
+        ),
         model=model,
         revision=None,
         hub_token=None,

@@ -17,9 +17,15 @@ from tests.support.builders_seen import OWNER, Operator
 from tests.support.small_cluster import GPU
 
 
-def a_live_model(operator: Operator, *, rename: tuple[str, str] | None = None) -> LiveModel:
-    """Return the model of an operator; with ``rename`` what comes after a start of a name is replaced in all objects."""
-    objects = {key: _renamed(item, rename) for key, item in operator.cluster.objects.items()}
+def a_live_model(
+    operator: Operator, *, rename: tuple[str, str] | None = None
+) -> LiveModel:
+    """Return the model of an operator; with ``rename`` what comes after a start of a name is
+    replaced in all objects.
+    """
+    objects = {
+        key: _renamed(item, rename) for key, item in operator.cluster.objects.items()
+    }
     stored = read_record(objects.get(record_key(OWNER)), OWNER.uid, SigningKeys())
     metadata = {
         "name": OWNER.name,
@@ -52,5 +58,11 @@ def _renamed(item: Any, rename: tuple[str, str] | None) -> Any:
 
 def around(operator: Operator) -> Surroundings:
     """Return the nodes of an operator's cluster, with what pods hold."""
-    others = [GpuUsage(node=node, resource=GPU, gpus=gpus) for node, gpus in operator.cluster.others.items()]
-    return Surroundings(nodes=tuple(operator.cluster.facts.values()), usage=(*operator.cluster.usage(), *others))
+    others = [
+        GpuUsage(node=node, resource=GPU, gpus=gpus)
+        for node, gpus in operator.cluster.others.items()
+    ]
+    return Surroundings(
+        nodes=tuple(operator.cluster.facts.values()),
+        usage=(*operator.cluster.usage(), *others),
+    )

@@ -1,4 +1,6 @@
-"""Models and engines for tests: a small Llama, a small mixture of experts, and the catalogue's own."""
+"""Models and engines for tests: a small Llama, a small mixture of experts, and the catalogue's
+own.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +8,12 @@ from shardwright.engines.vllm import traits
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
+from shardwright.modelspec.spec import (
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    ModelSpec,
+)
 
 
 def a_config(**overrides: object) -> dict[str, object]:
@@ -24,7 +31,11 @@ def a_config(**overrides: object) -> dict[str, object]:
         "torch_dtype": "bfloat16",
         "tie_word_embeddings": False,
     }
-    return {name: value for name, value in {**config, **overrides}.items() if value is not None}
+    return {
+        name: value
+        for name, value in {**config, **overrides}.items()
+        if value is not None
+    }
 
 
 def a_moe_config(**overrides: object) -> dict[str, object]:

@@ -39,7 +39,9 @@ def a_node(
     ready: bool = True,
     cordoned: bool = False,
 ) -> dict[str, Any]:
-    """Return a node as the GPU operator labels it; ``network_gbps`` None leaves the network unknown."""
+    """Return a node as the GPU operator labels it; ``network_gbps`` None leaves the network
+    unknown.
+    """
     own = {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.product": product,
@@ -95,26 +97,49 @@ def bare_node(
     }
     if cordoned:
         node["spec"]["unschedulable"] = True
-        node["spec"]["taints"].append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+        node["spec"]["taints"].append(
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        )
     return node
 
 
-def h100_nodes(count: int, *, prefix: str = "h100", labels: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+def h100_nodes(
+    count: int, *, prefix: str = "h100", labels: Mapping[str, str] = {}
+) -> list[dict[str, Any]]:
     """Return nodes of 8 H100 SXM with 400 Gb/s per GPU: ``h100-00``, ``h100-01``, ..."""
     return [a_node(f"{prefix}-{index:02}", labels=labels) for index in range(count)]
 
 
-def a_gb200_rack(uuid: str = RACK_UUID, trays: int = 18, *, clique: int = 32766, prefix: str = "gb200") -> list[dict[str, Any]]:
-    """Return the trays of one NVL72 clique: arm64, 4 GPUs each, tainted as GKE and the GPU operator taint them."""
+def a_gb200_rack(
+    uuid: str = RACK_UUID,
+    trays: int = 18,
+    *,
+    clique: int = 32766,
+    prefix: str = "gb200",
+) -> list[dict[str, Any]]:
+    """Return the trays of one NVL72 clique: arm64, 4 GPUs each, tainted as GKE and the GPU operator
+    taint them.
+    """
     arm = {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"}
-    labels = {"kubernetes.io/arch": "arm64", "nvidia.com/gpu.clique": f"{uuid}.{clique}"}
+    labels = {
+        "kubernetes.io/arch": "arm64",
+        "nvidia.com/gpu.clique": f"{uuid}.{clique}",
+    }
     return [
-        a_node(f"{prefix}-{tray:02}", product="NVIDIA-GB200", gpus=4, labels=labels, taints=[arm, _NVIDIA_TAINT])
+        a_node(
+            f"{prefix}-{tray:02}",
+            product="NVIDIA-GB200",
+            gpus=4,
+            labels=labels,
+            taints=[arm, _NVIDIA_TAINT],
+        )
         for tray in range(trays)
     ]
 
 
-def an_mi300x_node(name: str = "mi300x-0", gpus: int = 8, *, network_gbps: float | None = 400) -> dict[str, Any]:
+def an_mi300x_node(
+    name: str = "mi300x-0", gpus: int = 8, *, network_gbps: float | None = 400
+) -> dict[str, Any]:
     """Return a node as the AMD GPU operator labels it."""
     labels = {
         "amd.com/gpu.device-id": "74a1",
@@ -126,12 +151,16 @@ def an_mi300x_node(name: str = "mi300x-0", gpus: int = 8, *, network_gbps: float
     return bare_node(name, labels=labels, allocatable={"amd.com/gpu": str(gpus)})
 
 
-def an_l40s_node(name: str = "l40s-0", gpus: int = 8, *, network_gbps: float | None = 50) -> dict[str, Any]:
+def an_l40s_node(
+    name: str = "l40s-0", gpus: int = 8, *, network_gbps: float | None = 50
+) -> dict[str, Any]:
     """Return a node of L40S cards, joined by PCIe only."""
     return a_node(name, product="NVIDIA-L40S", gpus=gpus, network_gbps=network_gbps)
 
 
-def a_gke_node(name: str = "gke-a3m-0", accelerator: str = "nvidia-h100-mega-80gb", gpus: int = 8) -> dict[str, Any]:
+def a_gke_node(
+    name: str = "gke-a3m-0", accelerator: str = "nvidia-h100-mega-80gb", gpus: int = 8
+) -> dict[str, Any]:
     """Return a node of GKE with Google's driver: no label of the GPU operator at all."""
     labels = {
         "cloud.google.com/gke-accelerator": accelerator,
@@ -141,12 +170,21 @@ def a_gke_node(name: str = "gke-a3m-0", accelerator: str = "nvidia-h100-mega-80g
         "node.kubernetes.io/instance-type": "a3-megagpu-8g",
         "topology.kubernetes.io/zone": "us-central1-c",
     }
-    return bare_node(name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)}, taints=[_NVIDIA_TAINT])
+    return bare_node(
+        name,
+        labels=labels,
+        allocatable={"nvidia.com/gpu": str(gpus)},
+        taints=[_NVIDIA_TAINT],
+    )
 
 
 def a_dumped_node(stem: str) -> dict[str, Any]:
-    """Return a recorded node; resources that its source did not print come from the annotation that infers them."""
-    node: dict[str, Any] = yaml.safe_load((DUMPS / f"{stem}.yaml").read_text(encoding="utf-8"))
+    """Return a recorded node; resources that its source did not print come from the annotation that
+    infers them.
+    """
+    node: dict[str, Any] = yaml.safe_load(
+        (DUMPS / f"{stem}.yaml").read_text(encoding="utf-8")
+    )
     annotations = node["metadata"].get("annotations", {})
     inferred = json.loads(annotations.get("research.note/allocatable-inferred", "{}"))
     status = node.setdefault("status", {})
@@ -165,24 +203,45 @@ def a_pod_holding(
     group: str = "",
     phase: str = "Running",
 ) -> dict[str, Any]:
-    """Return a pod with GPUs on a node (None: not placed yet); with ``model`` it belongs to a ShardedModel."""
-    labels = {"shardwright.io/model": model, "shardwright.io/group": group} if model else {}
+    """Return a pod with GPUs on a node (None: not placed yet); with ``model`` it belongs to a
+    ShardedModel.
+    """
+    labels = (
+        {"shardwright.io/model": model, "shardwright.io/group": group} if model else {}
+    )
     limits = {resource: str(gpus)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"holder-of-{gpus}", "namespace": namespace, "labels": labels},
+        "metadata": {
+            "name": f"holder-of-{gpus}",
+            "namespace": namespace,
+            "labels": labels,
+        },
         "spec": {
             **({"nodeName": node} if node else {}),
-            "containers": [{"name": "main", "resources": {"limits": limits, "requests": dict(limits)}}],
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"limits": limits, "requests": dict(limits)},
+                }
+            ],
         },
         "status": {"phase": phase},
     }
 
 
-def inventory_of(*nodes: object, pods: Iterable[object] = (), **options: Any) -> Inventory:
-    """Return the inventory of Node objects; ``options`` go to ``build_inventory``, what pods ask of nodes by itself."""
-    asked = {name: options.pop(name) for name in ("selector", "tolerations", "rdma", "compute_domains") if name in options}
+def inventory_of(
+    *nodes: object, pods: Iterable[object] = (), **options: Any
+) -> Inventory:
+    """Return the inventory of Node objects; ``options`` go to ``build_inventory``, what pods ask of
+    nodes by itself.
+    """
+    asked = {
+        name: options.pop(name)
+        for name in ("selector", "tolerations", "rdma", "compute_domains")
+        if name in options
+    }
     facts = [found for node in nodes if (found := read_node(node)) is not None]
     usage = [held for pod in pods if (held := read_pod(pod)) is not None]
     return build_inventory(facts, usage, terms=PodTerms(**asked), **options)

@@ -1,4 +1,6 @@
-"""The parts of an operator that plan, reconcile and compare, on an API server in memory whose watches miss nothing."""
+"""The parts of an operator that plan, reconcile and compare, on an API server in memory whose
+watches miss nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from shardwright.cluster.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from shardwright.cluster.sources import CHILD_SOURCES, project_child, project_config_map, project_node, project_pod
+from shardwright.cluster.sources import (
+    CHILD_SOURCES,
+    project_child,
+    project_config_map,
+    project_node,
+    project_pod,
+)
 from shardwright.cluster.store import Concern
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.intake import Intake
@@ -93,10 +101,10 @@ class Asking(Queue):
 class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
-    While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds that are ``unheard`` it never
-    hears. ``client`` is how it reaches the API server, as one of several; while not ``may_ask``, it does not lead.
-    ``keys`` are what it signs with. ``steady`` is the time by which looks are made: that of ``clock`` from now on, unless
-    it is given.
+    While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds
+    that are ``unheard`` it never hears. ``client`` is how it reaches the API server, as one of
+    several; while not ``may_ask``, it does not lead. ``keys`` are what it signs with. ``steady`` is
+    the time by which looks are made: that of ``clock`` from now on, unless it is given.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
@@ -122,8 +130,17 @@ class Parts:
     def wire(self) -> None:
         """Have all that looks be done with the planner as it is now."""
         client = self.client or self.api
-        self.reading = Reading(client, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
-        self.resync = Resync(client, self.view, self.reading, self.metrics, self.intake.on_gone)
+        self.reading = Reading(
+            client,
+            self.view,
+            self.planner,
+            self.most_moving,
+            "cluster.local",
+            lambda: self.keys,
+        )
+        self.resync = Resync(
+            client, self.view, self.reading, self.metrics, self.intake.on_gone
+        )
         parts = ReconcilerParts(
             client=client,
             view=self.view,
@@ -136,7 +153,9 @@ class Parts:
 
     @property
     def asked(self) -> list[Key]:
-        """Return the models that were to be looked at, in the order in which they were asked for."""
+        """Return the models that were to be looked at, in the order in which they were asked
+        for.
+        """
         return [key for key, _ in self.queue.added]
 
     async def sync(self) -> None:
@@ -149,7 +168,9 @@ class Parts:
         return await self.reconciler.look(key)
 
     async def look_again(self, key: Key) -> None:
-        """Look after a minute, whatever the last look has said of the next one; what is not taken is for the status to say."""
+        """Look after a minute, whatever the last look has said of the next one; what is not taken
+        is for the status to say.
+        """
         self.wait(60)
         with suppress(NotAllTakenError):
             await self.look(key)
@@ -173,7 +194,9 @@ class Parts:
         with self.api.changing(NODES, None, name) as node:
             node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
 
-    def add_model(self, name: str, created: str = "2026-01-02T12:00:00Z", **spec: Any) -> Key:
+    def add_model(
+        self, name: str, created: str = "2026-01-02T12:00:00Z", **spec: Any
+    ) -> Key:
         """Create a ShardedModel, or another one in its place."""
         manifest = a_sharded_model(name, NAMESPACE, **spec)
         manifest["metadata"]["creationTimestamp"] = created
@@ -194,7 +217,9 @@ class Parts:
         return dict(self.model(key)["status"])
 
     def condition(self, key: Key, kind: str = "Ready") -> Manifest:
-        (found,) = (item for item in self.status(key)["conditions"] if item["type"] == kind)
+        (found,) = (
+            item for item in self.status(key)["conditions"] if item["type"] == kind
+        )
         return dict(found)
 
     def groups(self, name: str) -> list[Manifest]:
@@ -218,28 +243,48 @@ class Parts:
         }
 
     def run_pods(self, name: str, **status: Any) -> None:
-        """Let every pod of a model run and be ready, as the StatefulSet controller, the scheduler and the kubelets would."""
+        """Let every pod of a model run and be ready, as the StatefulSet controller, the scheduler
+        and the kubelets would.
+        """
         for group in self.groups(name):
             self.run_group(group, **status)
 
     def run_group(self, group: Manifest, **status: Any) -> None:
         """Let the pods of one group run; those beyond its replicas end."""
-        template, name, nodes = group["spec"]["template"], group["metadata"]["name"], sorted(planned_nodes(group))
+        template, name, nodes = (
+            group["spec"]["template"],
+            group["metadata"]["name"],
+            sorted(planned_nodes(group)),
+        )
         labels, replicas = template["metadata"]["labels"], group["spec"]["replicas"]
         for rank in range(replicas):
-            item = pod(f"{name}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
-            item["metadata"] |= {"namespace": NAMESPACE, "labels": {**labels, **item["metadata"]["labels"]}}
+            item = pod(
+                f"{name}-{rank}",
+                revision=labels["shardwright.io/template-hash"],
+                **status,
+            )
+            item["metadata"] |= {
+                "namespace": NAMESPACE,
+                "labels": {**labels, **item["metadata"]["labels"]},
+            }
             item["metadata"]["ownerReferences"][0] |= {"uid": group["metadata"]["uid"]}
             item["spec"] = {**template["spec"], "nodeName": nodes[rank]}
             self.api.put(PODS, item)
-        beyond = [own for plural, _, own in self.api.objects if plural == PODS.plural and _rank(own, name) >= replicas]
+        beyond = [
+            own
+            for plural, _, own in self.api.objects
+            if plural == PODS.plural and _rank(own, name) >= replicas
+        ]
         for own in beyond:
             self.api.remove(PODS, NAMESPACE, own)
 
     def delete_pod(self, name: str, grace_seconds: int = 30) -> None:
         """Let a pod be deleted that does not end."""
         with self.api.changing(PODS, NAMESPACE, name) as item:
-            item["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": grace_seconds}
+            item["metadata"] |= {
+                "deletionTimestamp": "2026-01-02T12:00:00Z",
+                "deletionGracePeriodSeconds": grace_seconds,
+            }
 
     def unbind(self, name: str) -> None:
         """Let the scheduler find no place for a pod."""
@@ -255,14 +300,24 @@ class Parts:
 
     def hold_gpus(self, node: str, gpus: int, name: str = "p") -> None:
         """Let a pod of somebody else take GPUs of a node."""
-        container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        container = {
+            "name": "c",
+            "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+        }
         spec = {"nodeName": node, "containers": [container]}
-        self.api.put(PODS, {"metadata": {"namespace": "them", "name": name}, "spec": spec, "status": {"phase": "Running"}})
+        self.api.put(
+            PODS,
+            {
+                "metadata": {"namespace": "them", "name": name},
+                "spec": spec,
+                "status": {"phase": "Running"},
+            },
+        )
 
     def reserved_nodes(self) -> set[str]:
         return {reservation.node for reservation in self.view.ledger.reservations()}
 
-    def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  a fact
+    def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001
         if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:
@@ -274,8 +329,13 @@ class Parts:
 
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store
-        key, version = (metadata.get("namespace", ""), metadata["name"]), int(metadata["resourceVersion"])
-        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]] = {
+        key, version = (
+            (metadata.get("namespace", ""), metadata["name"]),
+            int(metadata["resourceVersion"]),
+        )
+        readers: dict[
+            Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]
+        ] = {
             NODES: (project_node, store.take_nodes),
             PODS: (project_pod, store.take_pods),
             CONFIG_MAPS: (project_config_map, store.take_config_maps),
@@ -289,7 +349,9 @@ class Parts:
             return Concern()
         gone = gone or not is_managed(item)  # as a watch with a selector says it
         take = partial(store.take_children, kind_of(item))
-        return take({key: Change(None if gone else project_child(resource, item), version)})
+        return take(
+            {key: Change(None if gone else project_child(resource, item), version)}
+        )
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -314,7 +376,9 @@ async def deployed(nodes: int = 2) -> tuple[Parts, Key]:
 
 
 async def serving(nodes: int = 2) -> tuple[Parts, Key]:
-    """Return an operator with a model on h100-0 and h100-1 that serves, and has no more to do for it."""
+    """Return an operator with a model on h100-0 and h100-1 that serves, and has no more to do for
+    it.
+    """
     parts, key = await deployed(nodes)
     parts.run_pods("large")
     while parts.api.written:

@@ -1,4 +1,6 @@
-"""Models, pools and requests for the planner's tests: catalogue GPUs, configs written out, no files."""
+"""Models, pools and requests for the planner's tests: catalogue GPUs, configs written out, no
+files.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +32,14 @@ _LLAMA: Mapping[str, Any] = {
 }
 
 
-def _llama(hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, **more: object) -> dict[str, Any]:
+def _llama(
+    hidden: int,
+    intermediate: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    **more: object,
+) -> dict[str, Any]:
     return {
         **_LLAMA,
         "hidden_size": hidden,
@@ -42,7 +51,12 @@ def _llama(hidden: int, intermediate: int, layers: int, heads: int, kv_heads: in
     }
 
 
-FP8_BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+FP8_BLOCKS = {
+    "quant_method": "fp8",
+    "fmt": "e4m3",
+    "activation_scheme": "dynamic",
+    "weight_block_size": [128, 128],
+}
 
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "llama-8b": _llama(4096, 14336, 32, 32, 8),
@@ -50,9 +64,20 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "llama-70b-fp8": _llama(8192, 28672, 80, 64, 8, quantization_config=FP8_BLOCKS),
     "llama-405b": _llama(16384, 53248, 126, 128, 8),
     "llama-405b-fp8": _llama(16384, 53248, 126, 128, 8, quantization_config=FP8_BLOCKS),
-    "40-heads-110b": _llama(10240, 35840, 80, 40, 10, vocab_size=32000),  # no published model: every degree says something
+    "40-heads-110b": _llama(
+        10240, 35840, 80, 40, 10, vocab_size=32000
+    ),  # no published model: every degree says something
     "qwen3-235b-fp8": {
-        **_llama(4096, 12288, 94, 64, 4, max_position_embeddings=40960, vocab_size=151936, head_dim=128),
+        **_llama(
+            4096,
+            12288,
+            94,
+            64,
+            4,
+            max_position_embeddings=40960,
+            vocab_size=151936,
+            head_dim=128,
+        ),
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
         "num_experts": 128,
@@ -64,7 +89,9 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "quantization_config": FP8_BLOCKS,
     },
     "qwen2.5-7b": {
-        **_llama(3584, 18944, 28, 28, 4, max_position_embeddings=32768, vocab_size=152064),
+        **_llama(
+            3584, 18944, 28, 28, 4, max_position_embeddings=32768, vocab_size=152064
+        ),
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "sliding_window": 131072,
@@ -72,7 +99,16 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "max_window_layers": 28,
     },
     "qwen3-30b-a3b": {
-        **_llama(2048, 6144, 48, 32, 4, max_position_embeddings=40960, vocab_size=151936, head_dim=128),
+        **_llama(
+            2048,
+            6144,
+            48,
+            32,
+            4,
+            max_position_embeddings=40960,
+            vocab_size=151936,
+            head_dim=128,
+        ),
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
         "num_experts": 128,
@@ -83,7 +119,9 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "norm_topk_prob": True,
     },
     "deepseek-v3": {
-        **_llama(7168, 18432, 61, 128, 128, vocab_size=129280, max_position_embeddings=163840),
+        **_llama(
+            7168, 18432, 61, 128, 128, vocab_size=129280, max_position_embeddings=163840
+        ),
         "architectures": ["DeepseekV3ForCausalLM"],
         "model_type": "deepseek_v3",
         "q_lora_rank": 1536,
@@ -143,12 +181,16 @@ def a_pool(
 ) -> Pool:
     """Return a pool of alike nodes.
 
-    ``free`` maps a node's number to its free GPUs (all of them where it is left out). ``domain_nodes``
-    consecutive nodes share a scale-up domain; four consecutive nodes share a leaf.
+    ``free`` maps a node's number to its free GPUs (all of them where it is left out).
+    ``domain_nodes`` consecutive nodes share a scale-up domain; four consecutive nodes share a leaf.
     """
     row = load_gpus()[gpu] if isinstance(gpu, str) else gpu
     name = name or row.id.lower()
-    reach = min(row.scale_up_gpus, gpus_per_node) if domain_nodes == 1 else domain_nodes * gpus_per_node
+    reach = (
+        min(row.scale_up_gpus, gpus_per_node)
+        if domain_nodes == 1
+        else domain_nodes * gpus_per_node
+    )
     return Pool(
         name=name,
         gpu=row,
@@ -181,15 +223,30 @@ def _domain(name: str, index: int, domain_nodes: int, gpu: Gpu) -> str:
 
 def an_nvl72_pool(trays: int = 18, gpu: str = "GB200-NVL-186GB", **more: Any) -> Pool:
     """Return trays of four GPUs in cliques of up to 18."""
-    return a_pool(gpu, trays, gpus_per_node=4, domain_nodes=min(18, trays), domain_gpus=min(18, trays) * 4, **more)
+    return a_pool(
+        gpu,
+        trays,
+        gpus_per_node=4,
+        domain_nodes=min(18, trays),
+        domain_gpus=min(18, trays) * 4,
+        **more,
+    )
 
 
-def an_inventory(*pools: Pool, excluded: Mapping[str, str] = {}, product: str = "H100-SXM-80GB") -> Inventory:
-    """Return an inventory; ``excluded`` maps names of nodes with ``product`` to the code that keeps each out."""
+def an_inventory(
+    *pools: Pool, excluded: Mapping[str, str] = {}, product: str = "H100-SXM-80GB"
+) -> Inventory:
+    """Return an inventory; ``excluded`` maps names of nodes with ``product`` to the code that keeps
+    each out.
+    """
     return Inventory(
         pools=pools,
         excluded=tuple(
-            NodeExclusion(node=node, product=product, problem=Problem(code=code, what="the node is out"))
+            NodeExclusion(
+                node=node,
+                product=product,
+                problem=Problem(code=code, what="the node is out"),
+            )
             for node, code in excluded.items()
         ),
     )
@@ -206,7 +263,9 @@ def a_request(
     tpot_seconds: float | None = None,
     **space: Any,
 ) -> Request:
-    """Return a request with the defaults of the resource; further arguments go to the search space."""
+    """Return a request with the defaults of the resource; further arguments go to the search
+    space.
+    """
     wanted = -(-(input_tokens + output_tokens) // 1024) * 1024
     return Request(
         workload=Workload(
@@ -215,7 +274,11 @@ def a_request(
             concurrency=concurrency,
             max_model_len=max_model_len or wanted,
         ),
-        objective=Objective(optimize_for=optimize_for, ttft_seconds=ttft_seconds, tpot_seconds=tpot_seconds),
+        objective=Objective(
+            optimize_for=optimize_for,
+            ttft_seconds=ttft_seconds,
+            tpot_seconds=tpot_seconds,
+        ),
         space=SearchSpace(**space),
     )
 

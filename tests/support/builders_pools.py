@@ -27,12 +27,22 @@ def a_pool(max_nodes: int = 4, selector: Mapping[str, str] = SPOT) -> Autoscaled
 
 
 def turnout(
-    there: Collection[str] = (), held: Collection[str] = (), booked: Collection[str] = (), selector: Mapping[str, str] = SPOT
+    there: Collection[str] = (),
+    held: Collection[str] = (),
+    booked: Collection[str] = (),
+    selector: Mapping[str, str] = SPOT,
 ) -> Turnout:
     """Return what there is of a pool of four nodes; node ``a`` has the hostname ``host-a``."""
     nodes = {}
     for name in there:
-        node = read_node(a_node(name, labels={**selector, "kubernetes.io/hostname": f"host-{name}"}))
+        node = read_node(
+            a_node(name, labels={**selector, "kubernetes.io/hostname": f"host-{name}"})
+        )
         assert isinstance(node, NodeFacts)
         nodes[name] = node
-    return Turnout(pool=a_pool(selector=selector), there=nodes, held=frozenset(held), booked=frozenset(booked))
+    return Turnout(
+        pool=a_pool(selector=selector),
+        there=nodes,
+        held=frozenset(held),
+        booked=frozenset(booked),
+    )

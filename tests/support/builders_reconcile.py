@@ -13,8 +13,23 @@ from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid, object_key
-from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, DryRunPod, ObjectKey, Patch, Write
+from shardwright.reconcile.observed import (
+    STATEFUL_SET,
+    KeptOut,
+    Observed,
+    controller_uid,
+    object_key,
+)
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    CreateKey,
+    Delete,
+    DryRunPod,
+    ObjectKey,
+    Patch,
+    Write,
+)
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.names import group_names
 from tests.support.builders_deployment import a_plan
@@ -23,7 +38,12 @@ OWNER_UID = "owner-1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-NEVER_CHANGES = ("serviceName", "podManagementPolicy", "volumeClaimTemplates", "clusterIP")
+NEVER_CHANGES = (
+    "serviceName",
+    "podManagementPolicy",
+    "volumeClaimTemplates",
+    "clusterIP",
+)
 """Fields of a spec that an API server refuses to change."""
 
 
@@ -33,25 +53,58 @@ def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
         "name": name,
         "namespace": "models",
         "labels": {"app.kubernetes.io/managed-by": "shardwright"},
-        "annotations": {"shardwright.io/content-hash": f"{name}-{sorted(fields.items())}"},
-        "ownerReferences": [{"kind": "ShardedModel", "name": "llama", "uid": OWNER_UID, "controller": True}],
+        "annotations": {
+            "shardwright.io/content-hash": f"{name}-{sorted(fields.items())}"
+        },
+        "ownerReferences": [
+            {
+                "kind": "ShardedModel",
+                "name": "llama",
+                "uid": OWNER_UID,
+                "controller": True,
+            }
+        ],
     }
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
 
 def stateful_set(
-    name: str = "llama-0", *, pods: int = 2, revision: str = "r1", nodes: Sequence[str] = (), scripts: str = ""
+    name: str = "llama-0",
+    *,
+    pods: int = 2,
+    revision: str = "r1",
+    nodes: Sequence[str] = (),
+    scripts: str = "",
 ) -> dict[str, Any]:
-    """Return a group's StatefulSet whose pods are of ``revision``, bound to ``nodes``, and mount the ConfigMap ``scripts``."""
+    """Return a group's StatefulSet whose pods are of ``revision``, bound to ``nodes``, and mount
+    the ConfigMap ``scripts``.
+    """
     template: dict[str, Any] = {
         "metadata": {"labels": {TEMPLATE_HASH: revision}},
-        "spec": {"containers": [{"name": "engine", "env": [{"name": "REVISION", "value": revision}]}]},
+        "spec": {
+            "containers": [
+                {"name": "engine", "env": [{"name": "REVISION", "value": revision}]}
+            ]
+        },
     }
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
-    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in nodes
+    ]
+    wanted = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+    }
     template["spec"] |= {"affinity": {"nodeAffinity": wanted}} if nodes else {}
-    template["spec"] |= {"volumes": [{"name": "scripts", "configMap": {"name": scripts}}]} if scripts else {}
-    return rendered("StatefulSet", name, spec={"replicas": pods, "serviceName": f"{name}-peers", "template": template})
+    template["spec"] |= (
+        {"volumes": [{"name": "scripts", "configMap": {"name": scripts}}]}
+        if scripts
+        else {}
+    )
+    return rendered(
+        "StatefulSet",
+        name,
+        spec={"replicas": pods, "serviceName": f"{name}-peers", "template": template},
+    )
 
 
 def service(name: str = "llama") -> dict[str, Any]:
@@ -68,15 +121,20 @@ def by_name(groups: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
 
 
 def a_record(**changes: Any) -> PlanRecord:
-    return replace(PlanRecord(input_hash="input", cut_hash="cut", generation=1, plan=a_plan()), **changes)
+    return replace(
+        PlanRecord(input_hash="input", cut_hash="cut", generation=1, plan=a_plan()),
+        **changes,
+    )
 
 
 @dataclass
 class World:
-    """An API server, a StatefulSet controller and a kubelet in few lines; pods change when :meth:`settle` is called.
+    """An API server, a StatefulSet controller and a kubelet in few lines; pods change when
+    :meth:`settle` is called.
 
-    ``mixed``: pods of one group have been of several revisions at once. ``kept_out`` are the StatefulSets whose pods are refused,
-    ``short_since`` says since when each lacks pods, both by name.
+    ``mixed``: pods of one group have been of several revisions at once. ``kept_out`` are the
+    StatefulSets whose pods are refused, ``short_since`` says since when each lacks pods, both by
+    name.
     """
 
     objects: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
@@ -99,7 +157,11 @@ class World:
             case Apply():
                 live = self.objects[object_key(write.content)]
                 assert live["metadata"]["uid"] == write.uid
-                assert all(live.get("spec", {}).get(name) == write.content.get("spec", {}).get(name) for name in NEVER_CHANGES)
+                assert all(
+                    live.get("spec", {}).get(name)
+                    == write.content.get("spec", {}).get(name)
+                    for name in NEVER_CHANGES
+                )
                 self._store(write.content, write.uid)
             case Patch():
                 self._patch(write)
@@ -107,7 +169,9 @@ class World:
                 assert self.pods[write.name]["metadata"]["uid"] == write.uid
                 del self.pods[write.name]
             case Delete():
-                assert self.objects[write.kind, write.name]["metadata"]["uid"] == write.uid
+                assert (
+                    self.objects[write.kind, write.name]["metadata"]["uid"] == write.uid
+                )
                 del self.objects[write.kind, write.name]
             case CreateKey() | DryRunPod():
                 pass  # nobody reads a key, and a question changes nothing
@@ -121,12 +185,18 @@ class World:
         live = self.objects[STATEFUL_SET, write.name]
         assert live["metadata"]["uid"] == write.uid
         annotations = {**live["metadata"].get("annotations", {}), **write.annotations}
-        live["metadata"]["annotations"] = {name: value for name, value in annotations.items() if value is not None}
+        live["metadata"]["annotations"] = {
+            name: value for name, value in annotations.items() if value is not None
+        }
         live["spec"] |= {} if write.replicas is None else {"replicas": write.replicas}
 
     def sets(self) -> dict[str, dict[str, Any]]:
         """Return the StatefulSets by name."""
-        return {name: item for (kind, name), item in self.objects.items() if kind == STATEFUL_SET}
+        return {
+            name: item
+            for (kind, name), item in self.objects.items()
+            if kind == STATEFUL_SET
+        }
 
     def settle(self) -> None:
         """Let the controller delete and create pods, and let all of them become ready."""
@@ -136,14 +206,24 @@ class World:
         for name, item in self.sets().items():
             for rank in range(item["spec"]["replicas"]):
                 self.pods.setdefault(f"{name}-{rank}", self._pod(item, rank))
-            revisions = {p["metadata"]["labels"][TEMPLATE_HASH] for n, p in self.pods.items() if n.rpartition("-")[0] == name}
+            revisions = {
+                p["metadata"]["labels"][TEMPLATE_HASH]
+                for n, p in self.pods.items()
+                if n.rpartition("-")[0] == name
+            }
             self.mixed = self.mixed or len(revisions) > 1
 
     def _is_wanted(self, item: Mapping[str, Any]) -> bool:
-        """Return whether a pod's StatefulSet is still the one that made it and still has its rank."""
+        """Return whether a pod's StatefulSet is still the one that made it and still has its
+        rank.
+        """
         group, _, rank = item["metadata"]["name"].rpartition("-")
         live = self.sets().get(group)
-        return live is not None and controller_uid(item) == live["metadata"]["uid"] and int(rank) < live["spec"]["replicas"]
+        return (
+            live is not None
+            and controller_uid(item) == live["metadata"]["uid"]
+            and int(rank) < live["spec"]["replicas"]
+        )
 
     def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:
         metadata, template = item["metadata"], item["spec"]["template"]
@@ -157,7 +237,9 @@ class World:
         return made
 
     def put(self, item: dict[str, Any]) -> None:
-        """Put a pod in the place of the one of its name, as one that the live StatefulSet of its group controls."""
+        """Put a pod in the place of the one of its name, as one that the live StatefulSet of its
+        group controls.
+        """
         name = item["metadata"]["name"]
         live = self.sets().get(name.rpartition("-")[0])
         if live:
@@ -166,15 +248,27 @@ class World:
 
     def crash(self, name: str, exit_code: int = 1) -> None:
         """Let the kubelet restart the engine of a pod in place."""
-        self.pods[name] = self.pods[name] | {"status": crashed(name, exit_code)["status"]}
+        self.pods[name] = self.pods[name] | {
+            "status": crashed(name, exit_code)["status"]
+        }
 
     def observed(self) -> Observed:
-        members = tuple(member for item in self.pods.values() if (member := read_member(item)))
+        members = tuple(
+            member for item in self.pods.values() if (member := read_member(item))
+        )
         uids = {name: item["metadata"]["uid"] for name, item in self.sets().items()}
-        kept_out = {uids[name]: said for name, said in self.kept_out.items() if name in uids}
-        short_since = {uids[name]: since for name, since in self.short_since.items() if name in uids}
+        kept_out = {
+            uids[name]: said for name, said in self.kept_out.items() if name in uids
+        }
+        short_since = {
+            uids[name]: since
+            for name, since in self.short_since.items()
+            if name in uids
+        }
         objects = copy.deepcopy(self.objects)
-        return Observed(objects=objects, members=members, kept_out=kept_out, short_since=short_since)
+        return Observed(
+            objects=objects, members=members, kept_out=kept_out, short_since=short_since
+        )
 
     def run(self, wanted: Desired, now: datetime = NOON, limit: int = 12) -> int:
         """Decide, write and settle until nothing is left to write; return the number of writes."""
@@ -190,7 +284,13 @@ class World:
 
 
 def pod(
-    name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, set_uid: str = "s", **status: Any
+    name: str,
+    *,
+    uid: str = "",
+    revision: str = "r1",
+    ready: bool = True,
+    set_uid: str = "s",
+    **status: Any,
 ) -> dict[str, Any]:
     """Return a running pod of a StatefulSet."""
     group, _, rank = name.rpartition("-")
@@ -200,9 +300,19 @@ def pod(
             "name": name,
             "namespace": "models",
             "uid": uid or f"uid-of-{name}",
-            "labels": {"apps.kubernetes.io/pod-index": rank, "controller-revision-hash": revision, TEMPLATE_HASH: revision},
+            "labels": {
+                "apps.kubernetes.io/pod-index": rank,
+                "controller-revision-hash": revision,
+                TEMPLATE_HASH: revision,
+            },
             "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": group, "uid": set_uid, "controller": True}
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": group,
+                    "uid": set_uid,
+                    "controller": True,
+                }
             ],
         },
         "spec": {"nodeName": f"node-{rank}"},
@@ -224,7 +334,12 @@ def no_place(message: str, since: datetime) -> dict[str, str]:
 def crashed(name: str, exit_code: int = 1, **options: Any) -> dict[str, Any]:
     """Return a pod whose engine has been restarted in place."""
     ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
-    container = {"name": "engine", "restartCount": 1, "state": {"running": {}}, "lastState": ended}
+    container = {
+        "name": "engine",
+        "restartCount": 1,
+        "state": {"running": {}},
+        "lastState": ended,
+    }
     return pod(name, **options, containerStatuses=[container])
 
 

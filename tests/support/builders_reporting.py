@@ -12,11 +12,20 @@ from shardwright.units import GIB
 
 
 def a_request(*, concurrency: int = 64, objective: Objective | None = None) -> Request:
-    workload = Workload(input_tokens=2048, output_tokens=512, concurrency=concurrency, max_model_len=3072)
-    return Request(workload=workload, objective=objective or Objective(), space=SearchSpace())
+    workload = Workload(
+        input_tokens=2048,
+        output_tokens=512,
+        concurrency=concurrency,
+        max_model_len=3072,
+    )
+    return Request(
+        workload=workload, objective=objective or Objective(), space=SearchSpace()
+    )
 
 
-def a_performance(*, output: float = 2314.2, low: float = 1512, high: float = 3090, running: int = 64) -> Performance:
+def a_performance(
+    *, output: float = 2314.2, low: float = 1512, high: float = 3090, running: int = 64
+) -> Performance:
     return Performance(
         ttft_seconds=0.31,
         tpot_seconds=0.0273,
@@ -31,7 +40,9 @@ def a_performance(*, output: float = 2314.2, low: float = 1512, high: float = 30
     )
 
 
-def a_stage(stage: int, first: int, last: int, *, weights_gib: float = 47.0) -> StageMemory:
+def a_stage(
+    stage: int, first: int, last: int, *, weights_gib: float = 47.0
+) -> StageMemory:
     weights = int(weights_gib * GIB)
     rest = 72 * GIB - weights - 3 * GIB
     return StageMemory(
@@ -68,27 +79,40 @@ def a_plan(**changes: object) -> Plan:
         load_bytes_per_node=376 * GIB,
         performance=a_performance(),
         carries_load=True,
-        reasons=("the only layout that carries the load within the NVLink domain of a node",),
+        reasons=(
+            "the only layout that carries the load within the NVLink domain of a node",
+        ),
     )
     return replace(plan, **changes)  # type: ignore[arg-type]  # a builder takes any field
 
 
-def an_exclusion(code: str, count: int, nearest_miss: str = "", example: str = "tensor 4") -> Exclusion:
+def an_exclusion(
+    code: str, count: int, nearest_miss: str = "", example: str = "tensor 4"
+) -> Exclusion:
     return Exclusion(code=code, count=count, example=example, nearest_miss=nearest_miss)
 
 
 def an_alternative(layout: Layout, loses: str) -> Alternative:
     return Alternative(
-        layout=layout, pool="h100-sxm-80gb-8x", performance=a_performance(output=1208, low=790, high=1600), loses=loses
+        layout=layout,
+        pool="h100-sxm-80gb-8x",
+        performance=a_performance(output=1208, low=790, high=1600),
+        loses=loses,
     )
 
 
 def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
     report = Report(
         outcome=outcome or a_plan(),
-        alternatives=(an_alternative(Layout(tensor=16), "tensor traffic crosses nodes: 48 % less output"),),
+        alternatives=(
+            an_alternative(
+                Layout(tensor=16), "tensor traffic crosses nodes: 48 % less output"
+            ),
+        ),
         excluded=(
-            an_exclusion("WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"),
+            an_exclusion(
+                "WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"
+            ),
             an_exclusion("KvCacheTooSmall", 12),
         ),
         considered=48,

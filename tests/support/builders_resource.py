@@ -1,4 +1,6 @@
-"""ShardedModels as manifests: the smallest one, and complete ones for tests that want every field."""
+"""ShardedModels as manifests: the smallest one, and complete ones for tests that want every
+field.
+"""
 
 import copy
 from typing import Any
@@ -20,7 +22,11 @@ A_CONFIG = {
 }
 """Llama-3.1-8B, as far as its shape goes."""
 
-A_DRAFT = {"id": "meta-llama/Llama-3.2-1B-Instruct", "draftTokens": 3, "acceptancePercent": 60}
+A_DRAFT = {
+    "id": "meta-llama/Llama-3.2-1B-Instruct",
+    "draftTokens": 3,
+    "acceptancePercent": 60,
+}
 """A model of the same vocabulary, without where it comes from."""
 
 _COMPLETE: Manifest = {
@@ -37,7 +43,12 @@ _COMPLETE: Manifest = {
         },
         "loadFormat": "Safetensors",
         "quantization": "BF16",
-        "adapters": [{"name": "support", "huggingFace": {"id": "acme/support", "revision": "f" * 40}}],
+        "adapters": [
+            {
+                "name": "support",
+                "huggingFace": {"id": "acme/support", "revision": "f" * 40},
+            }
+        ],
         "maxAdapterRank": 64,
     },
     "engine": {
@@ -61,14 +72,32 @@ _COMPLETE: Manifest = {
         "expertImbalancePercent": 130,
         "promptLookup": {"draftTokens": 3, "acceptancePercent": 60},
     },
-    "objective": {"optimizeFor": "Latency", "ttftMilliseconds": 2000, "tpotMilliseconds": 50, "statistic": "P95"},
+    "objective": {
+        "optimizeFor": "Latency",
+        "ttftMilliseconds": 2000,
+        "tpotMilliseconds": 50,
+        "statistic": "P95",
+    },
     "replicas": 2,
     "budget": {"gpus": 16, "nodes": 2, "fill": False},
-    "parallelism": {"tensor": 4, "pipeline": 1, "expert": 1, "attentionData": 1, "context": 1, "partition": [32]},
+    "parallelism": {
+        "tensor": 4,
+        "pipeline": 1,
+        "expert": 1,
+        "attentionData": 1,
+        "context": 1,
+        "partition": [32],
+    },
     "placement": {
         "nodeSelector": {"example.com/pool": "blue"},
         "tolerations": [
-            {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60}
+            {
+                "key": "dedicated",
+                "operator": "Equal",
+                "value": "llm",
+                "effect": "NoExecute",
+                "tolerationSeconds": 60,
+            }
         ],
         "scheduler": "Kueue",
         "queue": "serving",
@@ -84,7 +113,11 @@ _COMPLETE: Manifest = {
         "imagePullPolicy": "Always",
         "imagePullSecrets": [{"name": "registry"}],
         "volumes": [
-            {"name": "keys", "mountPath": "/etc/ssl/certs/own/keys", "secret": {"secretName": "keys"}},
+            {
+                "name": "keys",
+                "mountPath": "/etc/ssl/certs/own/keys",
+                "secret": {"secretName": "keys"},
+            },
         ],
         "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
         "network": {
@@ -95,7 +128,13 @@ _COMPLETE: Manifest = {
             "lockMemory": True,
         },
     },
-    "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
+    "restart": {
+        "delaySeconds": 10,
+        "maxDelaySeconds": 60,
+        "stableSeconds": 300,
+        "budget": 3,
+        "onBudgetSpent": "Stop",
+    },
     "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
     "rollout": {
         "maxUnavailable": 2,
@@ -112,8 +151,12 @@ _COMPLETE: Manifest = {
 }
 
 
-def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any) -> Manifest:
-    """Return the smallest useful manifest, with the given fields of the spec beside the model or instead of it."""
+def a_sharded_model(
+    name: str = "llama", namespace: str = "default", **spec: Any
+) -> Manifest:
+    """Return the smallest useful manifest, with the given fields of the spec beside the model or
+    instead of it.
+    """
     return {
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ShardedModel",
@@ -123,7 +166,9 @@ def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any
 
 
 def complete_specs() -> tuple[Manifest, ...]:
-    """Return valid specs that together have every field: those that exclude each other stand apart."""
+    """Return valid specs that together have every field: those that exclude each other stand
+    apart.
+    """
     first = copy.deepcopy(_COMPLETE)
     second = copy.deepcopy(_COMPLETE)
     second["model"] = {
@@ -131,25 +176,51 @@ def complete_specs() -> tuple[Manifest, ...]:
         "configMapRef": {"name": "llama-config", "key": "config.json"},
         "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
         "quantization": "Auto",
-        "adapters": [{"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}],
+        "adapters": [
+            {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}
+        ],
     }
     del second["workload"]["concurrency"]
     del second["workload"]["promptLookup"]
-    second["workload"]["draftModel"] = A_DRAFT | {"pvc": {"claimName": "drafts", "path": "llama/1b"}}
+    second["workload"]["draftModel"] = A_DRAFT | {
+        "pvc": {"claimName": "drafts", "path": "llama/1b"}
+    }
     second["workload"]["requestsPerSecond"] = 2.5
     del second["placement"]["queue"]
-    second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
+    second["placement"] |= {
+        "scheduler": "Coscheduling",
+        "schedulerName": "scheduler-plugins-scheduler",
+    }
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
     del third["workload"]["promptLookup"]
-    third["workload"]["draftModel"] = A_DRAFT | {"config": A_CONFIG, "revision": "f" * 40}
-    second["pod"]["volumes"] = [{"name": "files", "mountPath": "/mnt/files", "configMap": {"name": "files"}}]
+    third["workload"]["draftModel"] = A_DRAFT | {
+        "config": A_CONFIG,
+        "revision": "f" * 40,
+    }
+    second["pod"]["volumes"] = [
+        {"name": "files", "mountPath": "/mnt/files", "configMap": {"name": "files"}}
+    ]
     third["pod"]["volumes"] = [
-        {"name": "data", "mountPath": "/data/own", "pvc": {"claimName": "data", "readOnly": False}},
+        {
+            "name": "data",
+            "mountPath": "/data/own",
+            "pvc": {"claimName": "data", "readOnly": False},
+        },
     ]
     fourth = copy.deepcopy(second)
-    fourth["pod"]["volumes"] = [{"name": "scratch", "mountPath": "/srv/scratch", "emptyDir": {"sizeLimit": "10Gi"}}]
+    fourth["pod"]["volumes"] = [
+        {
+            "name": "scratch",
+            "mountPath": "/srv/scratch",
+            "emptyDir": {"sizeLimit": "10Gi"},
+        }
+    ]
     fourth["model"]["weights"] = {
-        "image": {"reference": "registry.internal/models/llama:8b", "pullPolicy": "IfNotPresent", "path": "llama/8b"}
+        "image": {
+            "reference": "registry.internal/models/llama:8b",
+            "pullPolicy": "IfNotPresent",
+            "path": "llama/8b",
+        }
     }
     return first, second, third, fourth

@@ -1,4 +1,6 @@
-"""What one look has read, and an operator around ``advance`` that reads, asks, writes and publishes as the shell does."""
+"""What one look has read, and an operator around ``advance`` that reads, asks, writes and publishes
+as the shell does.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
-from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
+from shardwright.reconcile.revisions import (
+    AskedSpec,
+    Former,
+    as_kept,
+    as_now,
+    read_revision,
+)
 from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
@@ -47,7 +55,10 @@ OWNER = Owner(name="llama", namespace="models", uid=OWNER_UID)
 ONE_NODE = {"parallelism": {"tensor": 8, "pipeline": 1}}
 """Groups of one whole node."""
 
-TWO_NODES = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}, "parallelism": {"tensor": 8, "pipeline": 2}}
+TWO_NODES = {
+    "model": {"id": "meta-llama/Llama-3.1-405B-Instruct"},
+    "parallelism": {"tensor": 8, "pipeline": 2},
+}
 """Groups of two whole nodes."""
 
 MOST_LOOKS = 8
@@ -59,18 +70,26 @@ def _subject(spec: str, version: str | None = None) -> Subject | tuple[Problem, 
     manifest = a_sharded_model(OWNER.name, OWNER.namespace, **loads(spec))
     manifest["metadata"]["uid"] = OWNER.uid
     try:
-        return resolve(Question(resource=parse_manifest(manifest), kept_version=version, settings=ADMITTING))
+        return resolve(
+            Question(
+                resource=parse_manifest(manifest),
+                kept_version=version,
+                settings=ADMITTING,
+            )
+        )
     except InputError as error:
         return error.problems
 
 
 @dataclass
 class Operator:
-    """An operator of one model on a small cluster: everything around ``advance`` that takes no decision.
+    """An operator of one model on a small cluster: everything around ``advance`` that takes no
+    decision.
 
-    ``spec`` and ``annotations`` are the resource's. ``problems`` are what is wrong with it, whatever the spec says.
-    ``version`` is the engine's by default as long as there is no plan of record.
-    ``moves`` are all pairs of situations that a StatefulSet was seen in one after the other.
+    ``spec`` and ``annotations`` are the resource's. ``problems`` are what is wrong with it,
+    whatever the spec says. ``version`` is the engine's by default as long as there is no plan of
+    record. ``moves`` are all pairs of situations that a StatefulSet was seen in one after the
+    other.
     """
 
     cluster: SmallCluster
@@ -100,23 +119,43 @@ class Operator:
         self.cluster.version += 1
 
     def limit(self, **most: str) -> None:
-        """Let the namespace have a LimitRange that allows each container so much at most, or none."""
+        """Let the namespace have a LimitRange that allows each container so much at most, or
+        none.
+        """
         limits = [{"type": "Container", "max": most}] if most else []
-        self.allowance = Allowance(ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": limits}}))
+        self.allowance = Allowance(
+            ranges=read_ranges(
+                {"metadata": {"name": "team"}, "spec": {"limits": limits}}
+            )
+        )
         self.cluster.version += 1
 
     def fork(self) -> Operator:
         """Return an operator and a cluster that are just as these, to go on with."""
         own = {
-            name: copy(getattr(self, name)) for name in ("annotations", "contested", "moves", "situations", "written", "asked")
+            name: copy(getattr(self, name))
+            for name in (
+                "annotations",
+                "contested",
+                "moves",
+                "situations",
+                "written",
+                "asked",
+            )
         }
         return replace(self, cluster=self.cluster.fork(), **own)
 
     @property
     def subject(self) -> Subject | tuple[Problem, ...]:
         record = _record(Observed(objects=self.cluster.objects))
-        version = kept_version(None, record, 0) if isinstance(record, PlanRecord) else self.version
-        return self.problems or _subject(dumps({"mode": "Deploy"} | self.spec, sort_keys=True), version)
+        version = (
+            kept_version(None, record, 0)
+            if isinstance(record, PlanRecord)
+            else self.version
+        )
+        return self.problems or _subject(
+            dumps({"mode": "Deploy"} | self.spec, sort_keys=True), version
+        )
 
     def seen(self) -> Seen:
         """Return what a look reads now."""
@@ -124,11 +163,19 @@ class Operator:
         pods = self.cluster.pods.values()
         members = tuple(member for item in pods if (member := read_member(item)))
         theirs = {member.uid for member in members}
-        strangers = (item["metadata"] for item in pods if item["metadata"]["uid"] not in theirs)
+        strangers = (
+            item["metadata"] for item in pods if item["metadata"]["uid"] not in theirs
+        )
         observed = Observed(
             objects=objects,
             members=members,
-            strangers=tuple(sorted(item["name"] for item in strangers if item["labels"].get(MODEL) == base_name(OWNER.name))),
+            strangers=tuple(
+                sorted(
+                    item["name"]
+                    for item in strangers
+                    if item["labels"].get(MODEL) == base_name(OWNER.name)
+                )
+            ),
         )
         resource = ModelResource(
             owner=OWNER,
@@ -150,11 +197,22 @@ class Operator:
 
     def _cluster(self, observed: Observed) -> Cluster:
         cluster, record = self.cluster, _record(observed)
-        planned = {node for group in record.plan.groups for node in group} if isinstance(record, PlanRecord) else set()
+        planned = (
+            {node for group in record.plan.groups for node in group}
+            if isinstance(record, PlanRecord)
+            else set()
+        )
         bound = {member.node for member in observed.members if member.node}
         return Cluster(
-            nodes={name: facts for name, facts in cluster.facts.items() if name in planned | bound},
-            free={name: cluster.gpus(name) - cluster.others.get(name, 0) for name in planned.intersection(cluster.nodes)},
+            nodes={
+                name: facts
+                for name, facts in cluster.facts.items()
+                if name in planned | bound
+            },
+            free={
+                name: cluster.gpus(name) - cluster.others.get(name, 0)
+                for name in planned.intersection(cluster.nodes)
+            },
             reserved=self.kept is not None,
             scheduler_problem=self.scheduler_problem,
             most_moving=self.most_moving,
@@ -171,7 +229,9 @@ class Operator:
             elif step.ask:
                 assert step.subject
                 self.asked.append(step.ask)
-                seen = seen.answered(step.ask, self.answer(replace(seen, subject=step.subject), step.ask))
+                seen = seen.answered(
+                    step.ask, self.answer(replace(seen, subject=step.subject), step.ask)
+                )
             elif step.records:
                 self.kept = Kept(record=step.records)
                 seen = seen.put_down(step.records, self._write(step))
@@ -186,16 +246,31 @@ class Operator:
         live = self.live()
         if not step.recalls:
             return replace(seen, told=AskedSpec(text=dumps(live)))
-        content = self.cluster.revisions.get(revision_name(base_name(OWNER.name), step.recalls.digest))
+        content = self.cluster.revisions.get(
+            revision_name(base_name(OWNER.name), step.recalls.digest)
+        )
         found = read_revision(content, OWNER.uid, step.recalls)
         if isinstance(found, Problem):
-            return replace(seen, former=Former(hash=step.recalls.hash, subject=(found,)))
-        subject = _subject(dumps(loads(as_now(found, live))["spec"], sort_keys=True), found.engine_version)
-        return replace(seen, former=as_kept(Former(hash=step.recalls.hash, subject=subject, plan=found.plan), step.recalls))
+            return replace(
+                seen, former=Former(hash=step.recalls.hash, subject=(found,))
+            )
+        subject = _subject(
+            dumps(loads(as_now(found, live))["spec"], sort_keys=True),
+            found.engine_version,
+        )
+        return replace(
+            seen,
+            former=as_kept(
+                Former(hash=step.recalls.hash, subject=subject, plan=found.plan),
+                step.recalls,
+            ),
+        )
 
     def live(self) -> dict[str, Any]:
         """Return the resource as the API server holds it."""
-        manifest = a_sharded_model(OWNER.name, OWNER.namespace, **({"mode": "Deploy"} | self.spec))
+        manifest = a_sharded_model(
+            OWNER.name, OWNER.namespace, **({"mode": "Deploy"} | self.spec)
+        )
         manifest["metadata"] |= {"uid": OWNER.uid, "generation": self.generation}
         return manifest
 
@@ -205,14 +280,22 @@ class Operator:
         return self.last
 
     def _written(self, seen: Seen, step: Step) -> Published | None:
-        """Return what a look leaves behind, None where it is to be found out what came of its writes."""
+        """Return what a look leaves behind, None where it is to be found out what came of its
+        writes.
+        """
         outcome = self._write(step) if step.writes else Outcome()
-        return step.published if outcome.written == step.writes or seen.outcome else None
+        return (
+            step.published if outcome.written == step.writes or seen.outcome else None
+        )
 
     def _publish(self, published: Published) -> Published:
         if published.known:
             self.kept = published.kept
-        self.since, self.kept_out, self.status = published.since, published.kept_out, published.status
+        self.since, self.kept_out, self.status = (
+            published.since,
+            published.kept_out,
+            published.status,
+        )
         situations = {group.name: group.situation for group in published.found.groups}
         self.moves |= {
             (self.situations[name], after)
@@ -234,7 +317,13 @@ class Operator:
             return Replanned(record=moved, report=record.report())
         stock = self.stock(subject, ask)
         if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and record:
-            improved = improve(subject, record, stock, worst=ask.worst, take=ask.choice is PlanChoice.IMPROVE)
+            improved = improve(
+                subject,
+                record,
+                stock,
+                worst=ask.worst,
+                take=ask.choice is PlanChoice.IMPROVE,
+            )
             return dated(improved, ask, self.cluster.now)
         if ask.choice is PlanChoice.RESCALE and record:
             return rescaled(subject, record, stock, ask.worst)
@@ -244,19 +333,33 @@ class Operator:
             return answer(subject, ask, stock)
         made = plan_anew(subject, record, stock, ask.held, worst=ask.worst)
         vacated = self.stock(subject, ask, vacated=True)
-        return plan_anew(subject, record, vacated, ask.held, worst=ask.worst) if made.short else made
+        return (
+            plan_anew(subject, record, vacated, ask.held, worst=ask.worst)
+            if made.short
+            else made
+        )
 
     def stock(self, subject: Subject, ask: Ask, **options: Any) -> Inventory:
         """Return what there is for the model beside what pods and its own plan hold."""
-        others = [GpuUsage(node=node, resource=GPU, gpus=gpus) for node, gpus in self.cluster.others.items()]
+        others = [
+            GpuUsage(node=node, resource=GPU, gpus=gpus)
+            for node, gpus in self.cluster.others.items()
+        ]
         key = (OWNER.namespace, base_name(OWNER.name))
         own = [replace(usage, owner=key) for usage in self.cluster.usage()]
-        kept = reservations_of(key, self.kept.record.plan, self.kept.record.generations) if self.kept else ()
-        facts = [found for name, found in self.cluster.facts.items() if name not in ask.lost]
+        kept = (
+            reservations_of(key, self.kept.record.plan, self.kept.record.generations)
+            if self.kept
+            else ()
+        )
+        facts = [
+            found for name, found in self.cluster.facts.items() if name not in ask.lost
+        ]
         return take_stock(subject, facts, [*own, *others], tuple(kept), **options)
 
     def run(self, seconds: float, step: float = 10.0) -> Published:
-        """Let time pass, and look when the operator would: when something has changed, and when a look has asked for it.
+        """Let time pass, and look when the operator would: when something has changed, and when a
+        look has asked for it.
 
         What it writes wakes it at once, before anybody has acted on it.
         """
@@ -269,7 +372,9 @@ class Operator:
 
     def _rest(self, published: Published) -> Published:
         looks = 0
-        while self.looked_at != self.cluster.version or (not looks and self._is_due(published)):
+        while self.looked_at != self.cluster.version or (
+            not looks and self._is_due(published)
+        ):
             published, looks = self.look(), looks + 1
             assert looks <= MOST_LOOKS, f"still writing: {self.last.written}"
         return published
@@ -280,5 +385,7 @@ class Operator:
 
 def _record(observed: Observed) -> PlanRecord | Problem | None:
     """Return what the plan of record says, whoever wrote it."""
-    stored = read_record(observed.objects.get(record_key(OWNER)), OWNER.uid, SigningKeys())
+    stored = read_record(
+        observed.objects.get(record_key(OWNER)), OWNER.uid, SigningKeys()
+    )
     return stored.said if stored else None

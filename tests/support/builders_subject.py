@@ -21,7 +21,10 @@ OWN = ("default", "llama")
 
 LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 
-TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+TRTLLM = {
+    "name": "TensorRTLLM",
+    "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
+}
 
 
 ADMITTING: Final = Settings(
@@ -46,7 +49,9 @@ def a_subject(**spec: Any) -> Subject:
 
 
 def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
-    return take_stock(subject, [fact for node in nodes if (fact := read_node(node))], ())
+    return take_stock(
+        subject, [fact for node in nodes if (fact := read_node(node))], ()
+    )
 
 
 def plan_of(report: Report) -> Plan:
@@ -60,10 +65,21 @@ def problems_of(question: Question) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in caught.value.problems]
 
 
-def pods_of(plan: Plan, *generations: int, owner: tuple[str, str] = OWN) -> list[GpuUsage]:
+def pods_of(
+    plan: Plan, *generations: int, owner: tuple[str, str] = OWN
+) -> list[GpuUsage]:
     """Return the bound pods of all groups of a plan."""
     kept = reservations_of(owner, plan, generations)
-    return [GpuUsage(node=item.node, resource="nvidia.com/gpu", gpus=item.gpus, owner=owner, group=item.group) for item in kept]
+    return [
+        GpuUsage(
+            node=item.node,
+            resource="nvidia.com/gpu",
+            gpus=item.gpus,
+            owner=owner,
+            group=item.group,
+        )
+        for item in kept
+    ]
 
 
 def h100_facts(count: int) -> list[Any]:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Return the model and option name to value (True or False for switches); an option twice is an error."""
+    """Return the model and option name to value (True or False for switches); an option twice is an
+    error.
+    """
     model, *rest = argv
     options: dict[str, object] = {}
     while rest:

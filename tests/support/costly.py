@@ -1,6 +1,8 @@
-"""Specs and configs that the API server admits, made to cost as much as possible: each is a choice of one value by name.
+"""Specs and configs that the API server admits, made to cost as much as possible: each is a choice
+of one value by name.
 
-A choice can be drawn, changed in a place or two, and crossed with another one, so that a search finds which of them cost most.
+A choice can be drawn, changed in a place or two, and crossed with another one, so that a search
+finds which of them cost most.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ Choice = Mapping[str, Any]
 """By the name of each thing to choose, what is chosen."""
 
 CONFIG_BYTES: Final = 250_000
-"""Of what an inline config is filled with: a little less than is read. Of a ConfigMap it is four times as much."""
+"""Of what an inline config is filled with: a little less than is read. Of a ConfigMap it is four
+times as much.
+"""
 
 CHOICES: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
@@ -57,15 +61,36 @@ CHOICES: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         ),
         "drafting": ("", "promptLookup", "draftModel"),
         "replicas": (1, 7, 64, 1000),
-        "budget": ({}, {"gpus": 100_000}, {"gpus": 100_000, "nodes": 10_000, "fill": True}, {"gpus": 1021, "fill": True}),
+        "budget": (
+            {},
+            {"gpus": 100_000},
+            {"gpus": 100_000, "nodes": 10_000, "fill": True},
+            {"gpus": 1021, "fill": True},
+        ),
         "objective": (
             {},
             {"optimizeFor": "Latency"},
             {"optimizeFor": "Throughput"},
-            {"optimizeFor": "Latency", "ttftMilliseconds": 1, "tpotMilliseconds": 1, "statistic": "P95"},
-            {"optimizeFor": "Throughput", "ttftMilliseconds": 3_600_000, "tpotMilliseconds": 60_000, "statistic": "P95"},
+            {
+                "optimizeFor": "Latency",
+                "ttftMilliseconds": 1,
+                "tpotMilliseconds": 1,
+                "statistic": "P95",
+            },
+            {
+                "optimizeFor": "Throughput",
+                "ttftMilliseconds": 3_600_000,
+                "tpotMilliseconds": 60_000,
+                "statistic": "P95",
+            },
         ),
-        "parallelism": ({}, {"tensor": 1}, {"tensor": 8}, {"pipeline": 16}, {"tensor": 1, "pipeline": 256}),
+        "parallelism": (
+            {},
+            {"tensor": 1},
+            {"tensor": 8},
+            {"pipeline": 16},
+            {"tensor": 1, "pipeline": 256},
+        ),
         "adapters": (0, 1, 32),
         "tolerations": (0, 32),
         "variables": (0, 1, 64),
@@ -78,7 +103,9 @@ CHOICES: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
 """What there is to choose from; first what most resources have."""
 
 PLAIN: Final = 0.5
-"""Chance that a choice which is drawn has the first of the values: one odd value too many, and the API server or we refuse it."""
+"""Chance that a choice which is drawn has the first of the values: one odd value too many, and the
+API server or we refuse it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +126,10 @@ class Render:
 
 def drawn(dice: random.Random) -> Choice:
     """Return a choice of everything."""
-    return {name: values[0] if dice.random() < PLAIN else dice.choice(values) for name, values in CHOICES.items()}
+    return {
+        name: values[0] if dice.random() < PLAIN else dice.choice(values)
+        for name, values in CHOICES.items()
+    }
 
 
 def changed(choice: Choice, dice: random.Random) -> Choice:
@@ -114,7 +144,9 @@ def crossed(one: Choice, other: Choice, dice: random.Random) -> Choice:
 
 
 def resource_of(choice: Choice) -> tuple[dict[str, Any], str | None]:
-    """Return the resource as the API server holds it, and the text of the ConfigMap that it names."""
+    """Return the resource as the API server holds it, and the text of the ConfigMap that it
+    names.
+    """
     spec = _spec(choice)
     text = None
     if choice["model"] == "catalogue":
@@ -128,7 +160,11 @@ def resource_of(choice: Choice) -> tuple[dict[str, Any], str | None]:
             spec["model"]["configMapRef"] = {"name": "costly"}
             text = json.dumps(config)
     manifest = a_sharded_model("model", "models")
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": "uid", "generation": 1}, "spec": spec}, text
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": "uid", "generation": 1},
+        "spec": spec,
+    }, text
 
 
 @cache
@@ -137,7 +173,11 @@ def inventory_of(nodes: int, pools: int, free: str) -> Inventory:
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor == "NVIDIA"]
     made = []
     for number in range(pools):
-        gpu = gpus[(7 * number) % len(gpus)] if pools > 1 else load_gpus()["H100-SXM-80GB"]
+        gpu = (
+            gpus[(7 * number) % len(gpus)]
+            if pools > 1
+            else load_gpus()["H100-SXM-80GB"]
+        )
         count = max(1, nodes // pools)
         wide = gpu.scale_up_gpus > 16
         trays = 4 if wide else 8
@@ -157,7 +197,11 @@ def inventory_of(nodes: int, pools: int, free: str) -> Inventory:
 def _free(free: str, nodes: int, gpus: int) -> dict[int, int]:
     if free == "all":
         return {}
-    left: dict[str, Callable[[int], int]] = {"none": lambda _: 0, "one": lambda _: 1, "mixed": lambda node: node * 5 % (gpus + 1)}
+    left: dict[str, Callable[[int], int]] = {
+        "none": lambda _: 0,
+        "one": lambda _: 1,
+        "mixed": lambda node: node * 5 % (gpus + 1),
+    }
     return {node: left[free](node) for node in range(nodes)}
 
 
@@ -169,7 +213,8 @@ def _spec(choice: Choice) -> dict[str, Any]:
         "workload": _workload(choice),
         "placement": {
             "tolerations": [
-                {"key": f"t{number}.{'k' * 50}/{'n' * 60}", "operator": "Exists"} for number in range(choice["tolerations"])
+                {"key": f"t{number}.{'k' * 50}/{'n' * 60}", "operator": "Exists"}
+                for number in range(choice["tolerations"])
             ]
         },
         "engine": _engine(choice),
@@ -182,15 +227,26 @@ def _spec(choice: Choice) -> dict[str, Any]:
 
 def _engine(choice: Choice) -> dict[str, Any]:
     names = sorted(COMMON)[: choice["variables"]]
-    room = (ENGINE_TEXT_MAX_BYTES // REPLICAS_MAX - len("".join(names))) // max(1, len(names))
-    variables = {"env": [{"name": name, "value": "$" * min(4096, room)} for name in names]}
-    image = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+    room = (ENGINE_TEXT_MAX_BYTES // REPLICAS_MAX - len("".join(names))) // max(
+        1, len(names)
+    )
+    variables = {
+        "env": [{"name": name, "value": "$" * min(4096, room)} for name in names]
+    }
+    image = {
+        "name": "TensorRTLLM",
+        "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
+    }
     return {**variables, **(image if choice["engine"] == "TensorRTLLM" else {})}
 
 
 def _workload(choice: Choice) -> dict[str, Any]:
     drafts = {"draftTokens": 16, "acceptancePercent": 60}
-    draft = {"id": "costly/draft", "revision": "0" * 40, "config": {**DEEP_CONFIG, "hidden_size": 64}}
+    draft = {
+        "id": "costly/draft",
+        "revision": "0" * 40,
+        "config": {**DEEP_CONFIG, "hidden_size": 64},
+    }
     drafting: dict[str, dict[str, Any]] = {
         "": {},
         "promptLookup": {"promptLookup": drafts},
@@ -206,7 +262,10 @@ def _workload(choice: Choice) -> dict[str, Any]:
 
 def _adapters(choice: Choice) -> dict[str, Any]:
     hub = {"id": f"{'a' * 90}/{'b' * 90}", "revision": "f" * 40}
-    named = [{"name": f"{'n' * 180}{number}", "huggingFace": hub} for number in range(choice["adapters"])]
+    named = [
+        {"name": f"{'n' * 180}{number}", "huggingFace": hub}
+        for number in range(choice["adapters"])
+    ]
     return {"adapters": named, "maxAdapterRank": 512} if named else {}
 
 
@@ -224,15 +283,27 @@ def _config(choice: Choice) -> dict[str, Any]:
     }
     if choice["experts"]:
         config |= {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
-        config |= {"num_local_experts": choice["experts"], "num_experts_per_tok": min(8, choice["experts"])}
+        config |= {
+            "num_local_experts": choice["experts"],
+            "num_experts_per_tok": min(8, choice["experts"]),
+        }
     if choice["layer_types"]:
-        config |= {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "sliding_window": 4096}
+        config |= {
+            "architectures": ["Gemma3ForCausalLM"],
+            "model_type": "gemma3_text",
+            "sliding_window": 4096,
+        }
         kinds = ("sliding_attention", "full_attention")
-        dice = random.Random(layers)  # noqa: S311 - the same list for the same layers is wanted
+        dice = random.Random(layers)  # noqa: S311
         config["layer_types"] = [
-            kinds[layer % 2] if choice["layer_types"] == "alternating" else dice.choice(kinds) for layer in range(layers)
+            kinds[layer % 2]
+            if choice["layer_types"] == "alternating"
+            else dice.choice(kinds)
+            for layer in range(layers)
         ]
-    room = CONFIG_BYTES * (4 if choice["source"] == "ConfigMap" else 1) - len(json.dumps(config))
+    room = CONFIG_BYTES * (4 if choice["source"] == "ConfigMap" else 1) - len(
+        json.dumps(config)
+    )
     if choice["quantization"]:
         config["quantization_config"] = _within(_quantization(choice), room)
         room -= len(json.dumps(config["quantization_config"]))
@@ -249,15 +320,31 @@ def _within(method: dict[str, Any], room: int) -> dict[str, Any]:
 def _half(value: Any) -> Any:
     if isinstance(value, list):
         return value[: len(value) // 2]
-    return dict(list(value.items())[: len(value) // 2]) if isinstance(value, dict) else value
+    return (
+        dict(list(value.items())[: len(value) // 2])
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _quantization(choice: Choice) -> dict[str, Any]:
     count, ways = choice["patterns"], choice["ways"]
-    listed = [f"re:.*x{number}{ways}.*" if ways else f"model.layers.{number}.mlp" for number in range(count)]
+    listed = [
+        f"re:.*x{number}{ways}.*" if ways else f"model.layers.{number}.mlp"
+        for number in range(count)
+    ]
     made: dict[str, Callable[[], dict[str, Any]]] = {
-        "fp8": lambda: {"quant_method": "fp8", "activation_scheme": "dynamic", "modules_to_not_convert": listed},
-        "awq": lambda: {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": listed},
+        "fp8": lambda: {
+            "quant_method": "fp8",
+            "activation_scheme": "dynamic",
+            "modules_to_not_convert": listed,
+        },
+        "awq": lambda: {
+            "quant_method": "awq",
+            "bits": 4,
+            "group_size": 128,
+            "modules_to_not_convert": listed,
+        },
         "gptq": lambda: {
             "quant_method": "gptq",
             "bits": 4,
@@ -268,7 +355,10 @@ def _quantization(choice: Choice) -> dict[str, Any]:
             "quant_method": "compressed-tensors",
             "format": "float-quantized",
             "config_groups": {
-                f"g{number}": {"targets": [f"re:.*{number}{ways}.*"], "weights": {"num_bits": 8, "type": "float"}}
+                f"g{number}": {
+                    "targets": [f"re:.*{number}{ways}.*"],
+                    "weights": {"num_bits": 8, "type": "float"},
+                }
                 for number in range(count or 1)
             },
             "ignore": listed,
@@ -276,7 +366,10 @@ def _quantization(choice: Choice) -> dict[str, Any]:
         "modelopt": lambda: {
             "quant_method": "modelopt",
             "quant_algo": "MIXED_PRECISION",
-            "quantized_layers": {f"model.layers.{number}.mlp.{ways}": {"quant_algo": "FP8"} for number in range(count or 1)},
+            "quantized_layers": {
+                f"model.layers.{number}.mlp.{ways}": {"quant_algo": "FP8"}
+                for number in range(count or 1)
+            },
             "ignore": listed,
         },
     }

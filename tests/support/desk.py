@@ -7,7 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.cluster.handover import Change
-from shardwright.cluster.sources import project_node, project_pod, project_priority_class
+from shardwright.cluster.sources import (
+    project_node,
+    project_pod,
+    project_priority_class,
+)
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
@@ -31,16 +35,23 @@ class Desk:
         self.view = View()
         self.planner = Planner(self.view, Inline())
         nodes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
+            ("", node["metadata"]["name"]): Change(project_node(node), 0)
+            for node in h100_nodes(2)
         }
         self.view.store.take_nodes(nodes)
         self.names = sorted(self.view.store.nodes)
-        self.view.store.take_priority_classes({("", "high"): Change(project_priority_class({"value": 100}), 0)})
+        self.view.store.take_priority_classes(
+            {("", "high"): Change(project_priority_class({"value": 100}), 0)}
+        )
 
     def add(self, name: str, namespace: str = "models", /, **spec: Any) -> Key:
         manifest = a_sharded_model(name, namespace, **spec)
         created = f"2026-01-01T00:00:{len(self.view.resources):02}Z"
-        manifest["metadata"] |= {"uid": f"uid-{name}", "generation": 1, "creationTimestamp": created}
+        manifest["metadata"] |= {
+            "uid": f"uid-{name}",
+            "generation": 1,
+            "creationTimestamp": created,
+        }
         self.view.take_resource(manifest)
         return namespace, name
 

@@ -1,7 +1,9 @@
-"""The fleet of the examples as ``kubectl get nodes,pods -A -o yaml`` prints it, made from the dumps in tests/data/nodes.
+"""The fleet of the examples as ``kubectl get nodes,pods -A -o yaml`` prints it, made from the dumps
+in tests/data/nodes.
 
-Written by ``python -m tests.support.example_fleet > examples/fleet/nodes.yaml``. What the dumps do not say (their sources
-printed labels only) and what makes one node of a kind differ from the next stands here.
+Written by ``python -m tests.support.example_fleet > examples/fleet/nodes.yaml``. What the dumps do
+not say (their sources printed labels only) and what makes one node of a kind differ from the next
+stands here.
 """
 
 import sys
@@ -21,7 +23,9 @@ HEADER = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """Nodes of one dump: their names, what each adds to the labels, and what the dump leaves out."""
+    """Nodes of one dump: their names, what each adds to the labels, and what the dump leaves
+    out.
+    """
 
     dump: str
     names: tuple[str, ...]
@@ -38,12 +42,20 @@ def _h100(*, rack: int, hosts: range) -> Kind:
 KINDS = (
     _h100(rack=1, hosts=range(10, 14)),
     _h100(rack=2, hosts=range(10, 14)),
-    Kind(dump="SYNTH-gb200-4x-nvl72", names=tuple(f"gb200-r0-t{tray:02}" for tray in range(18))),
+    Kind(
+        dump="SYNTH-gb200-4x-nvl72",
+        names=tuple(f"gb200-r0-t{tray:02}" for tray in range(18)),
+    ),
     Kind(
         dump="mi300x-8x-azure-nd96isr-vf",
         names=("aks-mi300x-0", "aks-mi300x-1"),
         labels={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
-        allocatable={"cpu": "95", "memory": "1800Gi", "amd.com/gpu": "8", "pods": "110"},
+        allocatable={
+            "cpu": "95",
+            "memory": "1800Gi",
+            "amd.com/gpu": "8",
+            "pods": "110",
+        },
     ),
     Kind(
         dump="l40s-opennebula-vm",
@@ -55,7 +67,12 @@ KINDS = (
             "nvidia.com/gpu.count": "4",
             "nvidia.com/gpu.machine": "g6e.12xlarge",
         },
-        allocatable={"cpu": "47", "memory": "360Gi", "nvidia.com/gpu": "4", "pods": "110"},
+        allocatable={
+            "cpu": "47",
+            "memory": "360Gi",
+            "nvidia.com/gpu": "4",
+            "pods": "110",
+        },
     ),
     Kind(dump="SYNTH-h100-8x-gke-a3mega", names=("gke-a3m-0",)),
 )
@@ -67,7 +84,12 @@ HALF_HELD = "ip-10-0-2-13.us-west-2.compute.internal"
 def fleet() -> dict[str, Any]:
     """Return the whole fleet as one List."""
     items = [_node(kind, name) for kind in KINDS for name in kind.names]
-    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": [*items, *_pods()]}
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": [*items, *_pods()],
+    }
 
 
 def fleet_yaml() -> str:
@@ -77,14 +99,29 @@ def fleet_yaml() -> str:
 
 def _node(kind: Kind, name: str) -> dict[str, Any]:
     node = yaml.safe_load((DUMPS / f"{kind.dump}.yaml").read_text())
-    metadata = {"name": name, "labels": node["metadata"]["labels"] | kind.labels | {"kubernetes.io/hostname": name}}
+    metadata = {
+        "name": name,
+        "labels": node["metadata"]["labels"]
+        | kind.labels
+        | {"kubernetes.io/hostname": name},
+    }
     resources = node.get("status", {}).get("allocatable", kind.allocatable)
     capacity = node.get("status", {}).get("capacity", resources)
     spec = node.get("spec", {}) | ({"unschedulable": True} if name == CORDONED else {})
     taints = [*spec.get("taints", ()), *_condition_taints(name)]
-    status = {"allocatable": resources, "capacity": capacity, "conditions": [_ready(name)]}
+    status = {
+        "allocatable": resources,
+        "capacity": capacity,
+        "conditions": [_ready(name)],
+    }
     spec |= {"taints": taints} if taints else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def _condition_taints(name: str) -> Iterator[dict[str, str]]:
@@ -97,14 +134,24 @@ def _condition_taints(name: str) -> Iterator[dict[str, str]]:
 
 
 def _ready(name: str) -> dict[str, str]:
-    status, reason, message = ("True", "KubeletReady", "kubelet is posting ready status")
+    status, reason, message = (
+        "True",
+        "KubeletReady",
+        "kubelet is posting ready status",
+    )
     if name == NOT_READY:
-        status, reason, message = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        status, reason, message = (
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        )
     return {"type": "Ready", "status": status, "reason": reason, "message": message}
 
 
 def _pods() -> Iterator[dict[str, Any]]:
-    """Yield a pod of somebody else that holds half of a node, and one that is finished and holds nothing."""
+    """Yield a pod of somebody else that holds half of a node, and one that is finished and holds
+    nothing.
+    """
     yield _pod("trainer-0", node=HALF_HELD, gpus=4, phase="Running")
     yield _pod("benchmark-x7k2p", node="gke-a3m-0", gpus=8, phase="Succeeded")
 
@@ -112,9 +159,20 @@ def _pods() -> Iterator[dict[str, Any]]:
 def _pod(name: str, *, node: str, gpus: int, phase: str) -> dict[str, Any]:
     held = {"nvidia.com/gpu": str(gpus)}
     resources = {"limits": held, "requests": held}
-    spec = {"nodeName": node, "containers": [{"name": "main", "image": "example.org/trainer:1", "resources": resources}]}
+    spec = {
+        "nodeName": node,
+        "containers": [
+            {"name": "main", "image": "example.org/trainer:1", "resources": resources}
+        ],
+    }
     metadata = {"name": name, "namespace": "research"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase},
+    }
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ NODES = tuple(f"ip-10-0-0-{index}.eu-central-1.compute.internal" for index in ra
 
 def failing_groups(count: int, *, first: int = 0) -> tuple[GroupState, ...]:
     """Return groups whose engines have said 1,024 characters, half of them outside ASCII."""
-    failure = Failure(rank=3, reason="Error", container="engine", exit_code=1, message="\u00e9x" * 512)
+    failure = Failure(
+        rank=3, reason="Error", container="engine", exit_code=1, message="\u00e9x" * 512
+    )
     return tuple(
         GroupState(
             name=f"llama-{first + index}",
@@ -27,4 +29,10 @@ def failing_groups(count: int, *, first: int = 0) -> tuple[GroupState, ...]:
 
 def serving_group(index: int) -> GroupState:
     """Return a group of four pods that serves."""
-    return GroupState(name=f"llama-{index}", ready=True, situation=Situation.READY, nodes=NODES, outage_seconds=600)
+    return GroupState(
+        name=f"llama-{index}",
+        ready=True,
+        situation=Situation.READY,
+        nodes=NODES,
+        outage_seconds=600,
+    )

@@ -1,4 +1,6 @@
-"""Models whose rollouts are taken back: operators of them, and what their status and their pods say of it."""
+"""Models whose rollouts are taken back: operators of them, and what their status and their pods say
+of it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def three_groups(**rollout: Any) -> Operator:
 
 
 def condition(operator: Operator, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in operator.status["conditions"] if item["type"] == name)
+    found: dict[str, Any] = next(
+        item for item in operator.status["conditions"] if item["type"] == name
+    )
     return found
 
 
@@ -50,14 +54,20 @@ def rolled_back(operator: Operator) -> tuple[str, str]:
 
 def revisions(operator: Operator) -> list[tuple[int, bool]]:
     """Return the number of each revision, and whether it runs."""
-    return [(item["revision"], item["runs"]) for item in operator.status.get("revisions", ())]
+    return [
+        (item["revision"], item["runs"])
+        for item in operator.status.get("revisions", ())
+    ]
 
 
 def variables(operator: Operator) -> dict[str, str | None]:
     """Return by name what each pod was told of NCCL_DEBUG."""
     found = {}
     for name, pod in operator.cluster.pods.items():
-        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        env = {
+            entry["name"]: entry.get("value")
+            for entry in pod["spec"]["containers"][0]["env"]
+        }
         found[name] = env.get("NCCL_DEBUG")
     return found
 

@@ -1,4 +1,6 @@
-"""Text that means harm where it is shown: to a terminal, to whoever reads lines, and to what parses them."""
+"""Text that means harm where it is shown: to a terminal, to whoever reads lines, and to what parses
+them.
+"""
 
 from typing import Final
 

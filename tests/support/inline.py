@@ -1,4 +1,6 @@
-"""Who answers in place what the operator asks its worker: the same functions, in this process and without a budget."""
+"""Who answers in place what the operator asks its worker: the same functions, in this process and
+without a budget.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ Answer = TypeVar("Answer")
 class Inline:
     """Answers at once.
 
-    ``asked`` are the types of the questions, in order, ``urgency`` how urgent each was; ``failing`` are those without an answer.
+    ``asked`` are the types of the questions, in order, ``urgency`` how urgent each was; ``failing``
+    are those without an answer.
     """
 
     def __init__(self, **failing: Failed) -> None:

@@ -1,9 +1,11 @@
-"""What holds of a cluster whatever has failed: pure functions over objects as they are stored, each a list of what is broken.
+"""What holds of a cluster whatever has failed: pure functions over objects as they are stored, each
+a list of what is broken.
 
-Nothing here knows how the objects were read, so the same laws hold over a real API server and over one in memory. A snapshot is
-every object of the cluster at one moment, each with ``kind``. Some laws hold at any moment (:func:`at_any_moment`), some once
-nothing moves any more (:func:`at_rest`), some between two moments, where nobody has asked for a change
-(:func:`left_alone`), and some of what was written (:func:`of_writes`) or said (:func:`of_texts`).
+Nothing here knows how the objects were read, so the same laws hold over a real API server and over
+one in memory. A snapshot is every object of the cluster at one moment, each with ``kind``. Some
+laws hold at any moment (:func:`at_any_moment`), some once nothing moves any more (:func:`at_rest`),
+some between two moments, where nobody has asked for a change (:func:`left_alone`), and some of what
+was written (:func:`of_writes`) or said (:func:`of_texts`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
 from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.rendering.names import base_name, generation_of, group_names, plan_configmap, revision_name
+from shardwright.rendering.names import (
+    base_name,
+    generation_of,
+    group_names,
+    plan_configmap,
+    revision_name,
+)
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
@@ -35,12 +43,19 @@ Manifest: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = Sequence[Manifest]
 
 SHARDED_MODEL: Final = "ShardedModel"
-CHILD_KINDS: Final = ("StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy")
+CHILD_KINDS: Final = (
+    "StatefulSet",
+    "Service",
+    "ConfigMap",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+)
 """What a ShardedModel owns and anybody may read: Secrets are nobody's to see."""
 
 WRITES_MAX: Final = 20
-"""Writes of one object in one incident: a handful of a life each, and some repetitions; a hot loop writes this in a second.
-Basis: assumed."""
+"""Writes of one object in one incident: a handful of a life each, and some repetitions; a hot loop
+writes this in a second. Basis: assumed.
+"""
 
 
 def at_any_moment(objects: Snapshot) -> list[str]:
@@ -60,31 +75,59 @@ def at_rest(objects: Snapshot, settings: Settings | None = None) -> list[str]:
 
 
 def left_alone(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return what has changed of the models that nobody has changed meanwhile, whatever failed around them."""
+    """Return what has changed of the models that nobody has changed meanwhile, whatever failed
+    around them.
+    """
     return [*disrupted(before, after), *taken_away(before, after)]
 
 
 def of_writes(writes: Iterable[str], most: int = WRITES_MAX) -> list[str]:
-    """I4: return the objects that were written more often than an incident needs; ``writes`` name verb and object."""
-    return [f"I4 {write}: written {count} times, at most {most}" for write, count in Counter(writes).items() if count > most]
+    """I4: return the objects that were written more often than an incident needs; ``writes`` name
+    verb and object.
+    """
+    return [
+        f"I4 {write}: written {count} times, at most {most}"
+        for write, count in Counter(writes).items()
+        if count > most
+    ]
 
 
 def of_lease(objects: Snapshot, running: Collection[str]) -> list[str]:
-    """I9: return what is wrong with the Lease, where these operators run: one of them holds it, once."""
-    holders = [lease["spec"].get("holderIdentity") or "" for lease in _of(objects, "Lease") if _name(lease) == "shardwright"]
+    """I9: return what is wrong with the Lease, where these operators run: one of them holds it,
+    once.
+    """
+    holders = [
+        lease["spec"].get("holderIdentity") or ""
+        for lease in _of(objects, "Lease")
+        if _name(lease) == "shardwright"
+    ]
     if len(holders) == 1 and holders[0] in running:
         return []
-    return [f"I9 Lease shardwright: held by {holders or 'nobody'}, not by one of {sorted(running)}"]
+    return [
+        f"I9 Lease shardwright: held by {holders or 'nobody'}, not by one of {sorted(running)}"
+    ]
 
 
 def of_texts(texts: Mapping[str, str], canaries: Collection[str]) -> list[str]:
-    """I10: return where a secret is said; ``texts`` are all that was written for people, by what they are."""
-    return [f"I10 {where}: says a secret" for where, text in texts.items() if any(secret in text for secret in canaries)]
+    """I10: return where a secret is said; ``texts`` are all that was written for people, by what
+    they are.
+    """
+    return [
+        f"I10 {where}: says a secret"
+        for where, text in texts.items()
+        if any(secret in text for secret in canaries)
+    ]
 
 
 def unobserved(objects: Snapshot) -> list[str]:
-    """I1: return the models whose status is not about their current spec, or says what is not so."""
-    return [f"I1 {_place(model)}: {what}" for model in _living_models(objects) for what in _wrong_in_status(objects, model)]
+    """I1: return the models whose status is not about their current spec, or says what is not
+    so.
+    """
+    return [
+        f"I1 {_place(model)}: {what}"
+        for model in _living_models(objects)
+        for what in _wrong_in_status(objects, model)
+    ]
 
 
 def _wrong_in_status(objects: Snapshot, model: Manifest) -> Iterator[str]:
@@ -93,18 +136,41 @@ def _wrong_in_status(objects: Snapshot, model: Manifest) -> Iterator[str]:
         yield f"observed generation {status.get('observedGeneration')}, not {generation}"
         return
     conditions = status["conditions"]
-    yield from (f"{kind}: said {count} times" for kind, count in Counter(c["type"] for c in conditions).items() if count > 1)
-    ready = any((c["type"], c["status"], c["reason"]) == ("Ready", "True", "Serving") for c in conditions)
-    down = [_name(item) for item in _sets_of(objects, model) if not _serves(objects, item)]
+    yield from (
+        f"{kind}: said {count} times"
+        for kind, count in Counter(c["type"] for c in conditions).items()
+        if count > 1
+    )
+    ready = any(
+        (c["type"], c["status"], c["reason"]) == ("Ready", "True", "Serving")
+        for c in conditions
+    )
+    down = [
+        _name(item) for item in _sets_of(objects, model) if not _serves(objects, item)
+    ]
     if ready and down:
         yield f"Ready, though {', '.join(down)} do not serve"
-    if not ready and not down and status.get("groups") and status.get("readyReplicas") != len(status["groups"]):
-        yield f"{status.get('readyReplicas')} groups ready, though all {len(status['groups'])} serve"
+    if (
+        not ready
+        and not down
+        and status.get("groups")
+        and status.get("readyReplicas") != len(status["groups"])
+    ):
+        yield (
+            f"{status.get('readyReplicas')} groups ready, though all {len(status['groups'])} "
+            "serve"
+        )
 
 
 def not_as_rendered(objects: Snapshot, settings: Settings) -> list[str]:
-    """I2: return where the children of a model that has a plan are not exactly what its plan renders to."""
-    return [f"I2 {_place(model)}: {what}" for model in _living_models(objects) for what in _unlike(objects, model, settings)]
+    """I2: return where the children of a model that has a plan are not exactly what its plan
+    renders to.
+    """
+    return [
+        f"I2 {_place(model)}: {what}"
+        for model in _living_models(objects)
+        for what in _unlike(objects, model, settings)
+    ]
 
 
 def _unlike(objects: Snapshot, model: Manifest, settings: Settings) -> Iterator[str]:
@@ -112,17 +178,32 @@ def _unlike(objects: Snapshot, model: Manifest, settings: Settings) -> Iterator[
     if rendered is None:
         return
     record = plan_configmap(base_name(_name(model)))
-    live = {object_key(item): item for item in _children(objects, model) if _name(item) != record}
-    wanted = {object_key(item): item for item in rendered if item["kind"] in CHILD_KINDS}
-    yield from (f"{' '.join(key)} is missing" for key in sorted(wanted.keys() - live.keys()))
-    yield from (f"{' '.join(key)} is one too many" for key in sorted(live.keys() - wanted.keys()))
+    live = {
+        object_key(item): item
+        for item in _children(objects, model)
+        if _name(item) != record
+    }
+    wanted = {
+        object_key(item): item for item in rendered if item["kind"] in CHILD_KINDS
+    }
+    yield from (
+        f"{' '.join(key)} is missing" for key in sorted(wanted.keys() - live.keys())
+    )
+    yield from (
+        f"{' '.join(key)} is one too many"
+        for key in sorted(live.keys() - wanted.keys())
+    )
     for key in sorted(wanted.keys() & live.keys()):
         for path in drifted_fields(wanted[key], live[key]):
             yield f"{' '.join(key)}: {path} is not as rendered"
 
 
-def _rendered(objects: Snapshot, model: Manifest, settings: Settings) -> Sequence[Mapping[str, Any]] | None:
-    """Return the objects of a model's plan of record; None without one, or where nothing is to be as rendered."""
+def _rendered(
+    objects: Snapshot, model: Manifest, settings: Settings
+) -> Sequence[Mapping[str, Any]] | None:
+    """Return the objects of a model's plan of record; None without one, or where nothing is to be
+    as rendered.
+    """
     record, spec = record_of(objects, model), model["spec"]
     if record is None or spec.get("paused") or spec.get("mode") == "PlanOnly":
         return None
@@ -131,26 +212,61 @@ def _rendered(objects: Snapshot, model: Manifest, settings: Settings) -> Sequenc
         if subject.input_hash != record.input_hash:
             return None  # the plan in force is that of an earlier spec
         sets, base = _sets_of(objects, model), base_name(_name(model))
-        deployment = replace(subject.deployment, sought=record.sought, secret_seed=seed_of(KEYS, subject.deployment.owner, sets))
+        deployment = replace(
+            subject.deployment,
+            sought=record.sought,
+            secret_seed=seed_of(KEYS, subject.deployment.owner, sets),
+        )
         made = [generation_of(_name(item)) for item in sets]
         names = group_names(base, record.plan.group_numbers)
-        latest = [max((generation for group, generation in made if group == name), default=0) for name in names]
-        return bundle_for(replace(subject, deployment=deployment), record.plan, generations=tuple(latest)).objects
+        latest = [
+            max((generation for group, generation in made if group == name), default=0)
+            for name in names
+        ]
+        return bundle_for(
+            replace(subject, deployment=deployment),
+            record.plan,
+            generations=tuple(latest),
+        ).objects
     except InputError:
         return None
 
 
-def _question(objects: Snapshot, model: Manifest, record: PlanRecord, settings: Settings) -> Question:
-    """Return what a model is asked: what its spec says or, where it has gone back, what the revision says that is run."""
+def _question(
+    objects: Snapshot, model: Manifest, record: PlanRecord, settings: Settings
+) -> Question:
+    """Return what a model is asked: what its spec says or, where it has gone back, what the
+    revision says that is run.
+    """
     named = revisions_of(model.get("status") or {})
     for revision in named if record.rollback else ():
         name = revision_name(base_name(_name(model)), revision.digest)
-        content = next((item for item in _of(objects, "ControllerRevision") if _name(item) == name), None)
+        content = next(
+            (
+                item
+                for item in _of(objects, "ControllerRevision")
+                if _name(item) == name
+            ),
+            None,
+        )
         said = read_revision(content, model["metadata"]["uid"], revision)
-        if record.rollback and revision.hash == record.rollback.to and isinstance(said, Saying):
+        if (
+            record.rollback
+            and revision.hash == record.rollback.to
+            and isinstance(said, Saying)
+        ):
             resource = read_stored(json.loads(as_now(said, model)))
-            return Question(resource=resource, config_text=said.config, kept_version=said.engine_version, settings=settings)
-    return Question(resource=read_stored(model), kept_version=record.engine_version, settings=settings)
+            return Question(
+                resource=resource,
+                config_text=said.config,
+                kept_version=said.engine_version,
+                settings=settings,
+            )
+    return Question(
+        resource=read_stored(model),
+        kept_version=record.engine_version,
+        settings=settings,
+    )
 
 
 def orphaned(objects: Snapshot) -> list[str]:
@@ -164,8 +280,14 @@ def orphaned(objects: Snapshot) -> list[str]:
 
 
 def disrupted(before: Snapshot, after: Snapshot) -> list[str]:
-    """I5: return the pods that have gone, or are going, of models that are asked for what they were asked for before."""
-    now = {pod["metadata"]["uid"] for pod in _of(after, "Pod") if "deletionTimestamp" not in pod["metadata"]}
+    """I5: return the pods that have gone, or are going, of models that are asked for what they were
+    asked for before.
+    """
+    now = {
+        pod["metadata"]["uid"]
+        for pod in _of(after, "Pod")
+        if "deletionTimestamp" not in pod["metadata"]
+    }
     return [
         f"I5 Pod {_place(pod)}: is gone or going"
         for model in _untouched(before, after)
@@ -176,23 +298,43 @@ def disrupted(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def taken_away(before: Snapshot, after: Snapshot) -> list[str]:
-    """I8: return the objects and places that models have lost whose spec is the same, and that are there."""
+    """I8: return the objects and places that models have lost whose spec is the same, and that are
+    there.
+    """
     now = {item["metadata"]["uid"] for item in after}
-    return [what for model in _untouched(before, after) for what in _lost(before, after, model, now)]
+    return [
+        what
+        for model in _untouched(before, after)
+        for what in _lost(before, after, model, now)
+    ]
 
 
-def _lost(before: Snapshot, after: Snapshot, model: Manifest, now: Collection[str]) -> Iterator[str]:
+def _lost(
+    before: Snapshot, after: Snapshot, model: Manifest, now: Collection[str]
+) -> Iterator[str]:
     for item in _children(before, model):
         if item["metadata"]["uid"] not in now:
-            yield f"I8 {item['kind']} {_place(item)}: is gone, though {_name(model)} is there and unchanged"
+            yield (
+                f"I8 {item['kind']} {_place(item)}: is gone, though {_name(model)} is there and "
+                "unchanged"
+            )
     then, later = record_of(before, model), record_of(after, model)
     if then and (later is None or later.plan.groups != then.plan.groups):
-        yield f"I8 {_place(model)}: planned on {later and later.plan.groups}, before on {then.plan.groups}"
+        yield (
+            f"I8 {_place(model)}: planned on {later and later.plan.groups}, before on "
+            f"{then.plan.groups}"
+        )
 
 
 def stuck(objects: Snapshot) -> list[str]:
-    """I6: return what is being deleted, and waits for a finalizer of nobody else's and for no node that does not answer."""
-    facts = {found.name: found for node in _of(objects, "Node") if isinstance(found := read_node(node), NodeFacts)}
+    """I6: return what is being deleted, and waits for a finalizer of nobody else's and for no node
+    that does not answer.
+    """
+    facts = {
+        found.name: found
+        for node in _of(objects, "Node")
+        if isinstance(found := read_node(node), NodeFacts)
+    }
     silent = {name for name, found in facts.items() if not found.ready}
     return [
         f"I6 {item['kind']} {_place(item)}: still being deleted"
@@ -204,19 +346,29 @@ def stuck(objects: Snapshot) -> list[str]:
 
 
 def _waits_for_others(item: Manifest) -> bool:
-    return any("shardwright" not in name for name in item["metadata"].get("finalizers") or ())
+    return any(
+        "shardwright" not in name for name in item["metadata"].get("finalizers") or ()
+    )
 
 
 def overcommitted(objects: Snapshot) -> list[str]:
     """I7: return the nodes of which pods hold, or plans keep, more GPUs than there are."""
-    facts = {found.name: found for node in _of(objects, "Node") if isinstance(found := read_node(node), NodeFacts)}
+    facts = {
+        found.name: found
+        for node in _of(objects, "Node")
+        if isinstance(found := read_node(node), NodeFacts)
+    }
     held = Counter[str]()
     for pod in _of(objects, "Pod"):
         if usage := read_pod(pod):
             held[usage.node] += usage.gpus
     kept = Counter[str]()
     for model in _living_models(objects):
-        record = record_of(objects, model) if model["spec"].get("mode") != "PlanOnly" else None
+        record = (
+            record_of(objects, model)
+            if model["spec"].get("mode") != "PlanOnly"
+            else None
+        )
         for item in reservations_of(("", _name(model)), record.plan) if record else ():
             kept[item.node] += item.gpus
     return [
@@ -228,12 +380,20 @@ def overcommitted(objects: Snapshot) -> list[str]:
 
 
 def mixed_groups(objects: Snapshot) -> list[str]:
-    """Return the groups whose pods are of several templates: ranks of two revisions must never meet."""
+    """Return the groups whose pods are of several templates: ranks of two revisions must never
+    meet.
+    """
     return [
         f"StatefulSet {_place(item)}: pods of {len(hashes)} templates"
         for item in _of(objects, "StatefulSet")
         if _owner_kind(item) == SHARDED_MODEL
-        and len(hashes := {(pod["metadata"].get("labels") or {}).get(TEMPLATE_HASH) for pod in _members(objects, item)}) > 1
+        and len(
+            hashes := {
+                (pod["metadata"].get("labels") or {}).get(TEMPLATE_HASH)
+                for pod in _members(objects, item)
+            }
+        )
+        > 1
     ]
 
 
@@ -260,17 +420,33 @@ def _place(item: Manifest) -> str:
 
 
 def _living_models(objects: Snapshot) -> list[Manifest]:
-    return [model for model in _of(objects, SHARDED_MODEL) if "deletionTimestamp" not in model["metadata"]]
+    return [
+        model
+        for model in _of(objects, SHARDED_MODEL)
+        if "deletionTimestamp" not in model["metadata"]
+    ]
 
 
 def _untouched(before: Snapshot, after: Snapshot) -> list[Manifest]:
     """Return the models of before that are there, of the same spec."""
-    now = {model["metadata"]["uid"]: model["metadata"]["generation"] for model in _living_models(after)}
-    return [m for m in _living_models(before) if now.get(m["metadata"]["uid"]) == m["metadata"]["generation"]]
+    now = {
+        model["metadata"]["uid"]: model["metadata"]["generation"]
+        for model in _living_models(after)
+    }
+    return [
+        m
+        for m in _living_models(before)
+        if now.get(m["metadata"]["uid"]) == m["metadata"]["generation"]
+    ]
 
 
 def _children(objects: Snapshot, model: Manifest) -> list[Manifest]:
-    return [item for item in objects if item["kind"] in CHILD_KINDS and controller_uid(item) == model["metadata"]["uid"]]
+    return [
+        item
+        for item in objects
+        if item["kind"] in CHILD_KINDS
+        and controller_uid(item) == model["metadata"]["uid"]
+    ]
 
 
 def _sets_of(objects: Snapshot, model: Manifest) -> list[Manifest]:
@@ -278,7 +454,11 @@ def _sets_of(objects: Snapshot, model: Manifest) -> list[Manifest]:
 
 
 def _members(objects: Snapshot, stateful_set: Manifest) -> list[Manifest]:
-    return [pod for pod in _of(objects, "Pod") if controller_uid(pod) == stateful_set["metadata"]["uid"]]
+    return [
+        pod
+        for pod in _of(objects, "Pod")
+        if controller_uid(pod) == stateful_set["metadata"]["uid"]
+    ]
 
 
 def _owner_kind(item: Manifest) -> str:
@@ -294,4 +474,7 @@ def _serves(objects: Snapshot, stateful_set: Manifest) -> bool:
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) and "deletionTimestamp" not in pod["metadata"]
+    return (
+        any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        and "deletionTimestamp" not in pod["metadata"]
+    )

@@ -1,4 +1,6 @@
-"""Models that serve as an earlier release had made them; tests/data/landed has what that was, and how it was made."""
+"""Models that serve as an earlier release had made them; tests/data/landed has what that was, and
+how it was made.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,19 @@ NODES = 6
 
 @cache
 def landed(commit: str) -> dict[str, dict[str, Any]]:
-    """Return the models of a commit by name: ``spec``, ``status``, ``objects``, and the uids of ``pods`` by name."""
-    found: dict[str, dict[str, Any]] = json.loads(lzma.decompress((LANDED / f"{commit}.json.xz").read_bytes()))
+    """Return the models of a commit by name: ``spec``, ``status``, ``objects``, and the uids of
+    ``pods`` by name.
+    """
+    found: dict[str, dict[str, Any]] = json.loads(
+        lzma.decompress((LANDED / f"{commit}.json.xz").read_bytes())
+    )
     return found
 
 
 def taken_over(commit: str, name: str) -> Operator:
-    """Return an operator of this release that finds a model serving as an earlier one had made it, before its first look."""
+    """Return an operator of this release that finds a model serving as an earlier one had made it,
+    before its first look.
+    """
     model = json.loads(json.dumps(landed(commit)[name]))
     cluster = SmallCluster(uids=count(1000))
     cluster.add_nodes(NODES)

@@ -1,7 +1,9 @@
-"""A hub on loopback that answers as the real one: codes, headers and redirects, for small files and for those on a content host.
+"""A hub on loopback that answers as the real one: codes, headers and redirects, for small files and
+for those on a content host.
 
-Source of the behaviour: huggingface_hub 2.4 (``utils/_http.py``, ``file_download.py``). That client, tried against it with HEAD
-added, downloads both kinds of files and raises the error of each refusal.
+Source of the behaviour: huggingface_hub 2.4 (``utils/_http.py``, ``file_download.py``). That
+client, tried against it with HEAD added, downloads both kinds of files and raises the error of each
+refusal.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
         """Answer in full; header names are written with underscores."""
         self.send_response(status)
-        for name, value in {"Content_Length": str(len(body)), "Connection": "close", **headers}.items():
+        for name, value in {
+            "Content_Length": str(len(body)),
+            "Connection": "close",
+            **headers,
+        }.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""
 
 
@@ -48,7 +54,9 @@ Answer = Callable[[Handler], None]
 
 @dataclass(kw_only=True)
 class Site:
-    """A server: what it answers by path (``answers`` first), and what it was asked: path and Authorization."""
+    """A server: what it answers by path (``answers`` first), and what it was asked: path and
+    Authorization.
+    """
 
     url: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -63,7 +71,9 @@ class Site:
 
 @dataclass(kw_only=True)
 class Repository:
-    """Files by name at one commit and at an older one; ``readers`` are the tokens that may see it, None for everybody."""
+    """Files by name at one commit and at an older one; ``readers`` are the tokens that may see it,
+    None for everybody.
+    """
 
     files: Mapping[str, bytes]
     older: Mapping[str, bytes] = field(default_factory=dict)
@@ -84,29 +94,58 @@ class LoopbackHub(Site):
     def otherwise(self, request: Handler) -> None:
         model, found, rest = request.path.lstrip("/").partition("/resolve/")
         revision, _, file = rest.partition("/")
-        token = (request.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        token = (request.headers.get("Authorization") or "").removeprefix(
+            "Bearer "
+        ) or None
         repository = self.repositories.get(model)
         if token and token not in self.tokens:
-            request.reply(401, X_Error_Message="Invalid credentials in Authorization header")
+            request.reply(
+                401, X_Error_Message="Invalid credentials in Authorization header"
+            )
         elif model in self.renamed:
             request.reply(307, Location=f"/{self.renamed[model]}/resolve/{rest}")
-        elif not found or repository is None or (_hidden(repository, token) and not repository.gated):
-            request.reply(404 if token else 401, X_Error_Code="RepoNotFound", X_Error_Message="Repository not found")
+        elif (
+            not found
+            or repository is None
+            or (_hidden(repository, token) and not repository.gated)
+        ):
+            request.reply(
+                404 if token else 401,
+                X_Error_Code="RepoNotFound",
+                X_Error_Message="Repository not found",
+            )
         elif _hidden(repository, token):
-            request.reply(403 if token else 401, X_Error_Code="GatedRepo", X_Error_Message="Access to model is restricted")
+            request.reply(
+                403 if token else 401,
+                X_Error_Code="GatedRepo",
+                X_Error_Message="Access to model is restricted",
+            )
         else:
             self._give(request, repository, revision, file)
 
-    def _give(self, request: Handler, repository: Repository, revision: str, file: str) -> None:
+    def _give(
+        self, request: Handler, repository: Repository, revision: str, file: str
+    ) -> None:
         commit = {"main": COMMIT, COMMIT: COMMIT, OLDER: OLDER}.get(revision)
         files = repository.older if commit == OLDER else repository.files
         if commit is None:
-            request.reply(404, X_Error_Code="RevisionNotFound", X_Error_Message="Invalid rev id")
+            request.reply(
+                404, X_Error_Code="RevisionNotFound", X_Error_Message="Invalid rev id"
+            )
         elif file not in files:
-            request.reply(404, X_Error_Code="EntryNotFound", X_Error_Message="Entry not found", X_Repo_Commit=commit)
+            request.reply(
+                404,
+                X_Error_Code="EntryNotFound",
+                X_Error_Message="Entry not found",
+                X_Repo_Commit=commit,
+            )
         elif file in repository.on_content_host:
             self.content.answers.setdefault(f"/{commit}/{file}", giving(files[file]))
-            request.reply(302, X_Repo_Commit=commit, Location=f"{self.content.url}/{commit}/{file}")
+            request.reply(
+                302,
+                X_Repo_Commit=commit,
+                Location=f"{self.content.url}/{commit}/{file}",
+            )
         else:
             path = f"/api/resolve-cache/{commit}/{file}"
             self.answers[path] = giving(files[file], X_Repo_Commit=commit)
@@ -139,7 +178,11 @@ def serving(site: Site, context: ssl.SSLContext | None = None) -> Iterator[None]
 @contextmanager
 def a_hub(**repositories: Repository) -> Iterator[LoopbackHub]:
     """Serve a hub and its content host; ``us__ours`` is the repository ``us/ours``."""
-    hub = LoopbackHub(repositories={name.replace("__", "/"): one for name, one in repositories.items()})
+    hub = LoopbackHub(
+        repositories={
+            name.replace("__", "/"): one for name, one in repositories.items()
+        }
+    )
     with serving(hub), serving(hub.content):
         yield hub
 

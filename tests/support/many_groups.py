@@ -1,4 +1,6 @@
-"""The life of one model with many groups of two pods: each call of ``advance`` from a first look until all of it serves."""
+"""The life of one model with many groups of two pods: each call of ``advance`` from a first look
+until all of it serves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Advance = Callable[[str, Seen, datetime], Step]
 
 
 def live(groups: int, advance: Advance) -> None:
-    """Look while nothing exists, all groups are made, all have just come to serve, all serve, and the spec has changed."""
+    """Look while nothing exists, all groups are made, all have just come to serve, all serve, and
+    the spec has changed.
+    """
     cluster = SmallCluster()
     cluster.add_nodes(2 * groups)
     operator = Operator(cluster, TWO_NODES | {"replicas": groups})
@@ -45,7 +49,10 @@ def _look(what: str, operator: Operator, advance: Advance) -> None:
         else:
             operator.cluster.carry_out(step.writes)
             assert step.published
-            operator.since, operator.status = step.published.since, step.published.status
+            operator.since, operator.status = (
+                step.published.since,
+                step.published.status,
+            )
             return
 
 
@@ -59,6 +66,15 @@ def _let_all_serve(cluster: SmallCluster) -> None:
         for rank, node in enumerate(sorted(planned_nodes(item))):
             made = cluster._pod(item, rank)
             made["spec"]["nodeName"] = node
-            engine = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
-            made["status"] = {"phase": "Running", "conditions": [READY], "containerStatuses": [engine]}
+            engine = {
+                "name": "engine",
+                "restartCount": 0,
+                "state": {"running": {}},
+                "started": True,
+            }
+            made["status"] = {
+                "phase": "Running",
+                "conditions": [READY],
+                "containerStatuses": [engine],
+            }
             cluster.pods[f"{name}-{rank}"] = made

@@ -1,4 +1,6 @@
-"""A client whose API server is a dictionary: uids, resource versions, uid preconditions, owners; no controllers."""
+"""A client whose API server is a dictionary: uids, resource versions, uid preconditions, owners; no
+controllers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, cast
 
-from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Projection, Urgency
+from shardwright.cluster.client import (
+    MERGE_PATCH,
+    ApiError,
+    Call,
+    Client,
+    Projection,
+    Urgency,
+)
 from shardwright.cluster.resources import Resource
 from tests.harness.api import Manifest
 
@@ -19,16 +28,18 @@ Place = tuple[str, str | None, str]
 SCALARS = frozenset({str, int, float, bool, type(None)})
 
 OnChange = Callable[[Resource, Manifest, bool], None]
-"""Told an object as it is now, or as it was when it went, and whether it is gone: an event of a watch that misses nothing."""
+"""Told an object as it is now, or as it was when it went, and whether it is gone: an event of a
+watch that misses nothing.
+"""
 
 
 class MemoryApi(Client):
     """Objects by place.
 
-    ``before`` is told verb (a try is a ``dry-run``) and plural of each request and may refuse it, or do something first.
-    ``after`` is told of each patch when it is stored and its answer is still on the way.
-    ``requests`` are all requests, ``written`` those of them that change something. ``watches`` are told every change.
-    ``urgencies`` are all that it was asked to be used with.
+    ``before`` is told verb (a try is a ``dry-run``) and plural of each request and may refuse it,
+    or do something first. ``after`` is told of each patch when it is stored and its answer is still
+    on the way. ``requests`` are all requests, ``written`` those of them that change something.
+    ``watches`` are told every change. ``urgencies`` are all that it was asked to be used with.
     """
 
     def __init__(self) -> None:
@@ -46,7 +57,11 @@ class MemoryApi(Client):
         """Store an object as somebody else would."""
         stored: Manifest = copied(dict(item))
         stored |= {"apiVersion": resource.api_version, "kind": resource.kind}
-        stored["metadata"] = {"uid": f"uid-{next(self._numbers)}", "generation": 1, **stored["metadata"]}
+        stored["metadata"] = {
+            "uid": f"uid-{next(self._numbers)}",
+            "generation": 1,
+            **stored["metadata"],
+        }
         return self._store(resource, stored)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
@@ -59,7 +74,10 @@ class MemoryApi(Client):
         owned = [
             (place, item)
             for place, item in self.objects.items()
-            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+            if any(
+                owner["uid"] == uid
+                for owner in item["metadata"].get("ownerReferences", ())
+            )
         ]
         for place, item in owned:
             if place in self.objects:
@@ -67,7 +85,9 @@ class MemoryApi(Client):
                 self.collect(item["metadata"]["uid"])
 
     @contextmanager
-    def changing(self, resource: Resource, namespace: str | None, name: str) -> Iterator[Manifest]:
+    def changing(
+        self, resource: Resource, namespace: str | None, name: str
+    ) -> Iterator[Manifest]:
         """Change an object in place, as somebody else would."""
         item = self.objects[resource.plural, namespace, name]
         before = copied(item.get("spec"))
@@ -75,7 +95,9 @@ class MemoryApi(Client):
         item["metadata"]["generation"] += before != item.get("spec")
         self._store(resource, item)
 
-    def find(self, resource: Resource, namespace: str | None, name: str) -> Manifest | None:
+    def find(
+        self, resource: Resource, namespace: str | None, name: str
+    ) -> Manifest | None:
         return self.objects.get((resource.plural, namespace, name))
 
     def watch(self, on_change: OnChange) -> None:
@@ -93,27 +115,58 @@ class MemoryApi(Client):
         return self
 
     async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        metadata_only: bool = False,
     ) -> dict[str, Any] | None:
         await self._asked("get", resource, name)
         found = copied(self.find(resource, namespace, name))
         return {"metadata": found["metadata"]} if found and metadata_only else found
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, *, project: Projection | None = None, **selectors: str
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        project: Projection | None = None,
+        **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        wanted = dict(part.split("=") for part in selectors.get("labelSelector", "").split(",") if part)
+        wanted = dict(
+            part.split("=")
+            for part in selectors.get("labelSelector", "").split(",")
+            if part
+        )
         found = [
-            item for (plural, where, _), item in self.objects.items() if plural == resource.plural and namespace in (None, where)
+            item
+            for (plural, where, _), item in self.objects.items()
+            if plural == resource.plural and namespace in (None, where)
         ]
-        page = copied([item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()])
+        page = copied(
+            [
+                item
+                for item in found
+                if wanted.items() <= item["metadata"].get("labels", {}).items()
+            ]
+        )
         await self._asked("list", resource, "")  # what happens now is not in this list
         yield [project(item) for item in page] if project else page
 
     async def create(
-        self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        name = body["metadata"]["name"] if "name" in body["metadata"] else body["metadata"]["generateName"]
+        name = (
+            body["metadata"]["name"]
+            if "name" in body["metadata"]
+            else body["metadata"]["generateName"]
+        )
         if dry_run:
             await self._asked("dry-run", resource, name)
             return copied(dict(body))
@@ -123,7 +176,14 @@ class MemoryApi(Client):
         return copied(self.put(resource, body))
 
     async def patch(
-        self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        path: str,
+        body: Any,
+        content_type: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         del force
         _, _, below = path.partition("/namespaces/")
@@ -147,18 +207,36 @@ class MemoryApi(Client):
         await self.after("patch", resource.plural)
         return answer
 
-    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
         await self._write("update", resource, name)
         live = self.find(resource, namespace, name)
-        if live is None or body["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]:
+        if (
+            live is None
+            or body["metadata"]["resourceVersion"]
+            != live["metadata"]["resourceVersion"]
+        ):
             raise ApiError(409, "Conflict", "it has changed")
         return copied(self._store(resource, copied(dict(body))))
 
-    async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        stored = await self.patch(resource, resource.path(namespace, name, "status"), body, MERGE_PATCH)
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        stored = await self.patch(
+            resource, resource.path(namespace, name, "status"), body, MERGE_PATCH
+        )
         return {"metadata": stored["metadata"]}
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_seconds: int | None = None,
+    ) -> None:
         await self._write("delete", resource, name)
         live = self.find(resource, namespace, name)
         if live is None:
@@ -167,10 +245,14 @@ class MemoryApi(Client):
             raise ApiError(409, "Conflict", "another object of the name")
         self._delete(resource, live, grace_seconds)
 
-    def _delete(self, resource: Resource, live: Manifest, grace_seconds: int | None) -> None:
+    def _delete(
+        self, resource: Resource, live: Manifest, grace_seconds: int | None
+    ) -> None:
         """Delete an object: it is gone at once."""
         del grace_seconds
-        self.remove(resource, live["metadata"].get("namespace"), live["metadata"]["name"])
+        self.remove(
+            resource, live["metadata"].get("namespace"), live["metadata"]["name"]
+        )
 
     async def send(self, call: Call) -> dict[str, Any]:
         """Answer discovery: nothing but what every cluster has is served."""
@@ -180,12 +262,16 @@ class MemoryApi(Client):
     def _store(self, resource: Resource, item: Manifest) -> Manifest:
         item["metadata"]["resourceVersion"] = str(next(self._numbers))
         self._resources[resource.plural] = resource
-        self.objects[resource.plural, item["metadata"].get("namespace"), item["metadata"]["name"]] = item
+        self.objects[
+            resource.plural, item["metadata"].get("namespace"), item["metadata"]["name"]
+        ] = item
         self._tell(resource, item, gone=False)
         return item
 
     def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
-        version = str(next(self._numbers)) if gone else item["metadata"]["resourceVersion"]
+        version = (
+            str(next(self._numbers)) if gone else item["metadata"]["resourceVersion"]
+        )
         for on_change in self.watches:
             event = copied(item)
             event["metadata"]["resourceVersion"] = version
@@ -207,7 +293,9 @@ async def nothing(_verb: str, _plural: str) -> None:
 def copied(content: T) -> T:
     """Return a copy of JSON; several times as fast as one of whatever there is."""
     copy: Any = content
-    if type(content) in SCALARS:  # most of what there is, and to ask what is a Mapping takes long
+    if (
+        type(content) in SCALARS
+    ):  # most of what there is, and to ask what is a Mapping takes long
         return content
     if isinstance(content, Mapping):
         copy = {field: copied(value) for field, value in content.items()}
@@ -217,7 +305,9 @@ def copied(content: T) -> T:
 
 
 def _but_metadata(body: Mapping[str, Any]) -> Manifest:
-    return {field: copied(value) for field, value in body.items() if field != "metadata"}
+    return {
+        field: copied(value) for field, value in body.items() if field != "metadata"
+    }
 
 
 def _merged(before: Any, patch: Any) -> Any:
@@ -225,5 +315,9 @@ def _merged(before: Any, patch: Any) -> Any:
     if not isinstance(patch, Mapping):
         return copied(patch)
     base = before if isinstance(before, Mapping) else {}
-    merged = {key: _merged(base.get(key), value) for key, value in patch.items() if value is not None}
+    merged = {
+        key: _merged(base.get(key), value)
+        for key, value in patch.items()
+        if value is not None
+    }
     return {key: value for key, value in base.items() if key not in patch} | merged

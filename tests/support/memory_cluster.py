@@ -1,4 +1,6 @@
-"""A cluster in memory that lives: StatefulSet controller, scheduler, kubelets and garbage collector, by a clock that is moved."""
+"""A cluster in memory that lives: StatefulSet controller, scheduler, kubelets and garbage
+collector, by a clock that is moved.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ END_SECONDS: Final = 5.0
 """How long a pod that is deleted takes to end, where its node answers."""
 
 EVICTION_SECONDS: Final = 300.0
-"""How long a node is silent before its pods are deleted. Source: the default toleration of Kubernetes."""
+"""How long a node is silent before its pods are deleted. Source: the default toleration of
+Kubernetes.
+"""
 
 HANGS: Final = "ABORT"
 """With this as NCCL_DEBUG engines do not come up."""
@@ -51,7 +55,8 @@ class Timers:
 class MemoryCluster(MemoryApi):
     """Objects, and those who act on them when :meth:`work` is called.
 
-    ``pods_made`` are the names of all pods that were created, in order; ``changes`` is how often anything was stored or removed.
+    ``pods_made`` are the names of all pods that were created, in order; ``changes`` is how often
+    anything was stored or removed.
     """
 
     def __init__(self) -> None:
@@ -62,21 +67,49 @@ class MemoryCluster(MemoryApi):
         self.changes = 0
 
     def saved(self) -> bytes:
-        """Return all that is stored and all that is still to come, to go on with it as often as wanted."""
-        return pickle.dumps((self.objects, self._numbers, self._resources, self.timers, self.clock, self.pods_made))
+        """Return all that is stored and all that is still to come, to go on with it as often as
+        wanted.
+        """
+        return pickle.dumps(
+            (
+                self.objects,
+                self._numbers,
+                self._resources,
+                self.timers,
+                self.clock,
+                self.pods_made,
+            )
+        )
 
     def restore(self, saved: bytes) -> None:
         """Be as the cluster was that was saved, with nobody who listens."""
-        stored = pickle.loads(saved)  # noqa: S301  our own
-        self.objects, self._numbers, self._resources, self.timers, self.clock, self.pods_made = stored
+        stored = pickle.loads(saved)  # noqa: S301
+        (
+            self.objects,
+            self._numbers,
+            self._resources,
+            self.timers,
+            self.clock,
+            self.pods_made,
+        ) = stored
         self.watches.clear()
 
     def all(self, resource: Resource) -> list[Manifest]:
-        return [item for (plural, _, _), item in list(self.objects.items()) if plural == resource.plural]
+        return [
+            item
+            for (plural, _, _), item in list(self.objects.items())
+            if plural == resource.plural
+        ]
 
     def next_at(self) -> float | None:
-        """Return when something is over next, None where nobody waits for anything; what is over by now waits for a node."""
-        times = (*self.timers.ends.values(), *self.timers.serves.values(), *self.timers.evicts.values())
+        """Return when something is over next, None where nobody waits for anything; what is over by
+        now waits for a node.
+        """
+        times = (
+            *self.timers.ends.values(),
+            *self.timers.serves.values(),
+            *self.timers.evicts.values(),
+        )
         return min((at for at in times if at > self.clock.seconds), default=None)
 
     def work(self) -> None:
@@ -91,7 +124,9 @@ class MemoryCluster(MemoryApi):
             self._run_pods()
 
     def tell_again(self, known: Mapping[Place, Manifest]) -> None:
-        """Tell those who watch what there is, and which of these objects is gone: what a new LIST tells after a gap."""
+        """Tell those who watch what there is, and which of these objects is gone: what a new LIST
+        tells after a gap.
+        """
         for place, item in known.items():
             found = self.objects.get(place)
             if found is None or found["metadata"]["uid"] != item["metadata"]["uid"]:
@@ -100,7 +135,9 @@ class MemoryCluster(MemoryApi):
             self._tell(self._resources[place[0]], item, gone=False)
 
     def silence(self, node: str) -> None:
-        """Let the kubelet of a node stop answering: its pods are not ready, are deleted in a while, and do not end."""
+        """Let the kubelet of a node stop answering: its pods are not ready, are deleted in a while,
+        and do not end.
+        """
         self._set_ready(node, "Unknown")
         self.timers.evicts[node] = self.clock.seconds + EVICTION_SECONDS
 
@@ -110,35 +147,51 @@ class MemoryCluster(MemoryApi):
         self.timers.evicts.pop(node, None)
 
     def silent(self) -> set[str]:
-        return {node["metadata"]["name"] for node in self.all(NODES) if not _says_ready(node)}
+        return {
+            node["metadata"]["name"]
+            for node in self.all(NODES)
+            if not _says_ready(node)
+        }
 
     def crash(self, name: str, namespace: str = "models") -> None:
         """Let the engine of a pod end, and the kubelet start it again."""
         with self.changing(PODS, namespace, name) as item:
-            item["status"] |= {"conditions": [UNREADY], "containerStatuses": crashed(name)["status"]["containerStatuses"]}
+            item["status"] |= {
+                "conditions": [UNREADY],
+                "containerStatuses": crashed(name)["status"]["containerStatuses"],
+            }
 
     def members(self, stateful_set: Manifest) -> list[Manifest]:
         uid = stateful_set["metadata"]["uid"]
         return [item for item in self.all(PODS) if controller_uid(item) == uid]
 
     def end(self, item: Manifest, grace_seconds: int = GRACE_SECONDS) -> None:
-        """Begin to end a pod, or give one that ends less time; one that is bound to no node is gone at once."""
+        """Begin to end a pod, or give one that ends less time; one that is bound to no node is gone
+        at once.
+        """
         metadata = item["metadata"]
         left = metadata.get("deletionGracePeriodSeconds", grace_seconds + 1)
         if not item["spec"].get("nodeName"):
             self.remove(PODS, metadata["namespace"], metadata["name"])
         elif grace_seconds < left:
-            self.timers.ends.setdefault(metadata["uid"], self.clock.seconds + END_SECONDS)
+            self.timers.ends.setdefault(
+                metadata["uid"], self.clock.seconds + END_SECONDS
+            )
             self.timers.serves.pop(metadata["uid"], None)
             with self.changing(PODS, metadata["namespace"], metadata["name"]) as ending:
-                ending["metadata"] |= {"deletionTimestamp": TIMESTAMP, "deletionGracePeriodSeconds": grace_seconds}
+                ending["metadata"] |= {
+                    "deletionTimestamp": TIMESTAMP,
+                    "deletionGracePeriodSeconds": grace_seconds,
+                }
                 ending["status"]["conditions"] = [UNREADY]
 
     def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
         self.changes += 1
         super()._tell(resource, item, gone=gone)
 
-    def _delete(self, resource: Resource, live: Manifest, grace_seconds: int | None) -> None:
+    def _delete(
+        self, resource: Resource, live: Manifest, grace_seconds: int | None
+    ) -> None:
         if resource != PODS or grace_seconds == 0:
             super()._delete(resource, live, grace_seconds)
         else:
@@ -146,8 +199,15 @@ class MemoryCluster(MemoryApi):
 
     def _set_ready(self, node: str, status: str) -> None:
         with self.changing(NODES, None, node) as item:
-            others = [condition for condition in item["status"]["conditions"] if condition["type"] != "Ready"]
-            item["status"]["conditions"] = [*others, {"type": "Ready", "status": status}]
+            others = [
+                condition
+                for condition in item["status"]["conditions"]
+                if condition["type"] != "Ready"
+            ]
+            item["status"]["conditions"] = [
+                *others,
+                {"type": "Ready", "status": status},
+            ]
 
     def _collect_garbage(self) -> None:
         uids = {item["metadata"]["uid"] for item in self.objects.values()}
@@ -160,22 +220,33 @@ class MemoryCluster(MemoryApi):
                     self.remove(self._resources[place[0]], *place[1:])
 
     def _end_pods(self) -> None:
-        nodes, silent = {node["metadata"]["name"] for node in self.all(NODES)}, self.silent()
+        nodes, silent = (
+            {node["metadata"]["name"] for node in self.all(NODES)},
+            self.silent(),
+        )
         for item in self.all(PODS):
             uid, node = item["metadata"]["uid"], item["spec"].get("nodeName")
             ended = self.timers.ends.get(uid, float("inf")) <= self.clock.seconds
             if node and (node not in nodes or (ended and node not in silent)):
-                self.remove(PODS, item["metadata"]["namespace"], item["metadata"]["name"])
+                self.remove(
+                    PODS, item["metadata"]["namespace"], item["metadata"]["name"]
+                )
                 self.timers.ends.pop(uid, None)
                 self.timers.serves.pop(uid, None)
 
     def _delete_pods(self) -> None:
-        """Delete pods that their StatefulSet wants no more, and those of nodes that have been silent for long."""
+        """Delete pods that their StatefulSet wants no more, and those of nodes that have been
+        silent for long.
+        """
         sets = {item["metadata"]["uid"]: item for item in self.all(STATEFUL_SETS)}
-        evicted = {node for node, at in self.timers.evicts.items() if at <= self.clock.seconds}
+        evicted = {
+            node for node, at in self.timers.evicts.items() if at <= self.clock.seconds
+        }
         for item in self.all(PODS):
             owner = sets.get(controller_uid(item) or "")
-            if (owner and _rank(item) >= owner["spec"]["replicas"]) or item["spec"].get("nodeName") in evicted:
+            if (owner and _rank(item) >= owner["spec"]["replicas"]) or item["spec"].get(
+                "nodeName"
+            ) in evicted:
                 self.end(item)
         for node in evicted:
             del self.timers.evicts[node]
@@ -183,7 +254,10 @@ class MemoryCluster(MemoryApi):
     def _create_pods(self) -> None:
         there = {item["metadata"]["name"] for item in self.all(PODS)}
         for item in self.all(STATEFUL_SETS):
-            names = [f"{item['metadata']['name']}-{rank}" for rank in range(item["spec"]["replicas"])]
+            names = [
+                f"{item['metadata']['name']}-{rank}"
+                for rank in range(item["spec"]["replicas"])
+            ]
             for name in names:
                 if name not in there:
                     self.put(PODS, _pod_of(item, name))
@@ -194,9 +268,18 @@ class MemoryCluster(MemoryApi):
             if item["spec"].get("nodeName"):
                 continue
             wanted = planned_nodes({"spec": {"template": item}})
-            node = next((name for name, gpus in self._free() if (not wanted or name in wanted) and _asks(item) <= gpus), None)
+            node = next(
+                (
+                    name
+                    for name, gpus in self._free()
+                    if (not wanted or name in wanted) and _asks(item) <= gpus
+                ),
+                None,
+            )
             if node:
-                with self.changing(PODS, item["metadata"]["namespace"], item["metadata"]["name"]) as bound:
+                with self.changing(
+                    PODS, item["metadata"]["namespace"], item["metadata"]["name"]
+                ) as bound:
                     bound["spec"]["nodeName"] = node
 
     def _free(self) -> Iterator[tuple[str, int]]:
@@ -205,16 +288,31 @@ class MemoryCluster(MemoryApi):
         for node in self.all(NODES):
             facts = read_node(node)
             if isinstance(facts, NodeFacts) and facts.ready and facts.schedulable:
-                yield facts.name, facts.gpus - sum(usage.gpus for usage in usages if usage.node == facts.name)
+                yield (
+                    facts.name,
+                    facts.gpus
+                    - sum(usage.gpus for usage in usages if usage.node == facts.name),
+                )
 
     def _run_pods(self) -> None:
         """Let groups load whose ranks are all bound, and serve when they have loaded."""
         silent = self.silent()
         for item in self.all(STATEFUL_SETS):
-            pods = [one for one in self.members(item) if one["metadata"]["uid"] not in self.timers.ends]
-            bound = [one for one in pods if one["spec"].get("nodeName") and one["spec"]["nodeName"] not in silent]
+            pods = [
+                one
+                for one in self.members(item)
+                if one["metadata"]["uid"] not in self.timers.ends
+            ]
+            bound = [
+                one
+                for one in pods
+                if one["spec"].get("nodeName") and one["spec"]["nodeName"] not in silent
+            ]
             for one in pods:
-                if one["spec"].get("nodeName") in silent and READY in one["status"]["conditions"]:
+                if (
+                    one["spec"].get("nodeName") in silent
+                    and READY in one["status"]["conditions"]
+                ):
                     self._note(one, conditions=[UNREADY])
             if len(bound) == item["spec"]["replicas"]:
                 for one in bound:
@@ -222,22 +320,45 @@ class MemoryCluster(MemoryApi):
 
     def _load(self, item: Manifest) -> None:
         uid, serves = item["metadata"]["uid"], self.timers.serves
-        hangs = {"name": "NCCL_DEBUG", "value": HANGS} in item["spec"]["containers"][0].get("env", ())
-        if hangs or READY in item["status"]["conditions"] or "deletionTimestamp" in item["metadata"]:
+        hangs = {"name": "NCCL_DEBUG", "value": HANGS} in item["spec"]["containers"][
+            0
+        ].get("env", ())
+        if (
+            hangs
+            or READY in item["status"]["conditions"]
+            or "deletionTimestamp" in item["metadata"]
+        ):
             return
-        if serves.setdefault(uid, self.clock.seconds + LOAD_SECONDS) <= self.clock.seconds:
+        if (
+            serves.setdefault(uid, self.clock.seconds + LOAD_SECONDS)
+            <= self.clock.seconds
+        ):
             del serves[uid]
-            ready = [{"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}]
+            ready = [
+                {
+                    "name": "engine",
+                    "restartCount": 0,
+                    "state": {"running": {}},
+                    "started": True,
+                }
+            ]
             statuses = item["status"].get("containerStatuses") or ready
-            self._note(item, phase="Running", conditions=[READY], containerStatuses=statuses)
+            self._note(
+                item, phase="Running", conditions=[READY], containerStatuses=statuses
+            )
 
     def _note(self, item: Manifest, **status: Any) -> None:
-        with self.changing(PODS, item["metadata"]["namespace"], item["metadata"]["name"]) as noted:
+        with self.changing(
+            PODS, item["metadata"]["namespace"], item["metadata"]["name"]
+        ) as noted:
             noted["status"] |= status
 
 
 def _says_ready(node: Manifest) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+    return any(
+        one["type"] == "Ready" and one["status"] == "True"
+        for one in node["status"]["conditions"]
+    )
 
 
 def _rank(item: Manifest) -> int:
@@ -251,11 +372,23 @@ def _asks(item: Manifest) -> int:
 
 def _pod_of(stateful_set: Manifest, name: str) -> Manifest:
     template, metadata = stateful_set["spec"]["template"], stateful_set["metadata"]
-    made = pod(name, revision=template["metadata"]["labels"][TEMPLATE_HASH], set_uid=metadata["uid"])
+    made = pod(
+        name,
+        revision=template["metadata"]["labels"][TEMPLATE_HASH],
+        set_uid=metadata["uid"],
+    )
     labels = {**template["metadata"]["labels"], **made["metadata"]["labels"]}
     del made["metadata"]["uid"]
-    made["metadata"] |= {"namespace": metadata["namespace"], "labels": labels, "creationTimestamp": TIMESTAMP}
-    made["metadata"]["annotations"] = dict(template["metadata"].get("annotations") or {})
-    made["spec"] = {name: value for name, value in template["spec"].items() if name != "nodeName"}
+    made["metadata"] |= {
+        "namespace": metadata["namespace"],
+        "labels": labels,
+        "creationTimestamp": TIMESTAMP,
+    }
+    made["metadata"]["annotations"] = dict(
+        template["metadata"].get("annotations") or {}
+    )
+    made["spec"] = {
+        name: value for name, value in template["spec"].items() if name != "nodeName"
+    }
     made["status"] = {"phase": "Pending", "conditions": [UNREADY]}
     return made

@@ -1,4 +1,6 @@
-"""An operator on a cluster in memory: its looks are made when they are due, and it is killed and started at will."""
+"""An operator on a cluster in memory: its looks are made when they are due, and it is killed and
+started at will.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.support.memory_api import Place, copied
 from tests.support.memory_cluster import MemoryCluster
 
 QUIET_SECONDS: Final = 700.0
-"""How long nothing is to happen before a cluster counts as one at rest: longer than the longest patience of the operator."""
+"""How long nothing is to happen before a cluster counts as one at rest: longer than the longest
+patience of the operator.
+"""
 
 RESTS_WITHIN_SECONDS: Final = 7200.0
 RESYNC_SECONDS: Final = 300.0
@@ -36,12 +40,15 @@ class WallClock(SteadyClock):
 
 
 class MemoryOperator:
-    """The parts of an operator, with those who would work for it: who takes what is due, and who lists again.
+    """The parts of an operator, with those who would work for it: who takes what is due, and who
+    lists again.
 
     ``on_step`` is called after everything that has changed something.
     """
 
-    def __init__(self, cluster: MemoryCluster, on_step: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, cluster: MemoryCluster, on_step: Callable[[], None] = lambda: None
+    ) -> None:
         self.cluster = cluster
         self.on_step = on_step
 
@@ -60,7 +67,11 @@ class MemoryOperator:
 
     def made(self) -> Parts:
         """Return the parts of one that begins."""
-        return Parts(api=self.cluster, clock=self.cluster.clock, steady=WallClock(self.cluster.clock))
+        return Parts(
+            api=self.cluster,
+            clock=self.cluster.clock,
+            steady=WallClock(self.cluster.clock),
+        )
 
     async def resync(self) -> None:
         """List all models, and look at all of them."""
@@ -86,7 +97,10 @@ class MemoryOperator:
 
     async def rest(self) -> None:
         """Let everybody go on until nothing has happened for ``QUIET_SECONDS``."""
-        clock, limit = self.cluster.clock, self.cluster.clock.seconds + RESTS_WITHIN_SECONDS
+        clock, limit = (
+            self.cluster.clock,
+            self.cluster.clock.seconds + RESTS_WITHIN_SECONDS,
+        )
         quiet_since, written = clock.seconds, -1
         while clock.seconds < quiet_since + QUIET_SECONDS:
             assert clock.seconds < limit, f"no rest: {self.cluster.written[-20:]}"
@@ -154,6 +168,11 @@ class MemoryOperator:
 
     def next_at(self, latest: float) -> float:
         """Return when something is due next."""
-        times = (latest, self._resyncs_at, *self._due.values(), *filter(None, (self.cluster.next_at(),)))
+        times = (
+            latest,
+            self._resyncs_at,
+            *self._due.values(),
+            *filter(None, (self.cluster.next_at(),)),
+        )
         now = self.cluster.clock.seconds
         return max(min(times), now + 0.01) if min(times) <= now else min(times)

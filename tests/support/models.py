@@ -35,7 +35,10 @@ class Models:
             "apiVersion": "shardwright.io/v1alpha1",
             "kind": "ShardedModel",
             "metadata": {"name": name},
-            "spec": {"model": {"id": model} if isinstance(model, str) else model, **spec},
+            "spec": {
+                "model": {"id": model} if isinstance(model, str) else model,
+                **spec,
+            },
         }
         self._cp.api.create(self._path("ShardedModel"), manifest)
 
@@ -68,8 +71,14 @@ class Models:
         self._cp.api.delete(self._path(kind))
 
     def evict(self, pod: str) -> None:
-        """Ask the eviction API, as a drain does; refused with 429 where a disruption budget does not allow it."""
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
+        """Ask the eviction API, as a drain does; refused with 429 where a disruption budget does
+        not allow it.
+        """
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.namespace},
+        }
         self._cp.api.create(f"{self._path('Pod', pod)}/eviction", eviction)
 
     def post(self, kind: str, body: Manifest) -> None:
@@ -78,18 +87,27 @@ class Models:
     def condition(self, name: str, kind: str = "Ready") -> Manifest:
         """Return a condition that is about the current spec."""
         resource = self.get("ShardedModel", name)
-        assert resource["status"]["observedGeneration"] == resource["metadata"]["generation"]
-        (condition,) = (item for item in resource["status"]["conditions"] if item["type"] == kind)
+        assert (
+            resource["status"]["observedGeneration"]
+            == resource["metadata"]["generation"]
+        )
+        (condition,) = (
+            item for item in resource["status"]["conditions"] if item["type"] == kind
+        )
         return dict(condition)
 
     def wait_ready(self, name: str, timeout: float = 60) -> Manifest:
         """Return the resource when it is Ready for its current spec."""
-        wait_for(lambda: self._has(name, "Ready", "True"), timeout, f"{name} to be Ready")
+        wait_for(
+            lambda: self._has(name, "Ready", "True"), timeout, f"{name} to be Ready"
+        )
         return self.get("ShardedModel", name)
 
     def wait_reason(self, name: str, reason: str, timeout: float = 30) -> Manifest:
         """Return the Ready condition when it has this reason."""
-        return wait_for(lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}")
+        return wait_for(
+            lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}"
+        )
 
     def annotate(self, name: str, **annotations: str) -> None:
         """Set annotations of our domain on the resource."""
@@ -97,8 +115,14 @@ class Models:
         self.patch("ShardedModel", name, {"metadata": {"annotations": found}})
 
     def wait_events(self, *reasons: str, timeout: float = 15) -> None:
-        """Wait until there is an event of each of these reasons: an event is written after the status that it is about."""
-        wait_for(lambda: set(reasons) <= self.reasons_of_events(), timeout, f"events {', '.join(reasons)}")
+        """Wait until there is an event of each of these reasons: an event is written after the
+        status that it is about.
+        """
+        wait_for(
+            lambda: set(reasons) <= self.reasons_of_events(),
+            timeout,
+            f"events {', '.join(reasons)}",
+        )
 
     def _has(self, name: str, kind: str, status: str) -> bool:
         condition = self.condition(name, kind)
@@ -117,23 +141,41 @@ class Models:
         return {pod["metadata"]["uid"] for pod in self.pods()}
 
     def reasons_of_events(self) -> set[str]:
-        events = self._cp.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
-        return {event["reason"] for event in events if event["regarding"]["kind"] == "ShardedModel"}
+        events = self._cp.api.get(
+            f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        )["items"]
+        return {
+            event["reason"]
+            for event in events
+            if event["regarding"]["kind"] == "ShardedModel"
+        }
 
     def _path(self, kind: str, name: str = "") -> str:
         prefix = PATHS.get(kind, "/api/v1")
         plural = f"{kind.lower()}s".replace("cys", "cies")
-        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (
+            f"/{name}" if name else ""
+        )
 
 
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:
-    """Return what the operator has written so far, leases, events and dry runs left out, as "verb resource/name"."""
+    """Return what the operator has written so far, leases, events and dry runs left out, as "verb
+    resource/name".
+    """
     found = []
     for event in control_plane.audit_events(OPERATOR_USER):
         reference = event.get("objectRef", {})
         ours = event["verb"] in WRITES and "dryRun=" not in event["requestURI"]
-        if ours and reference.get("resource") not in ("leases", "events", "selfsubjectaccessreviews"):
-            name = "/".join(str(reference[key]) for key in ("namespace", "resource", "name") if key in reference)
+        if ours and reference.get("resource") not in (
+            "leases",
+            "events",
+            "selfsubjectaccessreviews",
+        ):
+            name = "/".join(
+                str(reference[key])
+                for key in ("namespace", "resource", "name")
+                if key in reference
+            )
             found.append(f"{event['verb']} {name}")
     return found
 
@@ -142,14 +184,17 @@ def status_writes(control_plane: ControlPlane, namespace: str) -> int:
     """Return how often the operator has written the status of a model of a namespace."""
     return sum(
         event["verb"] == "patch"
-        and (event["objectRef"].get("namespace"), event["objectRef"].get("subresource")) == (namespace, "status")
+        and (event["objectRef"].get("namespace"), event["objectRef"].get("subresource"))
+        == (namespace, "status")
         for event in control_plane.audit_events(OPERATOR_USER)
         if "objectRef" in event
     )
 
 
 def lists_of_models(control_plane: ControlPlane) -> int:
-    """Return how often the operator has listed the models of all namespaces: at its start, then once per full comparison."""
+    """Return how often the operator has listed the models of all namespaces: at its start, then
+    once per full comparison.
+    """
     return sum(
         event["verb"] == "list" and event["objectRef"]["resource"] == "shardedmodels"
         for event in control_plane.audit_events(OPERATOR_USER)

@@ -1,4 +1,6 @@
-"""The operator as a process of its own against the loopback control plane, to be killed and started at will."""
+"""The operator as a process of its own against the loopback control plane, to be killed and started
+at will.
+"""
 
 from __future__ import annotations
 
@@ -27,30 +29,67 @@ ROOT = Path(__file__).parents[2]
 SYSTEM = leases.SYSTEM
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 AS_INSTALLED = {"MALLOC_ARENA_MAX": "2"}
-"""What the chart sets in the environment beside the pod's names (`tests/chart/test_rendering.py`): memory is measured with it."""
+"""What the chart sets in the environment beside the pod's names (`tests/chart/test_rendering.py`):
+memory is measured with it.
+"""
 
 
 def install_chart(control_plane: ControlPlane, *options: str) -> None:
-    """Install it, and wait until the API server takes an object that a ShardedModel owns, and from the operator no other.
+    """Install it, and wait until the API server takes an object that a ShardedModel owns, and from
+    the operator no other.
 
-    Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD seconds after the CRD is served;
-    until then each child is refused as forbidden. Of new policies it hears a moment later, too.
+    Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD
+    seconds after the CRD is served; until then each child is refused as forbidden. Of new policies
+    it hears a moment later, too.
     """
-    control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *NAMED, *options)
-    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "nobody", "uid": "nobody"}
-    metadata = {"name": "nobody-plan", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
+    control_plane.helm(
+        "install",
+        "shardwright",
+        str(CHART),
+        "--namespace",
+        SYSTEM,
+        "--create-namespace",
+        *NAMED,
+        *options,
+    )
+    owner = {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "name": "nobody",
+        "uid": "nobody",
+    }
+    metadata = {
+        "name": "nobody-plan",
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+    }
     child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    create = ("create", "--dry-run=server", f"--as={OPERATOR_USER}", "--namespace=default", "--filename=-")
-    wait_for(lambda: control_plane.kubectl(*create, input=json.dumps(child)), 60, "the API server to know the owner's kind")
+    create = (
+        "create",
+        "--dry-run=server",
+        f"--as={OPERATOR_USER}",
+        "--namespace=default",
+        "--filename=-",
+    )
+    wait_for(
+        lambda: control_plane.kubectl(*create, input=json.dumps(child)),
+        60,
+        "the API server to know the owner's kind",
+    )
     orphan = json.dumps({**child, "metadata": {"name": "nobody-plan"}})
     told = "objects that a ShardedModel controls"
-    wait_for(lambda: told in control_plane.kubectl(*create, input=orphan, check=False), 60, "the policies to be in force")
+    wait_for(
+        lambda: told in control_plane.kubectl(*create, input=orphan, check=False),
+        60,
+        "the policies to be in force",
+    )
 
 
 def operator_api(control_plane: ControlPlane) -> Api:
     """Return a client with a token of the operator's service account, as who steals it has one."""
     path = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/shardwright/token"
-    token = control_plane.api.create(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+    token = control_plane.api.create(path, {"spec": {"expirationSeconds": 3600}})[
+        "status"
+    ]["token"]
     return Api(control_plane.url, control_plane.ca_file, token)
 
 
@@ -70,16 +109,23 @@ class OperatorProcess:
     ) -> None:
         """Nothing runs yet; see `start`. The chart must be installed.
 
-        `arguments` are added to the command line; `server` is another address under which it reaches the API server.
-        Its clock runs `pace` times as fast as any other. `program` is what runs instead, a module and its first arguments.
-        `source` is the folder of the package: another one is another release.
+        `arguments` are added to the command line; `server` is another address under which it
+        reaches the API server. Its clock runs `pace` times as fast as any other. `program` is what
+        runs instead, a module and its first arguments. `source` is the folder of the package:
+        another one is another release.
         """
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
+        self._folder = tempfile.TemporaryDirectory(
+            prefix=f"{identity}-"
+        )  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
         keys.write_text(SIGNING_KEY)
-        self.kubeconfig = Path(self._folder.name) / "kubeconfig"  # its own: another one may go by another address
+        self.kubeconfig = (
+            Path(self._folder.name) / "kubeconfig"
+        )  # its own: another one may go by another address
         shared = control_plane.kubeconfig_for(SYSTEM, account).read_text()
-        self.kubeconfig.write_text(shared.replace(control_plane.url, server) if server else shared)
+        self.kubeconfig.write_text(
+            shared.replace(control_plane.url, server) if server else shared
+        )
         self._control_plane = control_plane
         self._source = source
         self.identity = identity
@@ -107,7 +153,12 @@ class OperatorProcess:
             self._folder.cleanup()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
         leases.give_up(self._control_plane.api, self.identity)
         if error is not None:
@@ -122,9 +173,16 @@ class OperatorProcess:
 
     def launch(self) -> None:
         """Start it and wait for nothing."""
-        environment = {**os.environ, **AS_INSTALLED, "PYTHONPATH": str(self._source), "TMPDIR": self._folder.name}
+        environment = {
+            **os.environ,
+            **AS_INSTALLED,
+            "PYTHONPATH": str(self._source),
+            "TMPDIR": self._folder.name,
+        }
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
+            self._process = subprocess.Popen(
+                self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT
+            )
 
     def kill(self) -> None:
         """SIGKILL, as an out-of-memory kill would."""
@@ -144,21 +202,37 @@ class OperatorProcess:
         return None if self._process.poll() is not None else self._process.pid
 
     def peak_bytes(self) -> int:
-        """Return the most memory that it and its worker have ever had, each counted at its own peak."""
+        """Return the most memory that it and its worker have ever had, each counted at its own
+        peak.
+        """
         pid = self.running()
         children = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
-        pids = [pid, *(int(child) for file in children for child in file.read_text().split())]
-        statuses = (Path(f"/proc/{one}/status").read_text().splitlines() for one in pids)
-        return sum(1024 * int(line.split()[1]) for lines in statuses for line in lines if line.startswith("VmHWM:"))
+        pids = [
+            pid,
+            *(int(child) for file in children for child in file.read_text().split()),
+        ]
+        statuses = (
+            Path(f"/proc/{one}/status").read_text().splitlines() for one in pids
+        )
+        return sum(
+            1024 * int(line.split()[1])
+            for lines in statuses
+            for line in lines
+            if line.startswith("VmHWM:")
+        )
 
     def logs(self) -> str:
         return self._log.read_text()
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
+        """Return status and body of one of its HTTP endpoints; (0, error) when it does not
+        answer.
+        """
         try:
             port = self._ports()[path == "/metrics"]
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{path}", timeout=5
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -170,7 +244,9 @@ class OperatorProcess:
         return f"127.0.0.1:{self._ports()[1]}"
 
     def _ports(self) -> tuple[str, str]:
-        found: list[tuple[str, str]] = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", self.logs())
+        found: list[tuple[str, str]] = re.findall(
+            r"listening on port (\d+) for probes, (\d+) for scrapes", self.logs()
+        )
         return found[-1]
 
     def leads(self) -> bool:
@@ -178,5 +254,7 @@ class OperatorProcess:
 
     def _is_ready(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, f"the operator has ended:\n{self.logs()[-3000:]}"
+        assert self._process.poll() is None, (
+            f"the operator has ended:\n{self.logs()[-3000:]}"
+        )
         return self.get("/readyz")[0] == 200

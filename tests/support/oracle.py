@@ -21,7 +21,9 @@ LOOSE = Path(__file__).parents[1] / "data" / "configs"
 
 @dataclass(frozen=True)
 class OracleCase:
-    """One layout of one model; ``stages`` are (weight bytes, K/V bytes per token), empty when refused."""
+    """One layout of one model; ``stages`` are (weight bytes, K/V bytes per token), empty when
+    refused.
+    """
 
     name: str
     model: ModelSpec
@@ -50,12 +52,19 @@ class CacheCase:
 @cache
 def oracle_cases() -> tuple[OracleCase, ...]:
     """Return the cases of every file of the oracle that is about weights."""
-    return tuple(case for path in sorted(_FOLDER.glob("*.json")) if path.name != _CACHE for case in _cases(path))
+    return tuple(
+        case
+        for path in sorted(_FOLDER.glob("*.json"))
+        if path.name != _CACHE
+        for case in _cases(path)
+    )
 
 
 def cache_cases() -> tuple[CacheCase, ...]:
     """Return how vLLM deals out its cache, one case at a time."""
-    return tuple(_cache_case(row) for row in json.loads((_FOLDER / _CACHE).read_text())["cases"])
+    return tuple(
+        _cache_case(row) for row in json.loads((_FOLDER / _CACHE).read_text())["cases"]
+    )
 
 
 def _cache_case(row: dict[str, Any]) -> CacheCase:
@@ -74,7 +83,10 @@ def _cache_case(row: dict[str, Any]) -> CacheCase:
 
 def _loose_configs() -> dict[str, Any]:
     """Return the configs that stand in no catalogue, by id."""
-    return {path.stem.replace("--", "/", 1): json.loads(path.read_text()) for path in sorted(LOOSE.glob("*.json"))}
+    return {
+        path.stem.replace("--", "/", 1): json.loads(path.read_text())
+        for path in sorted(LOOSE.glob("*.json"))
+    }
 
 
 def _cases(path: Path) -> list[OracleCase]:
@@ -86,7 +98,9 @@ def _cases(path: Path) -> list[OracleCase]:
 
 
 def _model(name: str, configs: dict[str, Any]) -> ModelSpec:
-    return read_model(configs[name], source=name) if name in configs else catalogued(name)
+    return (
+        read_model(configs[name], source=name) if name in configs else catalogued(name)
+    )
 
 
 def _case(row: dict[str, Any], model: ModelSpec) -> OracleCase:

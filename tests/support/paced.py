@@ -1,7 +1,8 @@
-"""The operator with a clock that runs faster, for rules that wait for minutes: ``-m tests.support.paced PACE`` and its options.
+"""The operator with a clock that runs faster, for rules that wait for minutes: ``-m
+tests.support.paced PACE`` and its options.
 
-Only what the operator decides by its own clock comes sooner. Pauses after failed requests, the Lease, the API server and
-the nodes keep their time.
+Only what the operator decides by its own clock comes sooner. Pauses after failed requests, the
+Lease, the API server and the nodes keep their time.
 """
 
 import sys
@@ -15,16 +16,23 @@ from shardwright.controller.queue import Again, Key, Queue
 
 
 def run(pace: float, arguments: list[str]) -> int:
-    """Run the operator with a clock ``pace`` times as fast as the monotonic one, and return its exit code."""
+    """Run the operator with a clock ``pace`` times as fast as the monotonic one, and return its
+    exit code.
+    """
     add_after = Queue.add_after
 
     def sooner(queue: Queue, key: Key, again: Again) -> None:
-        add_after(queue, key, Again(seconds=again.seconds / pace, priority=again.priority))
+        add_after(
+            queue, key, Again(seconds=again.seconds / pace, priority=again.priority)
+        )
 
     def clock() -> SteadyClock:
         return SteadyClock(lambda: monotonic() * pace)
 
-    with patch.object(reconciler, "SteadyClock", clock), patch.object(Queue, "add_after", sooner):
+    with (
+        patch.object(reconciler, "SteadyClock", clock),
+        patch.object(Queue, "add_after", sooner),
+    ):
         return main(arguments)
 
 

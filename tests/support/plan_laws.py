@@ -1,4 +1,5 @@
-"""What holds for every question to the planner, and every layout that it lists; a finding says where it does not.
+"""What holds for every question to the planner, and every layout that it lists; a finding says
+where it does not.
 
 Exceptions are named where they are made, each with its cause.
 """
@@ -53,11 +54,23 @@ class Seen:
 
 def look(question: Question) -> Seen:
     """Return what the planner makes of a question, before it becomes words."""
-    model, inventory, request, traits = question.model, question.inventory, question.request, question.traits
+    model, inventory, request, traits = (
+        question.model,
+        question.inventory,
+        question.request,
+        question.traits,
+    )
     judge, scale = Judge(model, request, traits), Scale.of(request, inventory)
-    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
+    verdicts = [
+        judge.verdict(candidate)
+        for candidate in enumerate_candidates(model, inventory, request.space, traits)
+    ]
     feasible = [verdict for verdict in verdicts if not verdict.violations]
-    return Seen(question=question, ranked=settled(best_first(feasible, scale), scale, judge.prices), scale=scale)
+    return Seen(
+        question=question,
+        ranked=settled(best_first(feasible, scale), scale, judge.prices),
+        scale=scale,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,51 +82,107 @@ class Examined:
 
 
 def examine(question: Question) -> Examined:
-    """Return what a question breaks: laws of its own, and of one question beside it that its seed picks."""
+    """Return what a question breaks: laws of its own, and of one question beside it that its seed
+    picks.
+    """
     seen = look(question)
     if not seen.ranked:
         return Examined(planned=False, findings=())
-    laws = (_little, _data_sheet, _requests, _undominated, _simplest, _BESIDE[question.seed % len(_BESIDE)])
-    return Examined(planned=True, findings=[finding for law in laws for finding in law(seen)])
+    laws = (
+        _little,
+        _data_sheet,
+        _requests,
+        _undominated,
+        _simplest,
+        _BESIDE[question.seed % len(_BESIDE)],
+    )
+    return Examined(
+        planned=True, findings=[finding for law in laws for finding in law(seen)]
+    )
 
 
 def _little(seen: Seen) -> Iterator[Finding]:
-    """No more tokens than the requests in flight can bring in the time that each takes, nor than are offered."""
+    """No more tokens than the requests in flight can bring in the time that each takes, nor than
+    are offered.
+    """
     load = seen.question.request.workload
     for feasible in seen.ranked:
         speed = feasible.estimate.performance
-        most = load.concurrency * load.output_tokens / answer_seconds(feasible.estimate, seen.question.request)
+        most = (
+            load.concurrency
+            * load.output_tokens
+            / answer_seconds(feasible.estimate, seen.question.request)
+        )
         if load.requests_per_second is not None:
             most = load.requests_per_second * load.output_tokens
         if speed.output_tokens_per_second > most * (1 + ROUNDING):
-            yield _found("Little", seen, feasible, f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}")
+            yield _found(
+                "Little",
+                seen,
+                feasible,
+                f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}",
+            )
 
 
 def _data_sheet(seen: Seen) -> Iterator[Finding]:
-    """No step is faster than reading the weights that it cannot do without, no prompt than its products on the fastest unit."""
+    """No step is faster than reading the weights that it cannot do without, no prompt than its
+    products on the fastest unit.
+    """
     load = seen.question.request.workload
     dense, experts, active = _sizes(seen.question.model)
     for feasible in seen.ranked:
-        layout, gpu, speed = feasible.candidate.layout, feasible.candidate.pool.gpu, feasible.estimate.performance
+        layout, gpu, speed = (
+            feasible.candidate.layout,
+            feasible.candidate.pool.gpu,
+            feasible.estimate.performance,
+        )
         ranks = layout.tensor * layout.attention_data
         read = (dense / layout.tensor + experts / ranks) / gpu.memory_bytes_per_second
         if speed.tpot_seconds * load.tokens_per_step < read * (1 - ROUNDING):
-            yield _found("Data sheet", seen, feasible, f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s")
-        prompt = load.input_tokens * (1 - load.prefix_cache_hit_rate) * 2 * active / (layout.gpus_per_replica * _fastest(gpu))
+            yield _found(
+                "Data sheet",
+                seen,
+                feasible,
+                f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s",
+            )
+        prompt = (
+            load.input_tokens
+            * (1 - load.prefix_cache_hit_rate)
+            * 2
+            * active
+            / (layout.gpus_per_replica * _fastest(gpu))
+        )
         if speed.ttft_seconds < prompt * (1 - ROUNDING):
             yield _found(
-                "Data sheet", seen, feasible, f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}"
+                "Data sheet",
+                seen,
+                feasible,
+                f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}",
             )
 
 
 def _sizes(model: ModelSpec) -> tuple[float, float, float]:
-    """Return bytes that every step reads, bytes of the experts of one token, and elements that one token is multiplied with."""
-    blocks = [layer.feed_forward for layer in model.layers if isinstance(layer.feed_forward, ExpertFeedForward)]
-    hot = max((block.experts_per_token / block.experts for block in blocks), default=0.0)
-    inner = [weight for weight in model.weights if weight.layer is not None and weight.layer < len(model.layers)]
+    """Return bytes that every step reads, bytes of the experts of one token, and elements that one
+    token is multiplied with.
+    """
+    blocks = [
+        layer.feed_forward
+        for layer in model.layers
+        if isinstance(layer.feed_forward, ExpertFeedForward)
+    ]
+    hot = max(
+        (block.experts_per_token / block.experts for block in blocks), default=0.0
+    )
+    inner = [
+        weight
+        for weight in model.weights
+        if weight.layer is not None and weight.layer < len(model.layers)
+    ]
     dense = [weight for weight in inner if weight.inputs > 1 and not weight.experts]
     routed = [weight for weight in inner if weight.inputs > 1 and weight.experts]
-    active = sum(weight.elements for weight in dense) + hot * sum(weight.elements for weight in routed)
+    active = sum(weight.elements for weight in dense) + hot * sum(
+        weight.elements for weight in routed
+    )
     return _bytes(dense), hot * _bytes(routed), active
 
 
@@ -140,7 +209,8 @@ def _requests(seen: Seen) -> Iterator[Finding]:
 def _undominated(seen: Seen) -> Iterator[Finding]:
     """Nothing that surely starts brings more, and sooner, for no more GPUs.
 
-    By a near tie it may; over the network by half the band of a modelled figure, where the plan has no such traffic.
+    By a near tie it may; over the network by half the band of a modelled figure, where the plan has
+    no such traffic.
     """
     plan, request = seen.plan, seen.question.request
     if plan.falls_behind:
@@ -151,10 +221,16 @@ def _undominated(seen: Seen) -> Iterator[Finding]:
         cheaper = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
         surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
         more = _rate(other) > _rate(plan) * margin
-        sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(plan.estimate, request)
+        sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(
+            plan.estimate, request
+        )
         if cheaper and surely and more and sooner:
             yield _found(
-                "Dominated", seen, other, f"{_rate(other):.1f} tok/s, and sooner; the plan is {_words(plan)}, {_rate(plan):.1f}"
+                "Dominated",
+                seen,
+                other,
+                f"{_rate(other):.1f} tok/s, and sooner; the plan is {_words(plan)}, "
+                f"{_rate(plan):.1f}",
             )
 
 
@@ -163,50 +239,83 @@ def _rate(feasible: FeasibleCandidate) -> float:
 
 
 def _simplest(seen: Seen) -> Iterator[Finding]:
-    """What is as good and as sure, for no more and without the network, is taken; but not where the plan answers much sooner."""
+    """What is as good and as sure, for no more and without the network, is taken; but not where the
+    plan answers much sooner.
+    """
     plan = seen.plan
     for other in seen.ranked[1:]:
-        same = (other.tight, other.carries_load) == (plan.tight, plan.carries_load) and other.score >= plan.score
-        sure = "modelled" not in other.estimate.performance.basis or "modelled" in plan.estimate.performance.basis
+        same = (other.tight, other.carries_load) == (
+            plan.tight,
+            plan.carries_load,
+        ) and other.score >= plan.score
+        sure = (
+            "modelled" not in other.estimate.performance.basis
+            or "modelled" in plan.estimate.performance.basis
+        )
         fewer = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
         apart = plan.candidate.uses_network and not other.candidate.uses_network
-        times = [answer_seconds(one.estimate, seen.question.request) for one in (plan, other)]
+        times = [
+            answer_seconds(one.estimate, seen.question.request) for one in (plan, other)
+        ]
         much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
         if same and sure and fewer and apart and not much and not plan.falls_behind:
-            yield _found("Near tie", seen, other, f"is as good as {_words(plan)} and needs no network")
+            yield _found(
+                "Near tie",
+                seen,
+                other,
+                f"is as good as {_words(plan)} and needs no network",
+            )
 
 
 def _one_more(seen: Seen) -> Iterator[Finding]:
     """One request more never halves what all get, nor doubles what each waits.
 
-    Where a layout that carries the load is pinned down by its limits, the next that does is another: then only what is served
-    counts. With a rate, concurrency says nothing.
+    Where a layout that carries the load is pinned down by its limits, the next that does is
+    another: then only what is served counts. With a rate, concurrency says nothing.
     """
     load = seen.question.request.workload
-    if load.requests_per_second is not None or seen.question.request.space.fill or seen.question.request.objective.limited:
+    if (
+        load.requests_per_second is not None
+        or seen.question.request.space.fill
+        or seen.question.request.objective.limited
+    ):
         return
     more = replace(load, concurrency=load.concurrency + 1)
     after = _asked(seen, request=replace(seen.question.request, workload=more))
     if not after.ranked:
         yield _found("One more", seen, seen.plan, "one request more and nothing stands")
         return
-    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)]
+    rates = [
+        one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)
+    ]
     if rates[1] < rates[0] / 2:
-        yield _found("One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}")
+        yield _found(
+            "One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}"
+        )
 
 
 def _more_nodes(seen: Seen) -> Iterator[Finding]:
     """A node more never makes the plan worse."""
     pools = tuple(
-        replace(pool, nodes=(*pool.nodes, _like(pool))) for pool in seen.question.inventory.pools if pool.domain_gpus <= 16
+        replace(pool, nodes=(*pool.nodes, _like(pool)))
+        for pool in seen.question.inventory.pools
+        if pool.domain_gpus <= 16
     )
     if len(pools) == len(seen.question.inventory.pools):
-        yield from _no_worse("More nodes", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+        yield from _no_worse(
+            "More nodes",
+            seen,
+            _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+        )
 
 
 def _like(pool: Pool) -> Node:
     last = pool.nodes[-1]
-    return replace(last, name=f"{last.name}-more", domain=f"{last.domain}-more" if last.domain else "")
+    return replace(
+        last,
+        name=f"{last.name}-more",
+        domain=f"{last.domain}-more" if last.domain else "",
+    )
 
 
 def _faster_links(seen: Seen) -> Iterator[Finding]:
@@ -214,31 +323,52 @@ def _faster_links(seen: Seen) -> Iterator[Finding]:
     pools = tuple(
         replace(
             pool,
-            gpu=replace(pool.gpu, host=_twice(pool.gpu.host), scale_up=pool.gpu.scale_up and _twice(pool.gpu.scale_up)),
+            gpu=replace(
+                pool.gpu,
+                host=_twice(pool.gpu.host),
+                scale_up=pool.gpu.scale_up and _twice(pool.gpu.scale_up),
+            ),
             network=_twice(pool.network),
         )
         for pool in seen.question.inventory.pools
     )
-    yield from _no_worse("Faster links", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+    yield from _no_worse(
+        "Faster links",
+        seen,
+        _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+    )
 
 
 def _twice(link: Link) -> Link:
-    return replace(link, bytes_per_second=2 * link.bytes_per_second, latency_seconds=link.latency_seconds / 2)
+    return replace(
+        link,
+        bytes_per_second=2 * link.bytes_per_second,
+        latency_seconds=link.latency_seconds / 2,
+    )
 
 
 def _more_memory(seen: Seen) -> Iterator[Finding]:
     """A quarter more memory never makes the plan worse.
 
-    But where it crosses a size from which vLLM takes larger batches by itself: these slow single requests. And under a limit on
-    the time per token: where more run at once every token takes longer, and a limit says nothing of waiting.
+    But where it crosses a size from which vLLM takes larger batches by itself: these slow single
+    requests. And under a limit on the time per token: where more run at once every token takes
+    longer, and a limit says nothing of waiting.
     """
-    pools = tuple(replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools)
+    pools = tuple(
+        replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools
+    )
     sizes = [row.gpu_bytes for row in seen.question.traits.batch_defaults]
     jumps = any(
-        pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes for pool in seen.question.inventory.pools for size in sizes
+        pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes
+        for pool in seen.question.inventory.pools
+        for size in sizes
     )
     if not jumps and not seen.question.request.objective.limited:
-        yield from _no_worse("More memory", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+        yield from _no_worse(
+            "More memory",
+            seen,
+            _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+        )
 
 
 def _larger(gpu: Gpu) -> Gpu:
@@ -248,11 +378,13 @@ def _larger(gpu: Gpu) -> Gpu:
 def _fewer_bits(seen: Seen) -> Iterator[Finding]:
     """FP8 instead of 16 bits never makes the plan worse where the GPU multiplies FP8.
 
-    With 4 bits it may: prompts are computed in 16 bits, after widening. And under a limit on the time per token, as with more
-    memory: smaller weights leave room for more requests at once.
+    With 4 bits it may: prompts are computed in 16 bits, after widening. And under a limit on the
+    time per token, as with more memory: smaller weights leave room for more requests at once.
     """
     question = seen.question
-    plain = {weight.storage.name for weight in question.model.weights if weight.quantizable} <= {"bf16", "fp16"}
+    plain = {
+        weight.storage.name for weight in question.model.weights if weight.quantizable
+    } <= {"bf16", "fp16"}
     native = all("fp8" in pool.gpu.flops for pool in question.inventory.pools)
     if plain and native and question.request.objective.tpot_seconds is None:
         halved = replace(question, model=stored_as(question.model, "fp8"), stored="fp8")
@@ -262,24 +394,47 @@ def _fewer_bits(seen: Seen) -> Iterator[Finding]:
 def _less_load(seen: Seen) -> Iterator[Finding]:
     """Half of the requests are answered no later."""
     load = seen.question.request.workload
-    if load.requests_per_second is not None or load.concurrency == 1 or seen.question.request.space.fill:
+    if (
+        load.requests_per_second is not None
+        or load.concurrency == 1
+        or seen.question.request.space.fill
+    ):
         return
-    request = replace(seen.question.request, workload=replace(load, concurrency=load.concurrency // 2))
+    request = replace(
+        seen.question.request, workload=replace(load, concurrency=load.concurrency // 2)
+    )
     after = _asked(seen, request=request)
     if not after.ranked or (seen.plan.carries_load and not after.plan.carries_load):
-        yield _found("Less load", seen, seen.plan, "is not carried any more with half of the requests")
+        yield _found(
+            "Less load",
+            seen,
+            seen.plan,
+            "is not carried any more with half of the requests",
+        )
 
 
 def _agreed(seen: Seen) -> Iterator[Finding]:
-    """The report says of the plan what its prediction says, and lists nothing that it did not price."""
+    """The report says of the plan what its prediction says, and lists nothing that it did not
+    price.
+    """
     question = seen.question
-    report = make_plan(question.model, question.inventory, question.request, question.traits)
+    report = make_plan(
+        question.model, question.inventory, question.request, question.traits
+    )
     plan, chosen = report.outcome, seen.plan
-    if not isinstance(plan, Plan) or (plan.layout, plan.pool) != (chosen.candidate.layout, chosen.candidate.pool.name):
+    if not isinstance(plan, Plan) or (plan.layout, plan.pool) != (
+        chosen.candidate.layout,
+        chosen.candidate.pool.name,
+    ):
         yield _found("Agree", seen, chosen, "is not what the report plans")
         return
-    alone = estimator_of(question.model, question.request, question.traits).estimate(chosen.candidate)
-    if (plan.performance, plan.carries_load) != (alone.performance, chosen.carries_load):
+    alone = estimator_of(question.model, question.request, question.traits).estimate(
+        chosen.candidate
+    )
+    if (plan.performance, plan.carries_load) != (
+        alone.performance,
+        chosen.carries_load,
+    ):
         yield _found("Agree", seen, chosen, "is predicted otherwise alone")
 
 
@@ -299,11 +454,13 @@ def _asked(seen: Seen, **changes: object) -> Seen:
 
 
 def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
-    """Yield that the plan got worse: it carries less, or by its objective is less good, by more than two near ties.
+    """Yield that the plan got worse: it carries less, or by its objective is less good, by more
+    than two near ties.
 
-    What carries the load goes before what does not, so a plan that carries it now may be less good by the objective. So does,
-    for Latency, what fits a node: it gets no second one where replicas do as well. And what brings as much as soon for no more
-    is no worse, whatever the objective weighs.
+    What carries the load goes before what does not, so a plan that carries it now may be less good
+    by the objective. So does, for Latency, what fits a node: it gets no second one where replicas
+    do as well. And what brings as much as soon for no more is no worse, whatever the objective
+    weighs.
     """
     if not after.ranked:
         yield _found(law, before, before.plan, "and nothing stands any more")
@@ -311,20 +468,34 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
     old, new = before.plan, after.plan
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
-    elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
+    elif (new.tight, new.carries_load) == (
+        old.tight,
+        old.carries_load,
+    ) and not new.falls_behind:
         if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
             return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
-        network = NEAR_TIE_OVER_NETWORK if before.plan.candidate.uses_network or after.plan.candidate.uses_network else 0.0
+        network = (
+            NEAR_TIE_OVER_NETWORK
+            if before.plan.candidate.uses_network or after.plan.candidate.uses_network
+            else 0.0
+        )
         if gained < 1 / (1 + SLACK + network):
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
 
 
 def _as_good_in_all(before: Seen, after: Seen) -> bool:
     old, new = before.plan, after.plan
-    times = [answer_seconds(seen.plan.estimate, seen.question.request) for seen in (before, after)]
+    times = [
+        answer_seconds(seen.plan.estimate, seen.question.request)
+        for seen in (before, after)
+    ]
     cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
-    return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
+    return (
+        cheaper
+        and _rate(new) >= _rate(old) * (1 - SLACK)
+        and times[1] <= times[0] * (1 + SLACK)
+    )
 
 
 def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:
@@ -335,7 +506,9 @@ def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:
 def _words(feasible: FeasibleCandidate) -> str:
     layout = feasible.candidate.layout
     return (
-        f"{layout.replicas} x t{layout.tensor} p{layout.pipeline} d{layout.attention_data} e{layout.expert} c{layout.context} "
+        f"{layout.replicas} x t{layout.tensor} p{layout.pipeline} d{layout.attention_data} "
+        f"e{layout.expert}"
+        f" c{layout.context} "
         f"{layout.partition or ''} on {feasible.candidate.pool.name}"
     )
 

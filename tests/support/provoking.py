@@ -1,4 +1,5 @@
-"""The operator's own program, in which everything goes wrong that writes to standard error by itself; then it is told to end.
+"""The operator's own program, in which everything goes wrong that writes to standard error by
+itself; then it is told to end.
 
 ``python -m tests.support.provoking KUBECONFIG``
 """
@@ -21,7 +22,7 @@ ENDS = "shardwright.controller.operator"
 LISTENS = "listening"
 
 
-class Provoked(Exception):  # noqa: N818  it is meant
+class Provoked(Exception):  # noqa: N818
     """What is raised, with a name of its own to look for."""
 
 
@@ -67,10 +68,13 @@ def _complain() -> None:
     logging.getLogger("asyncio").warning("of asyncio")
     logging.getLogger("shardwright").info("%d does not fit", "a word")
     logging.getLogger("shardwright").info(
-        "a bad number", extra={"seconds": float("nan"), "key": "\x1b[2J", "fields": ("\u202e",)}
+        "a bad number",
+        extra={"seconds": float("nan"), "key": "\x1b[2J", "fields": ("\u202e",)},
     )
     for text in HOSTILE.values():
-        logging.getLogger("shardwright").warning("%s", text, extra={"key": text, "reason": text})
+        logging.getLogger("shardwright").warning(
+            "%s", text, extra={"key": text, "reason": text}
+        )
         logging.getLogger(text[:100]).error(text, exc_info=Provoked(text))
 
 
@@ -79,10 +83,14 @@ def _never_awaited() -> None:
 
 
 def _rest(port: int) -> None:
-    """Hang up on the server as rudely as one can, end a thread with an exception, and then the operator."""
+    """Hang up on the server as rudely as one can, end a thread with an exception, and then the
+    operator.
+    """
     for request in (b"", b"GET /metrics HTTP/1.1\r\n\r\n", b"\x00\xff" * 20_000):
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             client.sendall(request)
     ended = threading.Thread(target=_raise, args=["in a thread"])
     ended.start()
@@ -92,5 +100,13 @@ def _rest(port: int) -> None:
 
 if __name__ == "__main__":
     logging.getLogger(ENDS).addHandler(Provoker())
-    code = main([f"--kubeconfig={sys.argv[1]}", "--port=0", "--health-port=0", "--no-leader-elect", "--log-level=DEBUG"])
+    code = main(
+        [
+            f"--kubeconfig={sys.argv[1]}",
+            "--port=0",
+            "--health-port=0",
+            "--no-leader-elect",
+            "--log-level=DEBUG",
+        ]
+    )
     _raise(f"after the end with {code}")

@@ -1,6 +1,8 @@
-"""Questions to the planner that nobody wrote down: models of all families in all formats, fleets of the whole catalogue, loads.
+"""Questions to the planner that nobody wrote down: models of all families in all formats, fleets of
+the whole catalogue, loads.
 
-Each follows from a seed alone. What holds for every one of them is in :mod:`tests.support.plan_laws`.
+Each follows from a seed alone. What holds for every one of them is in
+:mod:`tests.support.plan_laws`.
 """
 
 import json
@@ -24,7 +26,19 @@ from shardwright.modelspec.stored import stored_as
 from shardwright.planning.request import Objective, OptimizeFor, Request
 from tests.support.builders_plan import a_network, a_pool
 
-FORMATS: Final = ("", "", "", "bf16", "fp8", "fp8", "int8", "int4", "int4", "nvfp4", "mxfp4")
+FORMATS: Final = (
+    "",
+    "",
+    "",
+    "bf16",
+    "fp8",
+    "fp8",
+    "int8",
+    "int4",
+    "int4",
+    "nvfp4",
+    "mxfp4",
+)
 """How weights are stored; empty: as the config says."""
 
 SERVED: Final = ("NVIDIA", "AMD")
@@ -45,19 +59,24 @@ class Question:
     def __str__(self) -> str:
         load, space = self.request.workload, self.request.space
         fleet = ", ".join(
-            f"{len(pool.nodes)} x {pool.gpus_per_node} {pool.gpu.id} ({pool.domain_gpus} joined)" for pool in self.inventory.pools
+            f"{len(pool.nodes)} x {pool.gpus_per_node} {pool.gpu.id} ({pool.domain_gpus} joined)"
+            for pool in self.inventory.pools
         )
         rate = f" at {load.requests_per_second:g}/s" if load.requests_per_second else ""
         return (
-            f"seed {self.seed}: {self.model_id} {self.stored or 'as it is'} on {fleet}; {load.concurrency} x "
-            f"{load.input_tokens} + {load.output_tokens}{rate}, {self.request.objective.optimize_for.value}, "
+            f"seed {self.seed}: {self.model_id} {self.stored or 'as it is'} on {fleet}; "
+            f"{load.concurrency}"
+            " x "
+            f"{load.input_tokens} + {load.output_tokens}{rate}, "
+            f"{self.request.objective.optimize_for.value}"
+            ", "
             f"replicas {space.replicas}, fill {space.fill}"
         )
 
 
 def a_question(seed: int) -> Question:
     """Return the question of a seed; most fleets are small, so that there is time for many."""
-    dice = random.Random(seed)  # noqa: S311 - the same question for the same seed is what is wanted
+    dice = random.Random(seed)  # noqa: S311
     model_id, stored, model = _model(dice)
     pools = _pools(dice, dice.choices((6, 24, 128), weights=(90, 8, 2))[0])
     return Question(
@@ -109,7 +128,10 @@ def _pools(dice: random.Random, most_nodes: int) -> tuple[Pool, ...]:
     kinds = dice.choices((1, 2, 3), weights=(8, 3, 1))[0]
     pools = tuple(_pool(dice, f"pool-{index}", most_nodes) for index in range(kinds))
     if dice.random() < 0.2:
-        return tuple(replace(pool, gpu_hour_price=round(pool.gpu.worth * dice.uniform(1, 4), 2)) for pool in pools)
+        return tuple(
+            replace(pool, gpu_hour_price=round(pool.gpu.worth * dice.uniform(1, 4), 2))
+            for pool in pools
+        )
     return pools
 
 
@@ -119,17 +141,44 @@ def _pool(dice: random.Random, name: str, most_nodes: int) -> Pool:
     network = a_network(dice.choice((10, 25, 50, 100, 200, 400, 800)))
     if gpu.scale_up_gpus > 16:
         trays = max(1, min(18, nodes))
-        joined = trays // 2 if trays % 2 == 0 and trays % 4 else trays  # racks of 2, 6, 10, 14 and 18 trays are two cliques
-        return a_pool(gpu, trays, name=name, gpus_per_node=4, domain_nodes=joined, domain_gpus=4 * joined, network=network)
-    gpus = dice.choice((1, 2, 4, 8, 8, 8)) if gpu.id != "A100-SXM4-40GB" else dice.choice((4, 8, 16))
-    return a_pool(gpu, nodes, name=name, gpus_per_node=gpus, domain_gpus=_joined(dice, gpu, gpus), network=network)
+        joined = (
+            trays // 2 if trays % 2 == 0 and trays % 4 else trays
+        )  # racks of 2, 6, 10, 14 and 18 trays are two cliques
+        return a_pool(
+            gpu,
+            trays,
+            name=name,
+            gpus_per_node=4,
+            domain_nodes=joined,
+            domain_gpus=4 * joined,
+            network=network,
+        )
+    gpus = (
+        dice.choice((1, 2, 4, 8, 8, 8))
+        if gpu.id != "A100-SXM4-40GB"
+        else dice.choice((4, 8, 16))
+    )
+    return a_pool(
+        gpu,
+        nodes,
+        name=name,
+        gpus_per_node=gpus,
+        domain_gpus=_joined(dice, gpu, gpus),
+        network=network,
+    )
 
 
 def _joined(dice: random.Random, gpu: Gpu, gpus: int) -> int:
-    """Return how many GPUs of a node a scale-up link joins: all of a board, pairs where bridges are an option, or none."""
+    """Return how many GPUs of a node a scale-up link joins: all of a board, pairs where bridges are
+    an option, or none.
+    """
     if gpu.scale_up is None:
         return 1
-    return min(gpus, gpu.scale_up_gpus) if "optional" not in gpu.scale_up.name or dice.random() < 0.5 else 1
+    return (
+        min(gpus, gpu.scale_up_gpus)
+        if "optional" not in gpu.scale_up.name or dice.random() < 0.5
+        else 1
+    )
 
 
 def _request(dice: random.Random, model: ModelSpec) -> Request:
@@ -138,9 +187,17 @@ def _request(dice: random.Random, model: ModelSpec) -> Request:
     inputs = max(1, min(_logarithmic(dice, 1, 1_000_000), longest - outputs))
     fill = dice.random() < 0.15
     replicas = dice.choices((1, 2, 4), weights=(10, 2, 1))[0]
-    rate = round(math.exp(dice.uniform(math.log(0.02), math.log(100))), 3) if dice.random() < 0.15 else None
+    rate = (
+        round(math.exp(dice.uniform(math.log(0.02), math.log(100))), 3)
+        if dice.random() < 0.15
+        else None
+    )
     concurrency = _logarithmic(dice, 1, 4096)
-    space = SearchSpace(replicas=concurrency if fill else replicas, fill=fill, max_gpus=2 ** dice.randint(0, 7) if fill else None)
+    space = SearchSpace(
+        replicas=concurrency if fill else replicas,
+        fill=fill,
+        max_gpus=2 ** dice.randint(0, 7) if fill else None,
+    )
     workload = Workload(
         input_tokens=inputs,
         output_tokens=outputs,
@@ -152,5 +209,7 @@ def _request(dice: random.Random, model: ModelSpec) -> Request:
         draft_acceptance=dice.choice((0.3, 0.8)) if drafts else 0.0,
     )
     limit = dice.choice((None, None, None, 0.02, 0.05, 0.2))
-    objective = Objective(optimize_for=dice.choice(list(OptimizeFor)), tpot_seconds=limit)
+    objective = Objective(
+        optimize_for=dice.choice(list(OptimizeFor)), tpot_seconds=limit
+    )
     return Request(workload=workload, objective=objective, space=space)

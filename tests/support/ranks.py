@@ -1,4 +1,6 @@
-"""Runs rendered launch, probe and drain scripts as the kubelet would, with a stub engine and stub DNS."""
+"""Runs rendered launch, probe and drain scripts as the kubelet would, with a stub engine and stub
+DNS.
+"""
 
 import json
 import os
@@ -58,7 +60,12 @@ class Rank:
             old.unlink()
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.prefix, "/bin/bash", str(self.root / "scripts/launch.sh"), *self.arguments],
+                [
+                    *self.prefix,
+                    "/bin/bash",
+                    str(self.root / "scripts/launch.sh"),
+                    *self.arguments,
+                ],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -69,7 +76,10 @@ class Rank:
 
     def engine(self) -> Mapping[str, Any]:
         """Return how the engine was started, once it is."""
-        (file,) = wait_for(lambda: list((self.root / "state").glob("started-*")), what=f"the engine of rank {self.rank}")
+        (file,) = wait_for(
+            lambda: list((self.root / "state").glob("started-*")),
+            what=f"the engine of rank {self.rank}",
+        )
         found: Mapping[str, Any] = json.loads(file.read_text())
         return found
 
@@ -104,33 +114,61 @@ class Rank:
         return found
 
     def pids_with(self, word: str) -> list[int]:
-        """Return the processes of the container's last start that have this word in their command."""
+        """Return the processes of the container's last start that have this word in their
+        command.
+        """
         found = []
         for pid in _running(self.sessions[-1]):
             with suppress(OSError):  # it has just ended
-                found += [pid] if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") else []
+                found += (
+                    [pid]
+                    if word.encode()
+                    in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    else []
+                )
         return found
 
     def run(self, script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run another of the scripts in the container."""
         command = ["/bin/bash", str(self.root / "scripts" / script), *arguments]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
 
     def begin(self, script: str) -> "subprocess.Popen[bytes]":
         """Start another of the scripts in the container."""
         command = ["/bin/bash", str(self.root / "scripts" / script)]
-        process = subprocess.Popen(command, env=self.environment, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=self.environment, start_new_session=True
+        )
         self.sessions.append(process.pid)
         return process
 
 
 @contextmanager
-def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) -> Iterator[list[Rank]]:
+def ranks_of(
+    plan: Plan, deployment: Deployment, root: Path, **settings: Any
+) -> Iterator[list[Rank]]:
     """Yield the ranks of a plan's first group, none started yet; all of it is gone afterwards."""
-    quick = {"leader_gone_seconds": 1, "poll_seconds": 0.05, "endpoint_seconds": 0, "drain_seconds": 10}
+    quick = {
+        "leader_gone_seconds": 1,
+        "poll_seconds": 0.05,
+        "endpoint_seconds": 0,
+        "drain_seconds": 10,
+    }
     ports = {"http_port": free_port(), "rendezvous_port": free_port()}
-    chosen = replace(script_settings(plan, deployment), **{**quick, **ports, **settings})
-    ranks = [_rank(plan, deployment, chosen, root / f"rank-{index}", index) for index in range(plan.nodes_per_replica)]
+    chosen = replace(
+        script_settings(plan, deployment), **{**quick, **ports, **settings}
+    )
+    ranks = [
+        _rank(plan, deployment, chosen, root / f"rank-{index}", index)
+        for index in range(plan.nodes_per_replica)
+    ]
     try:
         yield ranks
     finally:
@@ -145,7 +183,9 @@ def start(*ranks: Rank) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below those that the kernel gives to outgoing connections."""
+    """Return a port that nobody listens on, below those that the kernel gives to outgoing
+    connections.
+    """
     while True:
         port = 20_000 + (os.getpid() * 37 + next(_COUNTER)) % 12_000
         with socket.socket() as listener, suppress(OSError):
@@ -153,7 +193,9 @@ def free_port() -> int:
             return port
 
 
-def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Path, index: int) -> Rank:
+def _rank(
+    plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Path, index: int
+) -> Rank:
     for folder in ("bin", "run", "shm", "state", "scripts"):
         (root / folder).mkdir(parents=True)
     (root / "log").touch()
@@ -182,14 +224,24 @@ def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Pa
         "STUB_HOSTS": str(root.parent / "hosts"),
     }
     arguments = [expanded(word) for word in container["args"]]
-    return Rank(rank=index, root=root, settings=own, arguments=arguments, environment=environment | stubs)
+    return Rank(
+        rank=index,
+        root=root,
+        settings=own,
+        arguments=arguments,
+        environment=environment | stubs,
+    )
 
 
-def _environment(container: Mapping[str, Any], labels: Mapping[str, str], index: int) -> dict[str, str]:
+def _environment(
+    container: Mapping[str, Any], labels: Mapping[str, str], index: int
+) -> dict[str, str]:
     fields = {
         "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         "status.podIP": "127.0.0.1",
-        "metadata.labels['shardwright.io/template-hash']": labels["shardwright.io/template-hash"],
+        "metadata.labels['shardwright.io/template-hash']": labels[
+            "shardwright.io/template-hash"
+        ],
     }
     values = {}
     for variable in container["env"]:
@@ -197,13 +249,21 @@ def _environment(container: Mapping[str, Any], labels: Mapping[str, str], index:
         if "fieldRef" in source:
             values[variable["name"]] = fields[source["fieldRef"]["fieldPath"]]
         else:
-            values[variable["name"]] = expanded(variable["value"]) if "value" in variable else "a-secret"
+            values[variable["name"]] = (
+                expanded(variable["value"]) if "value" in variable else "a-secret"
+            )
     return values
 
 
 def expanded(text: str) -> str:
-    """Return what the kubelet makes of an argument: ``$$`` is one dollar, a reference would be visible."""
-    return re.sub(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)", lambda match: "$" if match[0] == "$$" else f"<EXPANDED {match[1]}>", text)
+    """Return what the kubelet makes of an argument: ``$$`` is one dollar, a reference would be
+    visible.
+    """
+    return re.sub(
+        r"\$\$|\$\(([A-Za-z_][\w.-]*)\)",
+        lambda match: "$" if match[0] == "$$" else f"<EXPANDED {match[1]}>",
+        text,
+    )
 
 
 def _kill_session(session: int) -> None:

@@ -1,4 +1,6 @@
-"""References that are written by a program: what each page is to hold, from the code that it is about."""
+"""References that are written by a program: what each page is to hold, from the code that it is
+about.
+"""
 
 from __future__ import annotations
 
@@ -48,33 +50,73 @@ def _page(lines: Iterator[str]) -> str:
 
 def _flags() -> Iterator[str]:
     yield from ("# Flags of the operator", "", WRITTEN, "")
-    yield from ("Flags of `shardwright-operator`. [The operator's process](operator.md) says what they are about.", "")
+    yield from (
+        (
+            "Flags of `shardwright-operator`. [The operator's process](operator.md) says what they "
+            "are about."
+        ),
+        "",
+    )
     yield from ("| flag | default | what it does |", "|---|---|---|")
     for flag in operator_parser()._actions:
         if flag.dest != "help":
             names = " ".join(f"`{name}`" for name in flag.option_strings)
-            yield f"| {names} | {'' if flag.default is None else f'`{flag.default}`'} | {flag.help} |"
+            yield (
+                f"| {names} | {'' if flag.default is None else f'`{flag.default}`'} | {flag.help}"
+                " |"
+            )
 
 
 def _commands() -> Iterator[str]:
     yield from ("# Options of all commands", "", WRITTEN, "")
-    yield "`shardwright COMMAND --help` prints the same, with examples. [The command line](cli.md) explains the commands."
+    yield (
+        "`shardwright COMMAND --help` prints the same, with examples. [The command "
+        "line](cli.md) explains the commands."
+    )
     for name, parser in _parsers(build_parser("shardwright")):
-        yield from ("", f"## {name}", "", parser.description or "", "", "| option | what it does |", "|---|---|")
-        yield from (_option(parser, action) for action in parser._actions if action.dest != "help")
+        yield from (
+            "",
+            f"## {name}",
+            "",
+            parser.description or "",
+            "",
+            "| option | what it does |",
+            "|---|---|",
+        )
+        yield from (
+            _option(parser, action)
+            for action in parser._actions
+            if action.dest != "help"
+        )
 
 
 def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     choices = ",".join(map(str, action.choices)) if action.choices else ""
-    takes = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
-    typed = ", ".join(f"`{' '.join(filter(None, (name, takes)))}`" for name in action.option_strings) or f"`{takes}`"
+    takes = (
+        ""
+        if action.nargs == 0
+        else str(action.metavar or choices or action.dest.upper())
+    )
+    typed = (
+        ", ".join(
+            f"`{' '.join(filter(None, (name, takes)))}`"
+            for name in action.option_strings
+        )
+        or f"`{takes}`"
+    )
     said = parser._get_formatter()._expand_help(action) if action.help else ""
     return f"| {typed} | {said} |".replace("MODEL|NAME", "MODEL\\|NAME")
 
 
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _parsers(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield every command that has no commands of its own, with its name as it is typed."""
-    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    groups = [
+        action
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]
     for group in groups:
         for child in dict.fromkeys(group.choices.values()):
             yield from _parsers(child)
@@ -84,43 +126,107 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ar
 
 def _tensorrt_llm() -> Iterator[str]:
     yield from ("# Options of TensorRT-LLM", "", WRITTEN, "")
-    yield "Options of `trtllm-serve`, and keys of its configuration file. `spec.engine.args` takes them by name (`_` or `-`)."
-    yield "[TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is refused, too."
-    yield from ("", "## Allowed", "", *(f"- `{name}`" for name in sorted(TENSORRT_LLM.allowed)))
-    yield from _table("Set by shardwright", "instead", {**TENSORRT_LLM.counted, **TENSORRT_LLM.owned})
-    admitted = "The chart's `admittedArguments` admits them, as [for vLLM](../engines.md#who-may-set-what)."
-    yield from _table("Refused unless admitted", "what it does", TENSORRT_LLM.dangerous, admitted)
+    yield (
+        "Options of `trtllm-serve`, and keys of its configuration file. `spec.engine.args` "
+        "takes them by name (`_` or `-`)."
+    )
+    yield (
+        "[TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is "
+        "refused, too."
+    )
+    yield from (
+        "",
+        "## Allowed",
+        "",
+        *(f"- `{name}`" for name in sorted(TENSORRT_LLM.allowed)),
+    )
+    yield from _table(
+        "Set by shardwright", "instead", {**TENSORRT_LLM.counted, **TENSORRT_LLM.owned}
+    )
+    admitted = (
+        "The chart's `admittedArguments` admits them, as [for "
+        "vLLM](../engines.md#who-may-set-what)."
+    )
+    yield from _table(
+        "Refused unless admitted", "what it does", TENSORRT_LLM.dangerous, admitted
+    )
     yield from _table("Never", "what it does", TENSORRT_LLM.incompatible)
 
 
-def _table(heading: str, second: str, rows: Mapping[str, str], said: str = "") -> Iterator[str]:
-    yield from ("", f"## {heading}", "", *((said, "") if said else ()), f"| argument | {second} |", "|---|---|")
+def _table(
+    heading: str, second: str, rows: Mapping[str, str], said: str = ""
+) -> Iterator[str]:
+    yield from (
+        "",
+        f"## {heading}",
+        "",
+        *((said, "") if said else ()),
+        f"| argument | {second} |",
+        "|---|---|",
+    )
     yield from (f"| `{name}` | {rows[name]} |" for name in sorted(rows))
 
 
 def _environment() -> Iterator[str]:
     yield from ("# Environment variables", "", WRITTEN, "")
     yield "`spec.engine.env` takes the variables below by name. Any other is refused with"
-    yield "[EnvironmentForbidden](reasons.md#environmentforbidden): libraries add settings without asking, and some of them"
-    yield "load code, read files or send data elsewhere. Values are never checked, and reach the engine as they are written"
+    yield (
+        "[EnvironmentForbidden](reasons.md#environmentforbidden): libraries add settings "
+        "without asking, and some of them"
+    )
+    yield (
+        "load code, read files or send data elsewhere. Values are never checked, and reach the "
+        "engine as they are written"
+    )
     yield "(`$(NAME)` is not expanded)."
     yield ""
-    yield "An administrator can let users set more (`admittedEnvironment` of the chart, by exact name), or set more for all"
-    yield "models (`engineDefaults.engine.env`). Whether a version of an engine knows a variable is not checked."
+    yield (
+        "An administrator can let users set more (`admittedEnvironment` of the chart, by exact "
+        "name), or set more for all"
+    )
+    yield (
+        "models (`engineDefaults.engine.env`). Whether a version of an engine knows a variable "
+        "is not checked."
+    )
     yield from _listed("For every engine", environment.COMMON)
     yield from _listed("For vLLM", environment.VLLM - environment.COMMON)
-    yield from _listed("For TensorRT-LLM", environment.TENSORRT_LLM - environment.COMMON)
+    yield from _listed(
+        "For TensorRT-LLM", environment.TENSORRT_LLM - environment.COMMON
+    )
     yield from ("", "## Refused unless admitted", "")
-    yield from ("All other names. The message says what the variable could do, by the form of its name:", "", FORMS, "")
-    yield from ("Some names do not show it:", "", "| variable | what it does |", "|---|---|")
-    yield from (f"| `{name}` | {what} |" for name, what in sorted(environment.DANGEROUS.items()))
+    yield from (
+        "All other names. The message says what the variable could do, by the form of its name:",
+        "",
+        FORMS,
+        "",
+    )
+    yield from (
+        "Some names do not show it:",
+        "",
+        "| variable | what it does |",
+        "|---|---|",
+    )
+    yield from (
+        f"| `{name}` | {what} |" for name, what in sorted(environment.DANGEROUS.items())
+    )
     yield from ("", "## Never", "")
-    yield "Nobody can admit these; the API server refuses them. The same is true for names that change how programs start"
-    yield "(`PATH`, `LD_...`, `PYTHON...`, `BASH...`), that hold secrets (`..._TOKEN`, `..._API_KEY`, `..._SECRET`,"
-    yield "`..._PASSWORD`, `..._ACCESS_KEY`), or that say which rank a process is (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`,"
+    yield (
+        "Nobody can admit these; the API server refuses them. The same is true for names that "
+        "change how programs start"
+    )
+    yield (
+        "(`PATH`, `LD_...`, `PYTHON...`, `BASH...`), that hold secrets (`..._TOKEN`, "
+        "`..._API_KEY`, `..._SECRET`,"
+    )
+    yield (
+        "`..._PASSWORD`, `..._ACCESS_KEY`), or that say which rank a process is (`RANK`, "
+        "`WORLD_SIZE`, `MASTER_ADDR`,"
+    )
     yield "`VLLM_DP_...`, `OMPI_...`)."
     yield from ("", "| variable | why |", "|---|---|")
-    yield from (f"| `{name}` | {why} |" for name, why in sorted(environment.NEVER.items()))
+    yield from (
+        f"| `{name}` | {why} |" for name, why in sorted(environment.NEVER.items())
+    )
 
 
 def _listed(heading: str, names: AbstractSet[str]) -> Iterator[str]:

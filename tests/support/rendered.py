@@ -7,7 +7,9 @@ from shardwright.rendering.bundle import Bundle, KubernetesObject
 
 
 def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
-    """Return the objects by kind and name; two of the same name would be lost, so they are counted."""
+    """Return the objects by kind and name; two of the same name would be lost, so they are
+    counted.
+    """
     named = {(item["kind"], item["metadata"]["name"]): item for item in bundle.objects}
     assert len(named) == len(bundle.objects)
     return named
@@ -15,7 +17,9 @@ def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
 
 def pod_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
     """Return the pod spec of a group."""
-    spec: Mapping[str, Any] = bundle.of_kind("StatefulSet")[group]["spec"]["template"]["spec"]
+    spec: Mapping[str, Any] = bundle.of_kind("StatefulSet")[group]["spec"]["template"][
+        "spec"
+    ]
     return spec
 
 
@@ -28,7 +32,10 @@ def engine_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
 
 def environment_of(bundle: Bundle, group: int = 0) -> dict[str, Any]:
     """Return the environment of a group's engine: name to value or to the source of the value."""
-    return {item["name"]: item.get("value", item.get("valueFrom")) for item in engine_of(bundle, group)["env"]}
+    return {
+        item["name"]: item.get("value", item.get("valueFrom"))
+        for item in engine_of(bundle, group)["env"]
+    }
 
 
 def shape(value: Any) -> Any:
@@ -43,7 +50,9 @@ def shape(value: Any) -> Any:
 def scalars(value: Any) -> list[str]:
     """Return every string in plain data, keys included."""
     if isinstance(value, Mapping):
-        return [text for key, item in value.items() for text in (str(key), *scalars(item))]
+        return [
+            text for key, item in value.items() for text in (str(key), *scalars(item))
+        ]
     if isinstance(value, list | tuple):
         return [text for item in value for text in scalars(item)]
     return [value] if isinstance(value, str) else []

@@ -1,6 +1,8 @@
-"""What the operator has asked of the API server in a run of the control plane tests, kept for who judges it afterwards.
+"""What the operator has asked of the API server in a run of the control plane tests, kept for who
+judges it afterwards.
 
-Several processes may share a run, each with a control plane of its own: each keeps a file, and files of earlier runs go.
+Several processes may share a run, each with a control plane of its own: each keeps a file, and
+files of earlier runs go.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ FOLDER: Final = Path(__file__).parents[2] / "build" / "requests"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request and its answer; ``resource`` with group and subresource, empty where it is about none."""
+    """One request and its answer; ``resource`` with group and subresource, empty where it is about
+    none.
+    """
 
     verb: str
     resource: str
@@ -38,7 +42,9 @@ class Run:
     requests: frozenset[Request]
 
 
-def keep(modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLDER) -> None:
+def keep(
+    modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLDER
+) -> None:
     """Keep what the operator has asked, by the audit log of one process's control plane."""
     run = folder / os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
     run.mkdir(parents=True, exist_ok=True)
@@ -46,17 +52,30 @@ def keep(modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLD
         if other != run:
             shutil.rmtree(other, ignore_errors=True)
     requests = {_request(event) for event in events}
-    content = {"modules": sorted(modules), "requests": [dataclasses.asdict(request) for request in requests]}
-    (run / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.json").write_text(json.dumps(content))
+    content = {
+        "modules": sorted(modules),
+        "requests": [dataclasses.asdict(request) for request in requests],
+    }
+    (run / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.json").write_text(
+        json.dumps(content)
+    )
 
 
 def kept(folder: Path = FOLDER) -> Run:
     """Return the last run."""
     contents = list(_contents(folder))
-    assert contents, f"no run of the control plane tests is kept in {folder}: make test makes one"
+    assert contents, (
+        f"no run of the control plane tests is kept in {folder}: make test makes one"
+    )
     return Run(
-        modules=frozenset(module for content in contents for module in content["modules"]),
-        requests=frozenset(Request(**request) for content in contents for request in content["requests"]),
+        modules=frozenset(
+            module for content in contents for module in content["modules"]
+        ),
+        requests=frozenset(
+            Request(**request)
+            for content in contents
+            for request in content["requests"]
+        ),
     )
 
 
@@ -67,7 +86,11 @@ def _contents(folder: Path) -> Iterator[Manifest]:
 
 def _request(event: Manifest) -> Request:
     reference, answer = event.get("objectRef") or {}, event.get("responseStatus") or {}
-    resource = "/".join(part for part in (reference.get("resource"), reference.get("subresource")) if part)
+    resource = "/".join(
+        part
+        for part in (reference.get("resource"), reference.get("subresource"))
+        if part
+    )
     group = reference.get("apiGroup")
     return Request(
         verb=event["verb"],

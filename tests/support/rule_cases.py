@@ -1,4 +1,6 @@
-"""For every rule between fields one spec that breaks it and one that keeps it, next to the limit."""
+"""For every rule between fields one spec that breaks it and one that keeps it, next to the
+limit.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +43,12 @@ def _placed(**fields: Any) -> Manifest:
 
 
 def _drafted(**fields: Any) -> Manifest:
-    return {"workload": {"draftModel": {"id": "a/b", "draftTokens": 1, "acceptancePercent": 1} | fields}}
+    return {
+        "workload": {
+            "draftModel": {"id": "a/b", "draftTokens": 1, "acceptancePercent": 1}
+            | fields
+        }
+    }
 
 
 LOOKUP = {"draftTokens": 1, "acceptancePercent": 1}
@@ -76,7 +83,11 @@ def _explicit(name: str) -> Manifest:
 
 
 RULE_CASES = (
-    RuleCase("ConfigTwice", _model(config=A_CONFIG, configMapRef={"name": "x"}), _model(configMapRef={"name": "x"})),
+    RuleCase(
+        "ConfigTwice",
+        _model(config=A_CONFIG, configMapRef={"name": "x"}),
+        _model(configMapRef={"name": "x"}),
+    ),
     RuleCase(
         "RevisionWithoutHub",
         _model(revision=REVISION, weights={"pvc": {"claimName": "x"}}),
@@ -92,36 +103,64 @@ RULE_CASES = (
         _model(revision=REVISION, weights={"image": IMAGE}),
         _model(weights={"image": IMAGE}),
     ),
-    RuleCase("WeightsSource", _model(weights={"pvc": CLAIM, "image": IMAGE}), _model(weights={"image": IMAGE})),
-    RuleCase("WeightsSource", _model(weights={"huggingFace": {}, "pvc": CLAIM, "image": IMAGE}), _model(weights={"pvc": CLAIM})),
+    RuleCase(
+        "WeightsSource",
+        _model(weights={"pvc": CLAIM, "image": IMAGE}),
+        _model(weights={"image": IMAGE}),
+    ),
+    RuleCase(
+        "WeightsSource",
+        _model(weights={"huggingFace": {}, "pvc": CLAIM, "image": IMAGE}),
+        _model(weights={"pvc": CLAIM}),
+    ),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
-    RuleCase("CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")),
+    RuleCase(
+        "CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")
+    ),
     RuleCase("CacheKind", _cached(), _cached(claimName="a")),
-    RuleCase("CacheClass", _cached(claimName="a", storageClassName="b"), _cached(storage="1Gi", storageClassName="b")),
-    RuleCase("ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="Safetensors")),
+    RuleCase(
+        "CacheClass",
+        _cached(claimName="a", storageClassName="b"),
+        _cached(storage="1Gi", storageClassName="b"),
+    ),
+    RuleCase(
+        "ShardsWithoutClaim",
+        _model(loadFormat="ShardedState"),
+        _model(loadFormat="Safetensors"),
+    ),
     RuleCase(
         "ShardsWithoutClaim",
         _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
         _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
     ),
     RuleCase(
-        "ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="ShardedState", weights={"image": IMAGE})
+        "ShardsWithoutClaim",
+        _model(loadFormat="ShardedState"),
+        _model(loadFormat="ShardedState", weights={"image": IMAGE}),
     ),
-    RuleCase("AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})),
+    RuleCase(
+        "AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})
+    ),
     RuleCase(
         "AdapterSource",
         _adapted({"name": "x", "pvc": CLAIM, "huggingFace": COMMIT}),
         _adapted({"name": "x", "huggingFace": COMMIT}),
     ),
     RuleCase(
-        "AdapterNameTaken", _adapted({"name": "a/b", "pvc": CLAIM}), _adapted({"name": "a/b", "pvc": CLAIM}, servedName="c")
+        "AdapterNameTaken",
+        _adapted({"name": "a/b", "pvc": CLAIM}),
+        _adapted({"name": "a/b", "pvc": CLAIM}, servedName="c"),
     ),
     RuleCase(
         "AdapterNameTaken",
         _adapted({"name": "c", "pvc": CLAIM}, servedName="c"),
         _adapted({"name": "a/b:c", "pvc": CLAIM}, servedName="c"),
     ),
-    RuleCase("RankWithoutAdapters", _model(maxAdapterRank=8), _adapted({"name": "x", "pvc": CLAIM}, maxAdapterRank=8)),
+    RuleCase(
+        "RankWithoutAdapters",
+        _model(maxAdapterRank=8),
+        _adapted({"name": "x", "pvc": CLAIM}, maxAdapterRank=8),
+    ),
     RuleCase("RankWithoutAdapters", _adapted(maxAdapterRank=8), _adapted()),
     RuleCase(
         "EnvironmentForbidden",
@@ -148,20 +187,34 @@ RULE_CASES = (
         {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
         {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},
     ),
-    RuleCase("ArrivalTwice", {"workload": {"concurrency": 8, "requestsPerSecond": 1}}, {"workload": {"requestsPerSecond": 1}}),
+    RuleCase(
+        "ArrivalTwice",
+        {"workload": {"concurrency": 8, "requestsPerSecond": 1}},
+        {"workload": {"requestsPerSecond": 1}},
+    ),
     RuleCase(
         "DraftTwice",
-        {"workload": _drafted(revision=REVISION)["workload"] | {"promptLookup": LOOKUP}},
+        {
+            "workload": _drafted(revision=REVISION)["workload"]
+            | {"promptLookup": LOOKUP}
+        },
         {"workload": {"promptLookup": LOOKUP}},
     ),
     RuleCase("DraftSource", _drafted(), _drafted(revision=REVISION)),
-    RuleCase("DraftSource", _drafted(revision=REVISION, pvc=CLAIM), _drafted(pvc=CLAIM)),
+    RuleCase(
+        "DraftSource", _drafted(revision=REVISION, pvc=CLAIM), _drafted(pvc=CLAIM)
+    ),
     RuleCase(
         "DraftOfShards",
         _model(loadFormat="ShardedState", weights={"pvc": CLAIM}) | _drafted(pvc=CLAIM),
-        _model(loadFormat="FastSafetensors", weights={"pvc": CLAIM}) | _drafted(pvc=CLAIM),
+        _model(loadFormat="FastSafetensors", weights={"pvc": CLAIM})
+        | _drafted(pvc=CLAIM),
     ),
-    RuleCase("ExpertNotTensor", {"parallelism": {"tensor": 8, "expert": 4}}, {"parallelism": {"tensor": 8, "expert": 8}}),
+    RuleCase(
+        "ExpertNotTensor",
+        {"parallelism": {"tensor": 8, "expert": 4}},
+        {"parallelism": {"tensor": 8, "expert": 8}},
+    ),
     RuleCase(
         "ExpertNotTensor",
         {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 4}},
@@ -170,20 +223,34 @@ RULE_CASES = (
     RuleCase(
         "ExpertNotTensor",
         {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}},
-        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}, "engine": {"name": "TensorRTLLM"}},
+        {
+            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 4},
+            "engine": {"name": "TensorRTLLM"},
+        },
     ),
     RuleCase(
         "ExpertNotTensor",
-        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 3}, "engine": {"name": "TensorRTLLM"}},
+        {
+            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 3},
+            "engine": {"name": "TensorRTLLM"},
+        },
         {"parallelism": {"tensor": 8, "expert": 2}, "engine": {"name": "TensorRTLLM"}},
     ),
-    RuleCase("ContextNotDivisor", {"parallelism": {"tensor": 8, "context": 3}}, {"parallelism": {"tensor": 8, "context": 4}}),
+    RuleCase(
+        "ContextNotDivisor",
+        {"parallelism": {"tensor": 8, "context": 3}},
+        {"parallelism": {"tensor": 8, "context": 4}},
+    ),
     RuleCase(
         "PartitionStages",
         {"parallelism": {"pipeline": 3, "partition": [16, 16]}},
         {"parallelism": {"pipeline": 2, "partition": [16, 16]}},
     ),
-    RuleCase("FillWithoutBudget", {"budget": {"fill": True}}, {"budget": {"fill": True, "nodes": 1}}),
+    RuleCase(
+        "FillWithoutBudget",
+        {"budget": {"fill": True}},
+        {"budget": {"fill": True, "nodes": 1}},
+    ),
     RuleCase(
         "FillWithReplicas",
         {"replicas": 2, "budget": {"fill": True, "gpus": 8}},
@@ -191,25 +258,57 @@ RULE_CASES = (
     ),
     RuleCase(
         "PinsExceedBudget",
-        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 31}},
-        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 32}},
+        {
+            "replicas": 2,
+            "parallelism": {"tensor": 8, "pipeline": 2},
+            "budget": {"gpus": 31},
+        },
+        {
+            "replicas": 2,
+            "parallelism": {"tensor": 8, "pipeline": 2},
+            "budget": {"gpus": 32},
+        },
     ),
     RuleCase(
         "PinsExceedBudget",
         {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 7}},
         {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 8}},
     ),
-    RuleCase("PinsExceedBudget", {"replicas": 2, "budget": {"gpus": 1}}, {"replicas": 2, "budget": {"gpus": 2}}),
+    RuleCase(
+        "PinsExceedBudget",
+        {"replicas": 2, "budget": {"gpus": 1}},
+        {"replicas": 2, "budget": {"gpus": 2}},
+    ),
     RuleCase(
         "BadLabelKey",
         {"placement": {"nodeSelector": {"-bad": "x"}}},
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},
     ),
-    RuleCase("BadLabelKey", {"placement": {"nodeSelector": {"a" * 64: "x"}}}, {"placement": {"nodeSelector": {"a" * 63: "x"}}}),
-    RuleCase("BadLabelKey", _placed(nodeSelector={"a" + LONGEST_KEY: "x"}), _placed(nodeSelector={LONGEST_KEY: "x"})),
-    RuleCase("KueueWithoutQueue", _placed(scheduler="Kueue"), _placed(scheduler="Kueue", queue="serving")),
-    RuleCase("QueueWithoutScheduler", _placed(queue="serving"), _placed(scheduler="Volcano", queue="serving")),
-    RuleCase("QueueWithoutScheduler", _placed(scheduler="Native", queue="serving"), _placed(scheduler="Native")),
+    RuleCase(
+        "BadLabelKey",
+        {"placement": {"nodeSelector": {"a" * 64: "x"}}},
+        {"placement": {"nodeSelector": {"a" * 63: "x"}}},
+    ),
+    RuleCase(
+        "BadLabelKey",
+        _placed(nodeSelector={"a" + LONGEST_KEY: "x"}),
+        _placed(nodeSelector={LONGEST_KEY: "x"}),
+    ),
+    RuleCase(
+        "KueueWithoutQueue",
+        _placed(scheduler="Kueue"),
+        _placed(scheduler="Kueue", queue="serving"),
+    ),
+    RuleCase(
+        "QueueWithoutScheduler",
+        _placed(queue="serving"),
+        _placed(scheduler="Volcano", queue="serving"),
+    ),
+    RuleCase(
+        "QueueWithoutScheduler",
+        _placed(scheduler="Native", queue="serving"),
+        _placed(scheduler="Native"),
+    ),
     RuleCase(
         "SchedulerNameNotUsed",
         _placed(scheduler="Volcano", schedulerName="volcano"),
@@ -225,22 +324,56 @@ RULE_CASES = (
         _toleration(key="a", operator="Exists", value="x"),
         _toleration(key="a", operator="Equal", value="x"),
     ),
-    RuleCase("TolerationKey", _toleration(operator="Equal", value="x"), _toleration(operator="Exists")),
+    RuleCase(
+        "TolerationKey",
+        _toleration(operator="Equal", value="x"),
+        _toleration(operator="Exists"),
+    ),
     RuleCase(
         "TolerationSeconds",
         _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
         _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
     ),
-    RuleCase("RdmaResources", _network(rdma="Explicit"), _network(rdma="Explicit", resources=[{"name": "rdma/hca"}])),
-    RuleCase("RdmaResources", _network(resources=[{"name": "rdma/hca"}]), _network(resources=[])),
-    RuleCase("RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")),
+    RuleCase(
+        "RdmaResources",
+        _network(rdma="Explicit"),
+        _network(rdma="Explicit", resources=[{"name": "rdma/hca"}]),
+    ),
+    RuleCase(
+        "RdmaResources",
+        _network(resources=[{"name": "rdma/hca"}]),
+        _network(resources=[]),
+    ),
+    RuleCase(
+        "RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")
+    ),
     RuleCase("RdmaResourceName", _explicit("amd.com/gpu"), _explicit("amd.com/nic")),
-    RuleCase("RdmaResourceName", _explicit("nvidia.com/mig-1g.10gb"), _explicit("nvidia.com/sriov_rdma_vf")),
-    RuleCase("RdmaResourceName", _explicit("requests.kubernetes.io/x"), _explicit("mykubernetes.io/x")),
-    RuleCase("RdmaResourceName", _explicit("kubernetes.io/batch-cpu"), _explicit("vpc.amazonaws.com/efa")),
-    RuleCase("LockMemoryWithoutRdma", _network(rdma="None", lockMemory=True), _network(rdma="Auto", lockMemory=True)),
+    RuleCase(
+        "RdmaResourceName",
+        _explicit("nvidia.com/mig-1g.10gb"),
+        _explicit("nvidia.com/sriov_rdma_vf"),
+    ),
+    RuleCase(
+        "RdmaResourceName",
+        _explicit("requests.kubernetes.io/x"),
+        _explicit("mykubernetes.io/x"),
+    ),
+    RuleCase(
+        "RdmaResourceName",
+        _explicit("kubernetes.io/batch-cpu"),
+        _explicit("vpc.amazonaws.com/efa"),
+    ),
+    RuleCase(
+        "LockMemoryWithoutRdma",
+        _network(rdma="None", lockMemory=True),
+        _network(rdma="Auto", lockMemory=True),
+    ),
     RuleCase("BadLabelKey", _pod(labels={"-bad": "x"}), _pod(labels={"team": "x"})),
-    RuleCase("BadLabelKey", _pod(annotations={"a b": "x"}), _pod(annotations={"example.com/a": "any text: {}"})),
+    RuleCase(
+        "BadLabelKey",
+        _pod(annotations={"a b": "x"}),
+        _pod(annotations={"example.com/a": "any text: {}"}),
+    ),
     *(
         RuleCase("ReservedKey", _pod(labels={key: "x"}), _pod(labels={open_key: "x"}))
         for key, open_key in (
@@ -253,15 +386,26 @@ RULE_CASES = (
         )
     ),
     *(
-        RuleCase("ReservedKey", _pod(annotations={key: "x"}), _pod(annotations={open_key: "x"}))
+        RuleCase(
+            "ReservedKey",
+            _pod(annotations={key: "x"}),
+            _pod(annotations={open_key: "x"}),
+        )
         for key, open_key in (
             ("k8s.v1.cni.cncf.io/networks", "networks"),
-            ("container.apparmor.security.beta.kubernetes.io/engine", "cluster-autoscaler.kubernetes.io/safe-to-evict"),
+            (
+                "container.apparmor.security.beta.kubernetes.io/engine",
+                "cluster-autoscaler.kubernetes.io/safe-to-evict",
+            ),
             ("cdi.k8s.io/gpus", "prometheus.io/scrape"),
             ("io.kubernetes.cri-o.Devices", "io.kubernetes.other"),
         )
     ),
-    RuleCase("VolumeKind", _mounted(configMap={"name": "a"}, pvc={"claimName": "a"}), _mounted(pvc={"claimName": "a"})),
+    RuleCase(
+        "VolumeKind",
+        _mounted(configMap={"name": "a"}, pvc={"claimName": "a"}),
+        _mounted(pvc={"claimName": "a"}),
+    ),
     RuleCase("VolumeKind", _mounted(), _mounted(emptyDir={"sizeLimit": "1Gi"})),
     *(
         RuleCase("ReservedMountPath", _mounted_at(path), _mounted_at(fine))

@@ -16,12 +16,21 @@ from kubernetes.client import Configuration
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
 
-REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
+REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer; a failure whose `body` is an object is a Status, as the API server says it, and bytes are sent as they are."""
+    """One answer; a failure whose `body` is an object is a Status, as the API server says it, and
+    bytes are sent as they are.
+    """
 
     status: int = 200
     body: Any = field(default_factory=dict)
@@ -41,14 +50,22 @@ class Answer:
     def text(self) -> bytes:
         if isinstance(self.body, bytes):
             return self.body
-        failure = {"kind": "Status", "reason": REASONS.get(self.status, "")} if self.status >= 400 else {}
+        failure = (
+            {"kind": "Status", "reason": REASONS.get(self.status, "")}
+            if self.status >= 400
+            else {}
+        )
         return json.dumps({**failure, **self.body} if failure else self.body).encode()
 
 
 class ScriptedApi:
-    """Answers the scripted answers one after the other, the last one for ever; `by_path` those of a part of a path, always."""
+    """Answers the scripted answers one after the other, the last one for ever; `by_path` those of a
+    part of a path, always.
+    """
 
-    def __init__(self, *answers: Answer, by_path: Mapping[str, Answer] | None = None) -> None:
+    def __init__(
+        self, *answers: Answer, by_path: Mapping[str, Answer] | None = None
+    ) -> None:
         self._answers = list(answers)
         self._by_path = by_path or {}
         self.requests: list[tuple[str, str, Any]] = []
@@ -120,7 +137,10 @@ def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
             framing = (
                 ("Transfer-Encoding", "chunked")
                 if given.chunked
-                else ("Content-Length", str(len(text) + (10**6 if given.trickle else 0)))
+                else (
+                    "Content-Length",
+                    str(len(text) + (10**6 if given.trickle else 0)),
+                )
             )
             self.send_response_only(given.status)
             for name, value in (*given.headers, framing):
@@ -129,7 +149,13 @@ def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
             while given.trickle and not api.wait(0.01):
                 self.wfile.write(b" ")
             if given.chunked:
-                text = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (text[:7], text[7:])) + b"0\r\n\r\n"
+                text = (
+                    b"".join(
+                        b"%x\r\n%s\r\n" % (len(piece), piece)
+                        for piece in (text[:7], text[7:])
+                    )
+                    + b"0\r\n\r\n"
+                )
             self.wfile.write(text[: len(text) // 2] if given.cut else text)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815

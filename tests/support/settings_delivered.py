@@ -8,7 +8,12 @@ from typing import Any, Final
 
 IMAGE: Final = "registry.example/shardwright/operator"
 SETTINGS: Final = "ConfigMap/shardwright-settings data.settings.json"
-OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
+OPEN = {
+    "clients": [],
+    "egress": {"restricted": False, "rules": []},
+    "enabled": True,
+    "metrics": [],
+}
 
 
 def settings_text(

@@ -1,4 +1,6 @@
-"""A cluster in few lines: an API server, and a StatefulSet controller, a scheduler and kubelets that take their time."""
+"""A cluster in few lines: an API server, and a StatefulSet controller, a scheduler and kubelets
+that take their time.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ END_SECONDS = 10
 """How long a pod that is deleted takes to end, where its node answers."""
 
 EVICTION_SECONDS = 300
-"""How long a node is silent before its pods are deleted. Source: the default toleration of Kubernetes."""
+"""How long a node is silent before its pods are deleted. Source: the default toleration of
+Kubernetes.
+"""
 
 GRACE_SECONDS = 105
 GPU = "nvidia.com/gpu"
@@ -48,7 +52,8 @@ UNREADY = {"type": "Ready", "status": "False"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuses:
-    """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer.
+    """What the API server does not take: writes of a kind and name (empty: of any), and what it
+    says; ``code`` 0: no answer.
 
     The kind of what ends a revision is ``DROPPED``.
     """
@@ -61,11 +66,26 @@ class Refuses:
     def refusal(self, write: Write) -> Refusal | None:
         """Return the refusal of a write, None where it is taken."""
         kind = "Pod" if isinstance(write, DryRunPod) else _kind(write)
-        if self.kind != kind or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
+        if self.kind != kind or self.name not in (
+            "",
+            written_name(write) if not isinstance(write, DryRunPod) else self.name,
+        ):
             return None
         passes = self.code in (0, 500, 503)
-        reason = "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
-        return Refusal(write=write, code=self.code, reason=reason, message=self.message, passes=passes)
+        reason = (
+            "Forbidden"
+            if self.code == 403
+            else "Timeout"
+            if self.code == 0
+            else "InternalError"
+        )
+        return Refusal(
+            write=write,
+            code=self.code,
+            reason=reason,
+            message=self.message,
+            passes=passes,
+        )
 
 
 def _kind(write: Write) -> str:
@@ -73,17 +93,19 @@ def _kind(write: Write) -> str:
         return write.kind
     if isinstance(write, DropRevision):
         return DROPPED
-    return "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
+    return (
+        "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
+    )
 
 
 @dataclass
 class SmallCluster(World):
     """Nodes, and the pods of one model on them; time passes when the test says so.
 
-    ``others`` are GPUs that somebody else's pods hold, by node. ``stuck`` are nodes on which pods do not end. ``refuses`` is
-    what the API server does not take; of pods it is neither created by the controller. ``queued``: a queue holds new pods back.
-    ``revisions`` are ControllerRevisions by name.
-    ``version`` changes with all that
+    ``others`` are GPUs that somebody else's pods hold, by node. ``stuck`` are nodes on which pods
+    do not end. ``refuses`` is what the API server does not take; of pods it is neither created by
+    the controller. ``queued``: a queue holds new pods back. ``revisions`` are ControllerRevisions
+    by name. ``version`` changes with all that
     an operator would be woken by.
     """
 
@@ -100,9 +122,20 @@ class SmallCluster(World):
 
     def fork(self) -> SmallCluster:
         """Return a cluster that is just as this one, to go on with."""
-        own = {name: copy.deepcopy(getattr(self, name)) for name in ("objects", "pods", "nodes", "uids")}
+        own = {
+            name: copy.deepcopy(getattr(self, name))
+            for name in ("objects", "pods", "nodes", "uids")
+        }
         shared = {
-            name: copy.copy(getattr(self, name)) for name in ("others", "stuck", "revisions", "refuses", "facts", "silent_since")
+            name: copy.copy(getattr(self, name))
+            for name in (
+                "others",
+                "stuck",
+                "revisions",
+                "refuses",
+                "facts",
+                "silent_since",
+            )
         }
         return replace(self, **own, **shared)
 
@@ -138,7 +171,9 @@ class SmallCluster(World):
             if not missing.isdisjoint(getattr(write, "needs", ())):
                 missing.add((written_kind(write), written_name(write)))
                 continue
-            refusal = next((found for rule in self.refuses if (found := rule.refusal(write))), None)
+            refusal = next(
+                (found for rule in self.refuses if (found := rule.refusal(write))), None
+            )
             if refusal:
                 refused.append(refusal)
                 missing.add((written_kind(write), written_name(write)))
@@ -148,7 +183,9 @@ class SmallCluster(World):
         return Outcome(written=tuple(written), refused=tuple(refused))
 
     def _write(self, write: Write) -> None:
-        self.version += not isinstance(write, Aside | CreateKey)  # nobody watches Secrets and revisions
+        self.version += not isinstance(
+            write, Aside | CreateKey
+        )  # nobody watches Secrets and revisions
         match write:
             case CreateKey():
                 pass  # nor reads them
@@ -169,14 +206,23 @@ class SmallCluster(World):
         created = before["metadata"].get("creationTimestamp", self.now.isoformat())
         self.objects[object_key(content)]["metadata"]["creationTimestamp"] = created
 
-    def end(self, item: dict[str, Any], grace_seconds: int = GRACE_SECONDS, taken_by: str = "") -> None:
+    def end(
+        self,
+        item: dict[str, Any],
+        grace_seconds: int = GRACE_SECONDS,
+        taken_by: str = "",
+    ) -> None:
         """Begin to end a pod, or give one that ends less time."""
         self.version += 1
         metadata = item["metadata"]
         metadata.setdefault("deletionTimestamp", self.now.isoformat())
-        metadata["deletionGracePeriodSeconds"] = min(grace_seconds, metadata.get("deletionGracePeriodSeconds", grace_seconds))
+        metadata["deletionGracePeriodSeconds"] = min(
+            grace_seconds, metadata.get("deletionGracePeriodSeconds", grace_seconds)
+        )
         if taken_by:
-            item["status"]["conditions"] += [{"type": "DisruptionTarget", "status": "True", "reason": taken_by}]
+            item["status"]["conditions"] += [
+                {"type": "DisruptionTarget", "status": "True", "reason": taken_by}
+            ]
 
     def drain(self, node: str) -> None:
         """Evict the pods of a node."""
@@ -184,7 +230,9 @@ class SmallCluster(World):
             self.end(item, taken_by="EvictionByEvictionAPI")
 
     def on(self, node: str) -> list[dict[str, Any]]:
-        return [item for item in self.pods.values() if item["spec"].get("nodeName") == node]
+        return [
+            item for item in self.pods.values() if item["spec"].get("nodeName") == node
+        ]
 
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -196,7 +244,9 @@ class SmallCluster(World):
         self._end_pods()
         self._create_pods()
         for item in self.pods.values():
-            waits = not item["spec"].get("nodeName") and not item["spec"].get("schedulingGates")
+            waits = not item["spec"].get("nodeName") and not item["spec"].get(
+                "schedulingGates"
+            )
             if waits and "deletionTimestamp" not in item["metadata"]:
                 self._schedule(item)
         for item in self.pods.values():
@@ -206,7 +256,12 @@ class SmallCluster(World):
     def _shown(self) -> list[tuple[object, ...]]:
         pods = self.pods.values()
         return [
-            (p["metadata"]["uid"], p["metadata"].get("deletionTimestamp"), p["spec"].get("nodeName"), repr(p["status"]))
+            (
+                p["metadata"]["uid"],
+                p["metadata"].get("deletionTimestamp"),
+                p["spec"].get("nodeName"),
+                repr(p["status"]),
+            )
             for p in pods
         ]
 
@@ -217,12 +272,22 @@ class SmallCluster(World):
                 del self.pods[name]  # collected with its node
                 continue
             silent = self.silent_since.get(node or "")
-            evicted = silent and self.now >= silent + timedelta(seconds=EVICTION_SECONDS)
-            if "deletionTimestamp" not in item["metadata"] and (evicted or not self._is_wanted(item)):
-                self.end(item, taken_by="" if silent is None else "DeletionByTaintManager")
+            evicted = silent and self.now >= silent + timedelta(
+                seconds=EVICTION_SECONDS
+            )
+            if "deletionTimestamp" not in item["metadata"] and (
+                evicted or not self._is_wanted(item)
+            ):
+                self.end(
+                    item, taken_by="" if silent is None else "DeletionByTaintManager"
+                )
             ending = item["metadata"].get("deletionTimestamp")
-            ended = ending and self.now >= datetime.fromisoformat(ending) + timedelta(seconds=END_SECONDS)
-            if ending and (not node or (ended and silent is None and node not in self.stuck)):
+            ended = ending and self.now >= datetime.fromisoformat(ending) + timedelta(
+                seconds=END_SECONDS
+            )
+            if ending and (
+                not node or (ended and silent is None and node not in self.stuck)
+            ):
                 del self.pods[name]
 
     def _create_pods(self) -> None:
@@ -232,7 +297,10 @@ class SmallCluster(World):
             for rank in range(item["spec"]["replicas"]):
                 if f"{name}-{rank}" not in self.pods:
                     self.pods[f"{name}-{rank}"] = self._pod(item, rank)
-            revisions = {p["metadata"]["labels"]["shardwright.io/template-hash"] for p in self.pods_of(name)}
+            revisions = {
+                p["metadata"]["labels"]["shardwright.io/template-hash"]
+                for p in self.pods_of(name)
+            }
             self.mixed = self.mixed or len(revisions) > 1
 
     def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:
@@ -240,9 +308,16 @@ class SmallCluster(World):
         revision = template["metadata"]["labels"]["shardwright.io/template-hash"]
         name, uid = f"{metadata['name']}-{rank}", f"pod-{next(self.uids)}"
         made = pod(name, uid=uid, revision=revision, set_uid=metadata["uid"])
-        made["metadata"]["labels"] = {**template["metadata"]["labels"], **made["metadata"]["labels"]}
+        made["metadata"]["labels"] = {
+            **template["metadata"]["labels"],
+            **made["metadata"]["labels"],
+        }
         made["spec"] = copy.deepcopy(template["spec"])
-        made["spec"] |= {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]} if self.queued else {}
+        made["spec"] |= (
+            {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+            if self.queued
+            else {}
+        )
         made["status"] = {"phase": "Pending", "conditions": [UNREADY]}
         return made
 
@@ -254,22 +329,40 @@ class SmallCluster(World):
 
     def _schedule(self, item: dict[str, Any]) -> None:
         wanted = planned_nodes({"spec": {"template": item}})
-        node = next((name for name in sorted(wanted or self.nodes) if self._takes(name, item)), None)
+        node = next(
+            (name for name in sorted(wanted or self.nodes) if self._takes(name, item)),
+            None,
+        )
         if node:
             item["spec"]["nodeName"] = node
-            item["status"] = {"phase": "Pending", "conditions": [UNREADY], "boundAt": self.now}
+            item["status"] = {
+                "phase": "Pending",
+                "conditions": [UNREADY],
+                "boundAt": self.now,
+            }
         elif len(item["status"]["conditions"]) == 1:
-            item["status"]["conditions"] = [UNREADY, no_place("no node takes it", self.now)]
+            item["status"]["conditions"] = [
+                UNREADY,
+                no_place("no node takes it", self.now),
+            ]
 
     def _takes(self, node: str, item: dict[str, Any]) -> bool:
         facts = self.facts.get(node)
-        if not isinstance(facts, NodeFacts) or not (facts.ready and facts.schedulable) or self.nodes[node]["spec"]["taints"]:
+        if (
+            not isinstance(facts, NodeFacts)
+            or not (facts.ready and facts.schedulable)
+            or self.nodes[node]["spec"]["taints"]
+        ):
             return False
-        return facts.gpus - self.held(node) >= int(item["spec"]["containers"][0]["resources"]["limits"][GPU])
+        return facts.gpus - self.held(node) >= int(
+            item["spec"]["containers"][0]["resources"]["limits"][GPU]
+        )
 
     def held(self, node: str) -> int:
         """Return the GPUs that pods hold on a node."""
-        return self.others.get(node, 0) + sum(usage.gpus for usage in self.usage() if usage.node == node)
+        return self.others.get(node, 0) + sum(
+            usage.gpus for usage in self.usage() if usage.node == node
+        )
 
     def usage(self) -> list[GpuUsage]:
         """Return the GPUs that the pods of the model hold."""
@@ -280,16 +373,35 @@ class SmallCluster(World):
         if not node:
             return
         if node in self.silent_since or "deletionTimestamp" in item["metadata"]:
-            taken = [condition for condition in item["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
+            taken = [
+                condition
+                for condition in item["status"]["conditions"]
+                if condition["type"] == "DisruptionTarget"
+            ]
             item["status"]["conditions"] = [UNREADY, *taken]
             return
         group = self.pods_of(item["metadata"]["name"].rpartition("-")[0])
         bound = [other["status"].get("boundAt") for other in group]
-        size = self.sets().get(item["metadata"]["name"].rpartition("-")[0], {"spec": {"replicas": 0}})["spec"]["replicas"]
-        if len(bound) == size and all(bound) and self.now >= max(bound) + timedelta(seconds=LOAD_SECONDS):
-            ready = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
+        size = self.sets().get(
+            item["metadata"]["name"].rpartition("-")[0], {"spec": {"replicas": 0}}
+        )["spec"]["replicas"]
+        if (
+            len(bound) == size
+            and all(bound)
+            and self.now >= max(bound) + timedelta(seconds=LOAD_SECONDS)
+        ):
+            ready = {
+                "name": "engine",
+                "restartCount": 0,
+                "state": {"running": {}},
+                "started": True,
+            }
             statuses = item["status"].get("containerStatuses") or [ready]
-            item["status"] |= {"phase": "Running", "conditions": [READY], "containerStatuses": statuses}
+            item["status"] |= {
+                "phase": "Running",
+                "conditions": [READY],
+                "containerStatuses": statuses,
+            }
 
     def pods_of(self, name: str) -> list[dict[str, Any]]:
         """Return the pods of a StatefulSet, by name and controller."""
@@ -297,22 +409,42 @@ class SmallCluster(World):
         return [item for item in self.pods.values() if controller_uid(item) == uid]
 
     def serving(self) -> dict[str, frozenset[str]]:
-        """Return the groups that serve, whatever their generation, by name of group, with the uids of their pods.
+        """Return the groups that serve, whatever their generation, by name of group, with the uids
+        of their pods.
 
-        An engine that has ended and was started again alone does not find the other ranks of its group.
+        An engine that has ended and was started again alone does not find the other ranks of its
+        group.
         """
         found: dict[str, frozenset[str]] = {}
         for name, item in self.sets().items():
             pods = self.pods_of(name)
-            ready = [READY in p["status"]["conditions"] and "deletionTimestamp" not in p["metadata"] for p in pods]
-            ready += [len(pods) == 1 or not p["status"]["containerStatuses"][0]["restartCount"] for p in pods if all(ready)]
-            if item["spec"]["replicas"] and len(pods) == item["spec"]["replicas"] and all(ready):
-                found[generation_of(name)[0]] = frozenset(p["metadata"]["uid"] for p in pods)
+            ready = [
+                READY in p["status"]["conditions"]
+                and "deletionTimestamp" not in p["metadata"]
+                for p in pods
+            ]
+            ready += [
+                len(pods) == 1
+                or not p["status"]["containerStatuses"][0]["restartCount"]
+                for p in pods
+                if all(ready)
+            ]
+            if (
+                item["spec"]["replicas"]
+                and len(pods) == item["spec"]["replicas"]
+                and all(ready)
+            ):
+                found[generation_of(name)[0]] = frozenset(
+                    p["metadata"]["uid"] for p in pods
+                )
         return found
 
     def standing_on(self, node: str) -> frozenset[str]:
         """Return the groups with a pod on a node."""
-        return frozenset(generation_of(item["metadata"]["name"].rpartition("-")[0])[0] for item in self.on(node))
+        return frozenset(
+            generation_of(item["metadata"]["name"].rpartition("-")[0])[0]
+            for item in self.on(node)
+        )
 
     def gpus(self, node: str) -> int:
         """Return how many healthy GPUs a node has."""

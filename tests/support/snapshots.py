@@ -29,14 +29,27 @@ PAUSE_SECONDS: Final = 0.5
 
 
 def snapshot(control_plane: ControlPlane, namespace: str) -> list[Manifest]:
-    """Return what there is in a namespace, the nodes, and the Lease; pods before their nodes, which are there for longer."""
-    paths = {kind: path.format(f"namespaces/{namespace}/") for kind, path in READ.items()}
-    paths |= {"Node": "/api/v1/nodes", "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"}
+    """Return what there is in a namespace, the nodes, and the Lease; pods before their nodes, which
+    are there for longer.
+    """
+    paths = {
+        kind: path.format(f"namespaces/{namespace}/") for kind, path in READ.items()
+    }
+    paths |= {
+        "Node": "/api/v1/nodes",
+        "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases",
+    }
     found = {kind: control_plane.api.get(path) for kind, path in paths.items()}
-    return [{"kind": kind, "apiVersion": it["apiVersion"], **item} for kind, it in found.items() for item in it["items"]]
+    return [
+        {"kind": kind, "apiVersion": it["apiVersion"], **item}
+        for kind, it in found.items()
+        for item in it["items"]
+    ]
 
 
-def wait_for_rest(control_plane: ControlPlane, namespace: str, seconds: float = 60) -> list[Manifest]:
+def wait_for_rest(
+    control_plane: ControlPlane, namespace: str, seconds: float = 60
+) -> list[Manifest]:
     """Return what there is once every invariant holds."""
 
     def rests() -> list[Manifest]:
@@ -45,7 +58,9 @@ def wait_for_rest(control_plane: ControlPlane, namespace: str, seconds: float = 
         assert not broken, "; ".join(broken)
         return found
 
-    return wait_for(rests, seconds, f"every invariant to hold in {namespace}", interval=0.2)
+    return wait_for(
+        rests, seconds, f"every invariant to hold in {namespace}", interval=0.2
+    )
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-"""How `make test` spreads the test files over its processes: what waits beside what computes, and the longest first.
+"""How `make test` spreads the test files over its processes: what waits beside what computes, and
+the longest first.
 
-A file with a control plane mostly waits, for pods and for clocks; the others compute. Were one kind run after the other, the
-cores would first be fought over and then stand idle. So the last process begins with the files that compute and the others
-with those that wait; whichever has no more of its own kind takes from the other. Long files come first: one that came last
-would leave every other process idle while it runs.
+A file with a control plane mostly waits, for pods and for clocks; the others compute. Were one kind
+run after the other, the cores would first be fought over and then stand idle. So the last process
+begins with the files that compute and the others with those that wait; whichever has no more of its
+own kind takes from the other. Long files come first: one that came last would leave every other
+process idle while it runs.
 """
 
 from __future__ import annotations
@@ -43,24 +45,40 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/controlplane/test_writes.py": 11,
     "tests/alerts/test_rules.py": 11,
 }
-"""Of whole files: measured, one run on a machine with other work (CPU where a file computes). Only their order matters."""
+"""Of whole files: measured, one run on a machine with other work (CPU where a file computes). Only
+their order matters.
+"""
 
 _SECONDS_WAITED, _SECONDS_WAITED_MAX, _SECONDS_COMPUTED = 6.0, 60.0, 0.03
 """Of a test in any other file, and of such a file with many tests. Basis: assumed."""
 
 
 def next_file(left: Mapping[str, int], *, waiting_first: bool) -> str:
-    """Return the file that a process is to run next, of those that are left with their numbers of tests."""
-    return max(left, key=lambda file: (file.startswith(WAITING) is waiting_first, _seconds(file, left[file])))
+    """Return the file that a process is to run next, of those that are left with their numbers of
+    tests.
+    """
+    return max(
+        left,
+        key=lambda file: (
+            file.startswith(WAITING) is waiting_first,
+            _seconds(file, left[file]),
+        ),
+    )
 
 
 def _seconds(file: str, tests: int) -> float:
-    assumed = min(tests * _SECONDS_WAITED, _SECONDS_WAITED_MAX) if file.startswith(WAITING) else tests * _SECONDS_COMPUTED
+    assumed = (
+        min(tests * _SECONDS_WAITED, _SECONDS_WAITED_MAX)
+        if file.startswith(WAITING)
+        else tests * _SECONDS_COMPUTED
+    )
     return SECONDS.get(file, assumed)
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
-    """Files are run whole, each by one process, as `--dist loadfile` says; this chooses which one is next."""
+    """Files are run whole, each by one process, as `--dist loadfile` says; this chooses which one
+    is next.
+    """
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         left = {file: len(tests) for file, tests in self.workqueue.items()}

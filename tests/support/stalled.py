@@ -1,4 +1,5 @@
-"""The operator, whose event loop is busy for so long when it is told to: ``-m tests.support.stalled SECONDS`` and its options.
+"""The operator, whose event loop is busy for so long when it is told to: ``-m tests.support.stalled
+SECONDS`` and its options.
 
 SIGUSR1 tells it. A handler runs on the thread of the event loop, in its place.
 """

@@ -1,4 +1,6 @@
-"""The values that fit the chart to a company: one of each with all that it changes, and a wrong one with what Helm says of it."""
+"""The values that fit the chart to a company: one of each with all that it changes, and a wrong one
+with what Helm says of it.
+"""
 
 from typing import Any, Final
 
@@ -7,7 +9,10 @@ from tests.support.builders_chart import GONE, NEW, POLICIES, SYSTEM
 POD: Final = "Deployment/shardwright spec.template.spec"
 CONTAINER: Final = f"{POD}.containers.0"
 BUDGET: Final = "PodDisruptionBudget/shardwright spec"
-ACCOUNTS: Final = ("ClusterRoleBinding/shardwright subjects.0.name", "RoleBinding/shardwright-leader subjects.0.name")
+ACCOUNTS: Final = (
+    "ClusterRoleBinding/shardwright subjects.0.name",
+    "RoleBinding/shardwright-leader subjects.0.name",
+)
 KINDS: Final = (
     "ClusterRole/shardwright",
     "ClusterRole/shardwright-edit",
@@ -29,7 +34,10 @@ KINDS: Final = (
     "ServiceAccount/shardwright-signing",
 )
 """What the chart labels, beside the policies."""
-REQUIRED: Final = f"{POD}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0"
+REQUIRED: Final = (
+    f"{POD}"
+    ".affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0"
+)
 TERM: Final = {"key": "pool", "operator": "In", "values": ["system"]}
 
 
@@ -57,25 +65,43 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
         {
             "Deployment/shardwright spec.template.metadata.labels.cost-centre": "7",
             **{f"{name} metadata.labels.cost-centre": "7" for name in KINDS},
-            "CustomResourceDefinition/shardedmodels.shardwright.io metadata.labels.app.kubernetes.io/name": "other",
+            (
+                "CustomResourceDefinition/shardedmodels.shardwright.io "
+                "metadata.labels.app.kubernetes.io/name"
+            ): "other",
             **{
                 f"{kind}/{name} metadata.labels.cost-centre": "7"
-                for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+                for kind in (
+                    "ValidatingAdmissionPolicy",
+                    "ValidatingAdmissionPolicyBinding",
+                )
                 for name in POLICIES
             },
         },
     ),
     "serviceAccount.name": (
         "operators",
-        {**of_account("operators"), "ServiceAccount/shardwright": GONE, "ServiceAccount/operators": NEW},
+        {
+            **of_account("operators"),
+            "ServiceAccount/shardwright": GONE,
+            "ServiceAccount/operators": NEW,
+        },
     ),
-    "serviceAccount.automount": (True, {"ServiceAccount/shardwright automountServiceAccountToken": True}),
+    "serviceAccount.automount": (
+        True,
+        {"ServiceAccount/shardwright automountServiceAccountToken": True},
+    ),
     "podDisruptionBudget.minAvailable": ("50%", {f"{BUDGET}.minAvailable": "50%"}),
-    "podDisruptionBudget.maxUnavailable": (0, {f"{BUDGET}.maxUnavailable": 0, f"{BUDGET}.minAvailable": GONE}),
+    "podDisruptionBudget.maxUnavailable": (
+        0,
+        {f"{BUDGET}.maxUnavailable": 0, f"{BUDGET}.minAvailable": GONE},
+    ),
     "affinity": (
         {
             "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [TERM]}]}
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [TERM]}]
+                }
             }
         },
         {
@@ -106,14 +132,21 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     ),
     "podAnnotations": (
         {"example.com/team": "serving"},
-        {"Deployment/shardwright spec.template.metadata.annotations.example.com/team": "serving"},
+        {
+            "Deployment/shardwright spec.template.metadata.annotations.example.com/team": "serving"
+        },
     ),
     "podLabels": (
         {"team": "serving", "app.kubernetes.io/name": "other"},
         {"Deployment/shardwright spec.template.metadata.labels.team": "serving"},
     ),
     "podSecurityContext": (
-        {"runAsUser": None, "runAsGroup": None, "fsGroup": None, "supplementalGroups": [7]},
+        {
+            "runAsUser": None,
+            "runAsGroup": None,
+            "fsGroup": None,
+            "supplementalGroups": [7],
+        },
         {
             f"{POD}.securityContext.runAsUser": GONE,
             f"{POD}.securityContext.runAsGroup": GONE,
@@ -132,16 +165,26 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "dnsPolicy": ("Default", {f"{POD}.dnsPolicy": "Default"}),
     "dnsConfig": (
         {"options": [{"name": "ndots", "value": "2"}]},
-        {f"{POD}.dnsConfig.options.0.name": "ndots", f"{POD}.dnsConfig.options.0.value": "2"},
+        {
+            f"{POD}.dnsConfig.options.0.name": "ndots",
+            f"{POD}.dnsConfig.options.0.value": "2",
+        },
     ),
     "extraEnv": (
         [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
-        {f"{CONTAINER}.env.3.name": "HTTPS_PROXY", f"{CONTAINER}.env.3.value": "http://proxy.example:3128"},
+        {
+            f"{CONTAINER}.env.3.name": "HTTPS_PROXY",
+            f"{CONTAINER}.env.3.value": "http://proxy.example:3128",
+        },
     ),
     "extraArgs": (["--workers=32"], {f"{CONTAINER}.args.22": "--workers=32"}),
     "extraObjects": (
         [
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-object"}},
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "{{ .Release.Name }}-object"},
+            },
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ .Release.Namespace }}-text}}",
         ],
         {"ConfigMap/shardwright-object": NEW, f"ConfigMap/{SYSTEM}-text": NEW},
@@ -155,8 +198,9 @@ TESTED_APART: Final = {
     "watchNamespaces",
     "clusterPods",
 }
-"""What changes everything, what needs another value beside it, what is about the pods of `helm test`, and what
-`test_several.py` is about."""
+"""What changes everything, what needs another value beside it, what is about the pods of `helm
+test`, and what `test_several.py` is about.
+"""
 
 REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "global.imageRegistry": (
@@ -166,27 +210,63 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "plans.enabled": ("yes", "'/plans/enabled': got string, want boolean"),
     "fullnameOverride": ("4us", "'/fullnameOverride': '4us' does not match pattern"),
     "commonLabels": ({"a": "b c"}, "'/commonLabels/a': 'b c' does not match pattern"),
-    "serviceAccount.create": ("no", "'/serviceAccount/create': got string, want boolean"),
-    "serviceAccount.name": ("Operators", "'/serviceAccount/name': 'Operators' does not match pattern"),
-    "serviceAccount.automount": (0, "'/serviceAccount/automount': got number, want boolean"),
-    "podDisruptionBudget.minAvailable": ("half", "'/podDisruptionBudget/minAvailable': 'half' does not match pattern"),
-    "podDisruptionBudget.maxUnavailable": (-1, "'/podDisruptionBudget/maxUnavailable': minimum: got -1, want 0"),
-    "affinity": ({"nodeAffinty": {}}, "'/affinity': additional properties 'nodeAffinty' not allowed"),
+    "serviceAccount.create": (
+        "no",
+        "'/serviceAccount/create': got string, want boolean",
+    ),
+    "serviceAccount.name": (
+        "Operators",
+        "'/serviceAccount/name': 'Operators' does not match pattern",
+    ),
+    "serviceAccount.automount": (
+        0,
+        "'/serviceAccount/automount': got number, want boolean",
+    ),
+    "podDisruptionBudget.minAvailable": (
+        "half",
+        "'/podDisruptionBudget/minAvailable': 'half' does not match pattern",
+    ),
+    "podDisruptionBudget.maxUnavailable": (
+        -1,
+        "'/podDisruptionBudget/maxUnavailable': minimum: got -1, want 0",
+    ),
+    "affinity": (
+        {"nodeAffinty": {}},
+        "'/affinity': additional properties 'nodeAffinty' not allowed",
+    ),
     "topologySpreadConstraints": (
         [{"maxSkew": 1, "topologyKey": "zone"}],
         "'/topologySpreadConstraints/0': missing property 'whenUnsatisfiable'",
     ),
     "podAnnotations": ({"a": 1}, "'/podAnnotations/a': got number, want string"),
     "podLabels": ({"a": "b c"}, "'/podLabels/a': 'b c' does not match pattern"),
-    "podSecurityContext": ({"runAsUsr": 1}, "'/podSecurityContext': additional properties 'runAsUsr' not allowed"),
-    "securityContext": ({"privileged": "no"}, "'/securityContext/privileged': got string, want null or boolean"),
+    "podSecurityContext": (
+        {"runAsUsr": 1},
+        "'/podSecurityContext': additional properties 'runAsUsr' not allowed",
+    ),
+    "securityContext": (
+        {"privileged": "no"},
+        "'/securityContext/privileged': got string, want null or boolean",
+    ),
     "dnsPolicy": (
         "Cluster",
-        "'/dnsPolicy': value must be one of '', 'ClusterFirst', 'ClusterFirstWithHostNet', 'Default', 'None'",
+        (
+            "'/dnsPolicy': value must be one of '', 'ClusterFirst', 'ClusterFirstWithHostNet', "
+            "'Default', 'None'"
+        ),
     ),
-    "dnsConfig": ({"servers": []}, "'/dnsConfig': additional properties 'servers' not allowed"),
+    "dnsConfig": (
+        {"servers": []},
+        "'/dnsConfig': additional properties 'servers' not allowed",
+    ),
     "extraEnv": ([{"value": "x"}], "'/extraEnv/0': missing property 'name'"),
-    "extraArgs": (["--kubeconfig=x"], "'/extraArgs/0': '--kubeconfig=x' does not match pattern"),
-    "test.namespace": ("kube_system", "'/test/namespace': 'kube_system' does not match pattern"),
+    "extraArgs": (
+        ["--kubeconfig=x"],
+        "'/extraArgs/0': '--kubeconfig=x' does not match pattern",
+    ),
+    "test.namespace": (
+        "kube_system",
+        "'/test/namespace': 'kube_system' does not match pattern",
+    ),
     "extraObjects": ([7], "'/extraObjects/0': got number, want string or object"),
 }

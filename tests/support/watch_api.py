@@ -1,4 +1,6 @@
-"""An HTTP server that speaks just enough LIST and WATCH, with every fault that a test has scripted."""
+"""An HTTP server that speaks just enough LIST and WATCH, with every fault that a test has
+scripted.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ TIMEOUT_SECONDS = 20.0
 class Reply:
     """One answer: its parts one after the other (an Event is waited for), then how it ends.
 
-    `end` finishes it properly, `cut` closes the connection in its midst, `hold` leaves it open and silent until the server ends.
+    `end` finishes it properly, `cut` closes the connection in its midst, `hold` leaves it open and
+    silent until the server ends.
     """
 
     parts: Sequence[bytes | threading.Event] = ()
@@ -36,13 +39,25 @@ class Reply:
 
 
 def a_list(*objects: Any, version: int = 1, cursor: str = "") -> Reply:
-    metadata = {"resourceVersion": str(version), **({"continue": cursor} if cursor else {})}
-    return Reply(parts=[json.dumps({"kind": "List", "metadata": metadata, "items": objects}).encode()])
+    metadata = {
+        "resourceVersion": str(version),
+        **({"continue": cursor} if cursor else {}),
+    }
+    return Reply(
+        parts=[
+            json.dumps(
+                {"kind": "List", "metadata": metadata, "items": objects}
+            ).encode()
+        ]
+    )
 
 
 def a_watch(*events: Any, ending: Literal["end", "cut", "hold"] = "hold") -> Reply:
     """Events are pairs of type and object, bytes as they are, or threading Events to wait for."""
-    return Reply(parts=[line(event) if isinstance(event, tuple) else event for event in events], ending=ending)
+    return Reply(
+        parts=[line(event) if isinstance(event, tuple) else event for event in events],
+        ending=ending,
+    )
 
 
 def line(event: tuple[str, Any]) -> bytes:
@@ -50,34 +65,66 @@ def line(event: tuple[str, Any]) -> bytes:
 
 
 def a_refusal(code: int, message: str = "no") -> Reply:
-    return Reply(status=code, parts=[json.dumps({"kind": "Status", "code": code, "message": message}).encode()])
+    return Reply(
+        status=code,
+        parts=[
+            json.dumps({"kind": "Status", "code": code, "message": message}).encode()
+        ],
+    )
 
 
-def an_object(name: str, version: int, value: Any = "", namespace: str = "models") -> dict[str, Any]:
+def an_object(
+    name: str, version: int, value: Any = "", namespace: str = "models"
+) -> dict[str, Any]:
     """An object of which a projection takes `value`."""
-    return {"metadata": {"name": name, "namespace": namespace, "resourceVersion": str(version)}, "value": value}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "resourceVersion": str(version),
+        },
+        "value": value,
+    }
 
 
 class WatchApi:
-    """Answers each LIST and each WATCH with the next reply of its script; at its end, a LIST is refused and a watch is silent."""
+    """Answers each LIST and each WATCH with the next reply of its script; at its end, a LIST is
+    refused and a watch is silent.
+    """
 
-    def __init__(self, lists: Sequence[Reply], watches: Sequence[Reply] = (), rights: Sequence[bool] = ()) -> None:
+    def __init__(
+        self,
+        lists: Sequence[Reply],
+        watches: Sequence[Reply] = (),
+        rights: Sequence[bool] = (),
+    ) -> None:
         self._scripts = {"list": deque(lists), "watch": deque(watches)}
-        self._rights = deque(rights)  # the answers to "may I?", in turn; after them: yes
+        self._rights = deque(
+            rights
+        )  # the answers to "may I?", in turn; after them: yes
         self.asked_rights: list[Any] = []
         self._ended = threading.Event()
         self.requests: list[dict[str, str]] = []
         self.accepted: list[str] = []
         self.connections = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self})
+        )
         self._server.daemon_threads = True
         self._client = Client(self._access(), threads=1)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        ).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended.set()
         self._server.shutdown()
         self._server.server_close()
@@ -100,7 +147,11 @@ class WatchApi:
         verb = "watch" if "watch" in query else "list"
         script = self._scripts[verb]
         if not script:
-            return Reply(ending="hold") if verb == "watch" else a_refusal(500, "the script has ended")
+            return (
+                Reply(ending="hold")
+                if verb == "watch"
+                else a_refusal(500, "the script has ended")
+            )
         return script.popleft()
 
     def review(self, attributes: Any) -> Reply:
@@ -123,7 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
-        self._answer(self.api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"]))
+        self._answer(
+            self.api.reply(
+                asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"]
+            )
+        )
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -131,7 +186,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, reply: Reply) -> None:
         self.send_response(reply.status)
-        self.send_header(*(("Transfer-Encoding", "chunked") if reply.chunked else ("Connection", "close")))
+        self.send_header(
+            *(
+                ("Transfer-Encoding", "chunked")
+                if reply.chunked
+                else ("Connection", "close")
+            )
+        )
         self.end_headers()
         with suppress(OSError):  # the client has gone
             self._send(reply)
@@ -142,7 +203,11 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(part, threading.Event):
                 part.wait(TIMEOUT_SECONDS)
             elif part:
-                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if reply.chunked else part)
+                self.wfile.write(
+                    f"{len(part):x}\r\n".encode() + part + b"\r\n"
+                    if reply.chunked
+                    else part
+                )
         if reply.ending == "hold":
             self.api.hold()
         elif reply.ending == "end" and reply.chunked:
@@ -162,7 +227,9 @@ class Delivered:
 
     def __call__(self, changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001
         with self._news:
-            self.batches.append(({key: change.value for key, change in changes.items()}, listed))
+            self.batches.append(
+                ({key: change.value for key, change in changes.items()}, listed)
+            )
             for key, change in changes.items():
                 if change.value is None:
                     self.state.pop(key, None)

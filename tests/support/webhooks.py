@@ -18,20 +18,38 @@ DOWN: Final = "https://127.0.0.1:1/"
 
 @contextmanager
 def dead_webhook(
-    control_plane: ControlPlane, namespace: str, seconds: int = 10, *, url: str = SILENT, plural: str = "configmaps"
+    control_plane: ControlPlane,
+    namespace: str,
+    seconds: int = 10,
+    *,
+    url: str = SILENT,
+    plural: str = "configmaps",
 ) -> Iterator[None]:
-    """Refuse whoever writes one of these objects of a namespace, after so many seconds where nobody answers at all."""
+    """Refuse whoever writes one of these objects of a namespace, after so many seconds where nobody
+    answers at all.
+    """
     webhook = {
         "name": "dead.example.com",
         "clientConfig": {"url": url},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [plural]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [plural],
+            }
+        ],
+        "namespaceSelector": {
+            "matchLabels": {"kubernetes.io/metadata.name": namespace}
+        },
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "timeoutSeconds": seconds,
         "admissionReviewVersions": ["v1"],
     }
-    control_plane.api.create(_PATH, {"metadata": {"name": "dead"}, "webhooks": [webhook]})
+    control_plane.api.create(
+        _PATH, {"metadata": {"name": "dead"}, "webhooks": [webhook]}
+    )
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
-"""Documents in lines of 120 columns: what ``make fmt`` wraps, and what `tests/contracts/test_pages.py` asks for.
+"""Documents in lines of 120 columns: what ``make fmt`` wraps, and what
+`tests/contracts/test_pages.py` asks for.
 
-Paragraphs and items of lists are wrapped anew where a line of them is too long, and only there, so that a diff shows what
-was changed. Tables, headings and fenced blocks stay as they are: their lines cannot be broken.
+Paragraphs and items of lists are wrapped anew where a line of them is too long, and only there, so
+that a diff shows what was changed. Tables, headings and fenced blocks stay as they are: their lines
+cannot be broken.
 """
 
 import re
@@ -10,28 +12,46 @@ from collections.abc import Iterator
 from pathlib import Path
 
 WIDTH = 120
-AS_WRITTEN = ("SECURITY.md", "CHANGELOG.md", "docs/changes-before-0.1.0.md", "docs/decisions/")
+AS_WRITTEN = (
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "docs/changes-before-0.1.0.md",
+    "docs/decisions/",
+)
 """Logs and records: their lines are nobody's to wrap anew."""
 
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^(\s*)([-*]|\d+\.)\s+")
-WORD = re.compile(r"(?:`[^`]*`|[^\s`])+")  # a span of code is not broken: tests read it as one
+WORD = re.compile(
+    r"(?:`[^`]*`|[^\s`])+"
+)  # a span of code is not broken: tests read it as one
 LOOKS_LIKE_MARKUP = re.compile(r"^(?:[-+*>|]|#+|\d+\.)$")  # at the beginning of a line
 INDENT_OF_CODE = 4
 
 
 def wrapped(text: str) -> str:
     """Return a document with no line of prose wider than ``WIDTH``, where words allow it."""
-    return "\n".join(line for block, prose in _blocks(text.split("\n")) for line in (_fitted(block) if prose else block))
+    return "\n".join(
+        line
+        for block, prose in _blocks(text.split("\n"))
+        for line in (_fitted(block) if prose else block)
+    )
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
-    """Yield paragraphs and items whole, and every line that is neither alone; with whether it is prose."""
+    """Yield paragraphs and items whole, and every line that is neither alone; with whether it is
+    prose.
+    """
     block: list[str] = []
     fenced = False
     for line in lines:
         fence = FENCE.match(line) is not None
-        alone = fenced or fence or _stays(line) or (not block and line.startswith(" " * INDENT_OF_CODE))
+        alone = (
+            fenced
+            or fence
+            or _stays(line)
+            or (not block and line.startswith(" " * INDENT_OF_CODE))
+        )
         if block and (alone or ITEM.match(line)):
             yield block, True
             block = []
@@ -45,7 +65,11 @@ def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _stays(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith(("|", "#", "<", "![")) or FENCE.match(line) is not None
+    return (
+        not line.strip()
+        or line.lstrip().startswith(("|", "#", "<", "!["))
+        or FENCE.match(line) is not None
+    )
 
 
 def _fitted(block: list[str]) -> list[str]:

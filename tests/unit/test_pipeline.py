@@ -26,7 +26,10 @@ def test_a_model_of_the_catalogue_is_planned_and_rendered() -> None:
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
 
     assert plan.layout == Layout(tensor=8, pipeline=2)
-    assert [item["metadata"]["name"] for item in bundle_for(subject, plan).of_kind("StatefulSet")] == ["llama-0"]
+    assert [
+        item["metadata"]["name"]
+        for item in bundle_for(subject, plan).of_kind("StatefulSet")
+    ] == ["llama-0"]
 
 
 def test_the_same_question_has_the_same_bytes() -> None:
@@ -42,23 +45,42 @@ class TestArgumentsThatArePlannedWith:
     def test_type_and_cache_are_the_plans_and_the_engines(self) -> None:
         pins = {"tensor": 8}
         plain = a_subject(parallelism=pins)
-        subject = a_subject(parallelism=pins, engine={"args": {"dtype": "float32", "kv-cache-memory-bytes": 2**30}})
+        subject = a_subject(
+            parallelism=pins,
+            engine={"args": {"dtype": "float32", "kv-cache-memory-bytes": 2**30}},
+        )
 
-        plan, usual = (plan_of(plan_serving(one, stock(one, h100_nodes(1)))) for one in (subject, plain))
+        plan, usual = (
+            plan_of(plan_serving(one, stock(one, h100_nodes(1))))
+            for one in (subject, plain)
+        )
 
         stage, of_plain = plan.stages[0], usual.stages[0]
-        assert (stage.kv_cache_bytes, stage.weights_bytes) == (2**30, 2 * of_plain.weights_bytes)
+        assert (stage.kv_cache_bytes, stage.weights_bytes) == (
+            2**30,
+            2 * of_plain.weights_bytes,
+        )
         assert stage.kv_bytes_per_token == 2 * of_plain.kv_bytes_per_token
         assert {"--dtype=float32", "--kv-cache-memory-bytes=1073741824"} <= set(
             pod_of(bundle_for(subject, plan))["containers"][0]["args"]
         )
 
     def test_what_one_gpu_may_keep_for_k_v_makes_the_planner_cut(self) -> None:
-        load = {"inputTokens": 3000, "outputTokens": 1000, "concurrency": 1, "maxModelLen": 8192}
+        load = {
+            "inputTokens": 3000,
+            "outputTokens": 1000,
+            "concurrency": 1,
+            "maxModelLen": 8192,
+        }
         pinned = {"args": {"kv-cache-memory-bytes": 2**29}}
         whole, cut = a_subject(workload=load), a_subject(workload=load, engine=pinned)
 
-        degrees = [plan_of(plan_serving(one, stock(one, h100_nodes(1)))).layout.gpus_per_replica for one in (whole, cut)]
+        degrees = [
+            plan_of(
+                plan_serving(one, stock(one, h100_nodes(1)))
+            ).layout.gpus_per_replica
+            for one in (whole, cut)
+        ]
 
         assert degrees[0] < degrees[1]
 
@@ -69,12 +91,22 @@ class TestArgumentsThatArePlannedWith:
         plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
         assert subject.model.dtype == "fp16"
-        assert "--dtype=float16" in pod_of(bundle_for(subject, plan))["containers"][0]["args"]
+        assert (
+            "--dtype=float16"
+            in pod_of(bundle_for(subject, plan))["containers"][0]["args"]
+        )
 
-    def test_a_type_that_quantized_weights_do_not_take_is_refused_where_it_stands(self) -> None:
-        resource = a_resource(model={"id": "deepseek-ai/DeepSeek-V3"}, engine={"args": {"dtype": "float32"}})
+    def test_a_type_that_quantized_weights_do_not_take_is_refused_where_it_stands(
+        self,
+    ) -> None:
+        resource = a_resource(
+            model={"id": "deepseek-ai/DeepSeek-V3"},
+            engine={"args": {"dtype": "float32"}},
+        )
 
-        assert problems_of(Question(resource=resource)) == [("QuantizationNotApplicable", "spec.engine.args.dtype")]
+        assert problems_of(Question(resource=resource)) == [
+            ("QuantizationNotApplicable", "spec.engine.args.dtype")
+        ]
 
 
 def test_no_replicas_hold_no_node_and_show_the_plan_of_one() -> None:
@@ -96,22 +128,33 @@ def test_a_record_holds_what_the_report_said() -> None:
 
     assert record is not None
     assert record.report() == report
-    assert (record.input_hash, record.cut_hash) == (subject.input_hash, subject.cut_hash)
+    assert (record.input_hash, record.cut_hash) == (
+        subject.input_hash,
+        subject.cut_hash,
+    )
 
 
 def test_nothing_that_fits_leaves_no_record() -> None:
     subject = a_subject(**LARGE)
 
-    assert record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
+    assert (
+        record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
+    )
 
 
-def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> None:
+def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> (
+    None
+):
     subject = a_subject(**LARGE, engine=TRTLLM)
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
     bundle = bundle_for(subject, plan)
 
-    assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
+    assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == (
+        "TensorRT-LLM",
+        "1.2.1",
+        0.95,
+    )
     assert plan.layout == Layout(tensor=8, pipeline=2)
     assert [warning.partition(":")[0] for warning in plan.warnings] == [
         "meta-llama/Llama-3.1-405B-Instruct is gated, and no token is named",
@@ -125,19 +168,31 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
-    subject = a_subject(engine=TRTLLM, model=model, workload={"kvCacheQuantization": "FP8"})
+    subject = a_subject(
+        engine=TRTLLM, model=model, workload={"kvCacheQuantization": "FP8"}
+    )
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
-    said = json.loads(bundle_for(subject, plan).of_kind("ConfigMap")[0]["data"]["trtllm.yaml"])
+    said = json.loads(
+        bundle_for(subject, plan).of_kind("ConfigMap")[0]["data"]["trtllm.yaml"]
+    )
 
     assert (said["dtype"], said["kv_cache_config"]["dtype"]) == ("float16", "fp8")
 
 
 def test_where_the_bytes_of_kv_are_told_lighter_weights_are_no_advice() -> None:
     def advice(**engine: Any) -> list[str]:
-        subject = a_subject(workload={"concurrency": 256}, parallelism={"tensor": 1, "pipeline": 1}, engine=engine)
+        subject = a_subject(
+            workload={"concurrency": 256},
+            parallelism={"tensor": 1, "pipeline": 1},
+            engine=engine,
+        )
         plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
-        return [warning.partition(" would")[0] for warning in plan.warnings if warning.startswith("requests queue for K/V")]
+        return [
+            warning.partition(" would")[0]
+            for warning in plan.warnings
+            if warning.startswith("requests queue for K/V")
+        ]
 
     assert advice(args={"kv-cache-memory-bytes": 2**30}) == [
         "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
@@ -160,7 +215,11 @@ def test_a_scheduler_is_told_of_groups_in_the_version_that_the_cluster_has() -> 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
     versions = [
-        {item["apiVersion"] for item in bundle_for(subject, plan, scheduling_api=api).objects if item["kind"] == "PodGroup"}
+        {
+            item["apiVersion"]
+            for item in bundle_for(subject, plan, scheduling_api=api).objects
+            if item["kind"] == "PodGroup"
+        }
         for api in (None, "scheduling.volcano.sh/v9")
     ]
 

@@ -1,4 +1,6 @@
-"""Whatever text comes from others: no sink hands on what steers a terminal, forges a line or is longer than its place."""
+"""Whatever text comes from others: no sink hands on what steers a terminal, forges a line or is
+longer than its place.
+"""
 
 import asyncio
 import json
@@ -9,7 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.api.conditions import Condition, ConditionType, set_condition
-from shardwright.api.published import MESSAGE_MAX_LENGTH, SENTENCE_MAX_LENGTH, ShownExclusion
+from shardwright.api.published import (
+    MESSAGE_MAX_LENGTH,
+    SENTENCE_MAX_LENGTH,
+    ShownExclusion,
+)
 from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.controller.metrics import Metrics
@@ -53,7 +59,9 @@ KINDS = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     ],
     ids=["terminal", "log", "field of the log", "event", "status", "metric"],
 )
-def test_what_a_sink_hands_on_is_one_printable_line_that_fits(sink: Callable[[str], str], longest: int, text: str) -> None:
+def test_what_a_sink_hands_on_is_one_printable_line_that_fits(
+    sink: Callable[[str], str], longest: int, text: str
+) -> None:
     shown = sink(f"before {text} after")
     assert shown.isprintable()
     assert len(shown.encode()) <= longest + 2  # the ellipsis has three bytes
@@ -63,7 +71,17 @@ def test_what_a_sink_hands_on_is_one_printable_line_that_fits(sink: Callable[[st
 
 def test_text_that_means_no_harm_stays_as_it_is() -> None:
     plain = "spec.replicas: 3 → 4, „größer“, 数 \\x1b, 100 % 'x'"
-    assert {sink(plain) for sink in (in_terminal, in_log, in_log_field, in_event, in_metric, in_traceback)} == {plain}
+    assert {
+        sink(plain)
+        for sink in (
+            in_terminal,
+            in_log,
+            in_log_field,
+            in_event,
+            in_metric,
+            in_traceback,
+        )
+    } == {plain}
 
 
 def test_the_note_of_an_event_is_counted_in_bytes_and_ends_with_a_whole_sign() -> None:
@@ -73,9 +91,13 @@ def test_the_note_of_an_event_is_counted_in_bytes_and_ends_with_a_whole_sign() -
 
 
 @pytest.mark.parametrize(
-    ("sign", "sign_bytes"), [("x", 1), ('"', 2), ("ä", 6), ("\U0001f600", 12)], ids=["ascii", "quote", "umlaut", "emoji"]
+    ("sign", "sign_bytes"),
+    [("x", 1), ('"', 2), ("ä", 6), ("\U0001f600", 12)],
+    ids=["ascii", "quote", "umlaut", "emoji"],
 )
-def test_text_for_the_log_is_counted_in_the_bytes_that_json_makes_of_it(sign: str, sign_bytes: int) -> None:
+def test_text_for_the_log_is_counted_in_the_bytes_that_json_makes_of_it(
+    sign: str, sign_bytes: int
+) -> None:
     fits = LOG_MAX_BYTES // sign_bytes
     assert in_log(sign * fits) == sign * fits
     assert in_log(sign * (fits + 1)) == sign * ((LOG_MAX_BYTES - 6) // sign_bytes) + "…"
@@ -93,12 +115,18 @@ def test_markdown_has_no_markup_of_others(text: str) -> None:
     shown = in_markdown(text)
     assert shown.isprintable()
     assert set("<>|") & set(shown) == set()
-    assert all(shown[index - 1] == "\\" for index, sign in enumerate(shown) if sign in "[]`*_~")
+    assert all(
+        shown[index - 1] == "\\" for index, sign in enumerate(shown) if sign in "[]`*_~"
+    )
 
 
 @KINDS
 def test_a_condition_and_a_status_are_printable_and_fit_the_schema(text: str) -> None:
-    (condition,) = set_condition((), Condition(type=ConditionType.STALLED, status=True, reason="X", message=text), now=NOW)
+    (condition,) = set_condition(
+        (),
+        Condition(type=ConditionType.STALLED, status=True, reason="X", message=text),
+        now=NOW,
+    )
     excluded = ShownExclusion(code="X", count=1, example=text, nearest_miss=text)
     assert condition["message"].isprintable()
     assert len(condition["message"]) <= MESSAGE_MAX_LENGTH
@@ -107,11 +135,20 @@ def test_a_condition_and_a_status_are_printable_and_fit_the_schema(text: str) ->
 
 
 @KINDS
-def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_steers(text: str) -> None:
-    failure = Failure(rank=0, reason=text, container="engine", message=f"{text}\nlast words")
-    shown = group_status(GroupState(name="m-0", ready=False, situation=Situation.BACKING_OFF, last_failure=failure))[
-        "lastFailure"
-    ]
+def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_steers(
+    text: str,
+) -> None:
+    failure = Failure(
+        rank=0, reason=text, container="engine", message=f"{text}\nlast words"
+    )
+    shown = group_status(
+        GroupState(
+            name="m-0",
+            ready=False,
+            situation=Situation.BACKING_OFF,
+            last_failure=failure,
+        )
+    )["lastFailure"]
     assert is_harmless(shown["message"])
     assert shown["message"].endswith("\nlast words")
     assert shown["reason"].isprintable()
@@ -120,11 +157,19 @@ def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_s
 @KINDS
 def test_an_event_reaches_the_api_server_printable(text: str) -> None:
     metadata = {"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "1"}
-    model = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": metadata}
+    model = {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": metadata,
+    }
     api = ScriptedApi(Answer(201))
     client = Client(api.access())
     try:
-        asyncio.run(Recorder(client, "operator").record(model, Event(reason="X", action="Y", note=text, warning=True)))
+        asyncio.run(
+            Recorder(client, "operator").record(
+                model, Event(reason="X", action="Y", note=text, warning=True)
+            )
+        )
     finally:
         client.close()
         api.stop()

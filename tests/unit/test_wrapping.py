@@ -20,13 +20,23 @@ def test_the_lines_of_an_item_stand_under_its_text() -> None:
     assert (first[:6], second[:6]) == ("- word", "  word")
 
 
-@pytest.mark.parametrize("kept", [f"| {LONG}|", f"```sh\n{LONG}\n```", f"# {LONG}", "short\nlines\nof one paragraph"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        f"| {LONG}|",
+        f"```sh\n{LONG}\n```",
+        f"# {LONG}",
+        "short\nlines\nof one paragraph",
+    ],
+)
 def test_tables_blocks_headings_and_short_lines_stay(kept: str) -> None:
     assert wrapped(kept) == kept
 
 
 def test_a_span_of_code_is_not_broken() -> None:
-    assert "`kubectl get nodes -A`" in wrapped(f"{'word ' * 22}`kubectl get nodes -A` {LONG}")
+    assert "`kubectl get nodes -A`" in wrapped(
+        f"{'word ' * 22}`kubectl get nodes -A` {LONG}"
+    )
 
 
 def test_no_line_begins_like_markup() -> None:

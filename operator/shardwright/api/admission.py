@@ -1,4 +1,6 @@
-"""What the administrator lets users name: variables, images, models of the hub, networks of other namespaces, locked memory."""
+"""What the administrator lets users name: variables, images, models of the hub, networks of other
+namespaces, locked memory.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,50 +20,86 @@ EVERYTHING: Final = "*"
 """Stands for all names of a list."""
 
 DOCKER_HUB: Final = "docker.io"
-"""The registry of an image that names none. Source: distribution/reference, ``ParseNormalizedNamed``."""
+"""The registry of an image that names none. Source: distribution/reference,
+``ParseNormalizedNamed``.
+"""
 
 LIST_MAX: Final = 256
 """Entries of one list. Basis: assumed."""
 
 NAME_OR_ALL: Final = r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$"
 
-_Prefix = Annotated[str, StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$")]
-_Namespace = Annotated[str, StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]
-_ObjectNames = Annotated[list[Annotated[str, StringConstraints(max_length=253, pattern=NAME_OR_ALL)]], Field(max_length=LIST_MAX)]
+_Prefix = Annotated[
+    str,
+    StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$"),
+]
+_Namespace = Annotated[
+    str,
+    StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$"),
+]
+_ObjectNames = Annotated[
+    list[Annotated[str, StringConstraints(max_length=253, pattern=NAME_OR_ALL)]],
+    Field(max_length=LIST_MAX),
+]
 _ByNamespace = Annotated[dict[_Namespace, _ObjectNames], Field(max_length=LIST_MAX)]
-_KeyDomain = Annotated[str, StringConstraints(max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$")]
-_Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_KeyDomain = Annotated[
+    str,
+    StringConstraints(
+        max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$"
+    ),
+]
+_Variable = Annotated[
+    str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+]
 
 
 class Admission(Part):
-    """What users may name in their resources beside what is open to everybody; what the defaults name needs no admission."""
+    """What users may name in their resources beside what is open to everybody; what the defaults
+    name needs no admission.
+    """
 
     admitted_environment: list[_Variable] = Field(
-        default_factory=list, max_length=LIST_MAX, description="Further environment variables, by name."
+        default_factory=list,
+        max_length=LIST_MAX,
+        description="Further environment variables, by name.",
     )
     admitted_images: list[_Prefix] = Field(
-        default=[EVERYTHING], max_length=LIST_MAX, description="Registries, repositories and images, *: all."
+        default=[EVERYTHING],
+        max_length=LIST_MAX,
+        description="Registries, repositories and images, *: all.",
     )
     admitted_models: list[_Prefix] = Field(
-        default=[EVERYTHING], max_length=LIST_MAX, description="Organisations and repositories of the hub, *: all."
+        default=[EVERYTHING],
+        max_length=LIST_MAX,
+        description="Organisations and repositories of the hub, *: all.",
     )
     require_revision: Literal["Off", "Warn", "Deny"] = Field(
-        default="Off", description="Off, Warn or Deny: what to do about a model of the hub without a commit."
+        default="Off",
+        description="Off, Warn or Deny: what to do about a model of the hub without a commit.",
     )
     admitted_attachment_namespaces: list[_Namespace] = Field(
-        default_factory=list, max_length=LIST_MAX, description="Namespaces whose networks all pods may join, *: all."
+        default_factory=list,
+        max_length=LIST_MAX,
+        description="Namespaces whose networks all pods may join, *: all.",
     )
     admitted_lock_memory: list[_Namespace] = Field(
-        default_factory=list, max_length=LIST_MAX, description="Namespaces whose pods may run as root to lock memory, *: all."
+        default_factory=list,
+        max_length=LIST_MAX,
+        description="Namespaces whose pods may run as root to lock memory, *: all.",
     )
     admitted_service_accounts: _ByNamespace = Field(
-        default_factory=dict, description="ServiceAccounts that pods may have, by namespace (*: those that are not named)."
+        default_factory=dict,
+        description="ServiceAccounts that pods may have, by namespace (*: those that are not "
+        "named).",
     )
     admitted_secret_volumes: _ByNamespace = Field(
-        default_factory=dict, description="Secrets that pods may mount, by namespace (*: those that are not named)."
+        default_factory=dict,
+        description="Secrets that pods may mount, by namespace (*: those that are not named).",
     )
     admitted_pod_keys: list[_KeyDomain] = Field(
-        default_factory=list, max_length=LIST_MAX, description="Domains of labels and annotations that pods may have, *: all."
+        default_factory=list,
+        max_length=LIST_MAX,
+        description="Domains of labels and annotations that pods may have, *: all.",
     )
 
 
@@ -78,35 +116,65 @@ def read_admission(content: Mapping[str, Any]) -> Admission:
     found = read_part(Admission, {name: content.get(name) for name in NAMES})
     problems = check_admitted(found.admitted_environment)
     if problems:
-        raise InputError(replace(problem.under("admittedEnvironment"), remedy="leave it out") for problem in problems)
+        raise InputError(
+            replace(problem.under("admittedEnvironment"), remedy="leave it out")
+            for problem in problems
+        )
     return found
 
 
-def check_variables(own: Spec, allowed: Collection[str], admission: Admission) -> Iterator[Problem]:
-    """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may set for its engine."""
+def check_variables(
+    own: Spec, allowed: Collection[str], admission: Admission
+) -> Iterator[Problem]:
+    """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may
+    set for its engine.
+    """
     for index, variable in enumerate(own.engine.env):
-        for problem in check_environment((variable.name,), allowed, admission.admitted_environment):
+        for problem in check_environment(
+            (variable.name,), allowed, admission.admitted_environment
+        ):
             yield replace(problem, path=f"spec.engine.env[{index}].name")
 
 
-def check_sources(own: Spec, image: str | None, admission: Admission) -> Iterator[Problem]:
-    """Yield why a resource may not run this image (None: that of the defaults), or take weights from where it says."""
+def check_sources(
+    own: Spec, image: str | None, admission: Admission
+) -> Iterator[Problem]:
+    """Yield why a resource may not run this image (None: that of the defaults), or take weights
+    from where it says.
+    """
     if image is not None:
         yield from check_image(image, admission)
     weights = own.model.weights
-    if weights and weights.image and not _is_image_admitted(weights.image.reference, admission.admitted_images):
+    if (
+        weights
+        and weights.image
+        and not _is_image_admitted(weights.image.reference, admission.admitted_images)
+    ):
         path = "spec.model.weights.image.reference"
-        yield _not_admitted("ImageNotAdmitted", path, weights.image.reference, "admittedImages", admission.admitted_images)
+        yield _not_admitted(
+            "ImageNotAdmitted",
+            path,
+            weights.image.reference,
+            "admittedImages",
+            admission.admitted_images,
+        )
     for path, model in _hub_models(own):
         if not _is_under(model, admission.admitted_models):
-            yield _not_admitted("ModelNotAdmitted", path, model, "admittedModels", admission.admitted_models)
+            yield _not_admitted(
+                "ModelNotAdmitted",
+                path,
+                model,
+                "admittedModels",
+                admission.admitted_models,
+            )
     if admission.require_revision == "Deny" and lacks_revision(own):
         yield Problem(
             code="RevisionRequired",
             path="spec.model.revision",
             what=own.model.id,
             limit="must be pinned to a commit",
-            gap="the administrator requires it (requireRevision: Deny): its publisher can change what the hub gives tomorrow",
+            gap="the administrator requires it (requireRevision: Deny): its publisher can change "
+            "what the hub gives tomorrow",
             remedy="set the 40 hexadecimal digits of a commit that you have looked at",
         )
 
@@ -114,22 +182,33 @@ def check_sources(own: Spec, image: str | None, admission: Admission) -> Iterato
 def check_image(image: str, admission: Admission) -> Iterator[Problem]:
     """Yield why the engines of resources may not run an image."""
     if not _is_image_admitted(image, admission.admitted_images):
-        yield _not_admitted("ImageNotAdmitted", "spec.engine.image", image, "admittedImages", admission.admitted_images)
+        yield _not_admitted(
+            "ImageNotAdmitted",
+            "spec.engine.image",
+            image,
+            "admittedImages",
+            admission.admitted_images,
+        )
 
 
 def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[Problem]:
-    """Yield why the pods of a resource may not join a network of another namespace, or run as root to lock memory."""
+    """Yield why the pods of a resource may not join a network of another namespace, or run as root
+    to lock memory.
+    """
     network = network_of(own)
     for index, attachment in enumerate(network.attachments):
         other = attachment.partition("/")[0] if "/" in attachment else namespace
-        if other != namespace and not _names(other, admission.admitted_attachment_namespaces):
+        if other != namespace and not _names(
+            other, admission.admitted_attachment_namespaces
+        ):
             yield Problem(
                 code="AttachmentNotAdmitted",
                 path=f"spec.pod.network.attachments[{index}]",
                 what=attachment,
                 limit=f"must be a network of namespace {namespace}",
                 gap="others say who joins their networks",
-                remedy=f"name one of your own, or have {other} added to admittedAttachmentNamespaces of the chart",
+                remedy=f"name one of your own, or have {other} added to "
+                "admittedAttachmentNamespaces of the chart",
             )
     if network.lock_memory and not _names(namespace, admission.admitted_lock_memory):
         yield Problem(
@@ -142,13 +221,21 @@ def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[P
         )
 
 
-def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admission) -> Iterator[Problem]:
-    """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation that the ``defaults`` lack."""
+def check_pod(
+    own: Spec, namespace: str, defaults: Pod | None, admission: Admission
+) -> Iterator[Problem]:
+    """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation
+    that the ``defaults`` lack.
+    """
     pod, given = own.pod or Pod(), defaults or Pod()
     yield from _check_keys("labels", pod.labels or {}, given.labels or {}, admission)
-    yield from _check_keys("annotations", pod.annotations or {}, given.annotations or {}, admission)
+    yield from _check_keys(
+        "annotations", pod.annotations or {}, given.annotations or {}, admission
+    )
     account = pod.service_account_name
-    named = account is None or _is_named(account, namespace, admission.admitted_service_accounts)
+    named = account is None or _is_named(
+        account, namespace, admission.admitted_service_accounts
+    )
     if account is not None and account != given.service_account_name and not named:
         yield Problem(
             code="ServiceAccountNotAdmitted",
@@ -158,10 +245,16 @@ def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admiss
             gap="what a cloud lets its pods do is for the administrator to give away",
             remedy=f"leave it out, or have {account} added to admittedServiceAccounts of the chart",
         )
-    mounted = {volume.secret.secret_name for volume in given.volumes or () if volume.secret}
+    mounted = {
+        volume.secret.secret_name for volume in given.volumes or () if volume.secret
+    }
     for index, volume in enumerate(pod.volumes or ()):
         name = volume.secret.secret_name if volume.secret else None
-        if name is not None and name not in mounted and not _is_named(name, namespace, admission.admitted_secret_volumes):
+        if (
+            name is not None
+            and name not in mounted
+            and not _is_named(name, namespace, admission.admitted_secret_volumes)
+        ):
             yield Problem(
                 code="SecretVolumeNotAdmitted",
                 path=f"spec.pod.volumes[{index}].secret.secretName",
@@ -172,23 +265,36 @@ def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admiss
             )
 
 
-def _check_keys(kind: str, own: Mapping[str, str], given: Mapping[str, str], admission: Admission) -> Iterator[Problem]:
-    """Yield the keys of domains that others trust; who is given one by the defaults may not say anything else by it."""
+def _check_keys(
+    kind: str, own: Mapping[str, str], given: Mapping[str, str], admission: Admission
+) -> Iterator[Problem]:
+    """Yield the keys of domains that others trust; who is given one by the defaults may not say
+    anything else by it.
+    """
     for key in sorted(own.keys() - OPEN_KEYS):
         domain = domain_of(key)
-        if not domain or _names(domain, admission.admitted_pod_keys) or given.get(key) == own[key]:
+        if (
+            not domain
+            or _names(domain, admission.admitted_pod_keys)
+            or given.get(key) == own[key]
+        ):
             continue
         yield Problem(
             code="PodKeyNotAdmitted",
             path=f"spec.pod.{kind}.{key}",
             what=key,
-            limit=f"must be of a domain that is admitted: {', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
-            gap="what runtimes, networks and clouds do at its word is for the administrator to give away",
-            remedy=f"use a key without a domain, or have {domain} added to admittedPodKeys of the chart",
+            limit="must be of a domain that is admitted: "
+            f"{', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
+            gap="what runtimes, networks and clouds do at its word is for the administrator to "
+            "give away",
+            remedy=f"use a key without a domain, or have {domain} added to admittedPodKeys of the "
+            "chart",
         )
 
 
-def _is_named(name: str, namespace: str, admitted: Mapping[str, Collection[str]]) -> bool:
+def _is_named(
+    name: str, namespace: str, admitted: Mapping[str, Collection[str]]
+) -> bool:
     """Return whether a namespace, or where nothing is said of it any namespace, may use a name."""
     return _names(name, admitted.get(namespace, admitted.get(EVERYTHING, ())))
 
@@ -212,7 +318,10 @@ def _hub_models(spec: Spec) -> Iterator[tuple[str, str]]:
         yield "spec.workload.draftModel.id", draft.id
     for index, adapter in enumerate(spec.model.adapters):
         if adapter.hugging_face:
-            yield f"spec.model.adapters[{index}].huggingFace.id", adapter.hugging_face.id
+            yield (
+                f"spec.model.adapters[{index}].huggingFace.id",
+                adapter.hugging_face.id,
+            )
 
 
 def _names(name: str, admitted: Iterable[str]) -> bool:
@@ -220,8 +329,13 @@ def _names(name: str, admitted: Iterable[str]) -> bool:
 
 
 def _is_under(name: str, admitted: Iterable[str]) -> bool:
-    """Return whether a name is one of these, or lies under one: whole parts between slashes are compared."""
-    return any(entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/") for entry in admitted)
+    """Return whether a name is one of these, or lies under one: whole parts between slashes are
+    compared.
+    """
+    return any(
+        entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/")
+        for entry in admitted
+    )
 
 
 def is_image_admitted(image: str, admission: Admission) -> bool:
@@ -230,11 +344,17 @@ def is_image_admitted(image: str, admission: Admission) -> bool:
 
 
 def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
-    """Return whether an image, or the repository or registry that it is of, is admitted; one with a tag admits that tag alone."""
+    """Return whether an image, or the repository or registry that it is of, is admitted; one with a
+    tag admits that tag alone.
+    """
     whole = _with_registry(image)
     repository = _repository(whole)
     for entry in admitted:
-        wanted = EVERYTHING if entry == EVERYTHING else _with_registry(entry.rstrip("/"), of_registry=True)
+        wanted = (
+            EVERYTHING
+            if entry == EVERYTHING
+            else _with_registry(entry.rstrip("/"), of_registry=True)
+        )
         if wanted in (EVERYTHING, whole) or _is_under(repository, (wanted,)):
             return True
     return False
@@ -243,16 +363,27 @@ def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
 def _with_registry(name: str, *, of_registry: bool = False) -> str:
     """Return an image's name with its registry; with ``of_registry`` it may be the name of one.
 
-    >>> _with_registry("vllm/vllm-openai:v0.33.0"), _with_registry("registry.example/a"), _with_registry("registry.example")
+    >>> (
+    ...     _with_registry("vllm/vllm-openai:v0.33.0"),
+    ...     _with_registry("registry.example/a"),
+    ...     _with_registry("registry.example"),
+    ... )
     ('docker.io/vllm/vllm-openai:v0.33.0', 'registry.example/a', 'docker.io/library/registry.example')
-    >>> _with_registry("registry.example", of_registry=True), _with_registry("vllm", of_registry=True)
+    >>> (
+    ...     _with_registry("registry.example", of_registry=True),
+    ...     _with_registry("vllm", of_registry=True),
+    ... )
     ('registry.example', 'docker.io/vllm')
-    """
+    """  # noqa: E501
     host, slash, rest = name.partition("/")
     is_host = "." in host or ":" in host or host == "localhost"
     if is_host and (slash or of_registry):
         return f"{DOCKER_HUB}{slash}{rest}" if host == f"index.{DOCKER_HUB}" else name
-    return f"{DOCKER_HUB}/{name}" if slash or of_registry else f"{DOCKER_HUB}/library/{name}"
+    return (
+        f"{DOCKER_HUB}/{name}"
+        if slash or of_registry
+        else f"{DOCKER_HUB}/library/{name}"
+    )
 
 
 def _repository(image: str) -> str:
@@ -261,7 +392,9 @@ def _repository(image: str) -> str:
     return f"{path}/{last.partition(':')[0]}"
 
 
-def _not_admitted(code: str, path: str, what: str, setting: str, admitted: Collection[str]) -> Problem:
+def _not_admitted(
+    code: str, path: str, what: str, setting: str, admitted: Collection[str]
+) -> Problem:
     return Problem(
         code=code,
         path=path,

@@ -1,7 +1,7 @@
 """Conditions as the Kubernetes API conventions want them; the clock is a parameter.
 
-``Ready`` is the summary. ``Reconciling`` is True while work goes on that will end by itself, ``Stalled``
-while nothing will change before the user acts (kstatus, Flux and Argo CD read both).
+``Ready`` is the summary. ``Reconciling`` is True while work goes on that will end by itself,
+``Stalled`` while nothing will change before the user acts (kstatus, Flux and Argo CD read both).
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,26 +35,56 @@ class ConditionType(Word):
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")
-    DEGRADED = ("Degraded", "a group has failed and does not serve, or a node does not give its pods back")
+    DEGRADED = (
+        "Degraded",
+        "a group has failed and does not serve, or a node does not give its pods back",
+    )
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
-    FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
-    FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
-    RECORD_REFUSED = ("RecordRefused", "a plan of record was found that the operator has not signed last")
-    TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
+    FIELD_CONFLICT = (
+        "FieldConflict",
+        "somebody else keeps setting fields of our objects back",
+    )
+    FOREIGN_PODS = (
+        "ForeignPods",
+        "pods that are not ours carry the labels of the model",
+    )
+    RECORD_REFUSED = (
+        "RecordRefused",
+        "a plan of record was found that the operator has not signed last",
+    )
+    TURN_AWAITED = (
+        "TurnAwaited",
+        "groups wait to restart because groups of other models do",
+    )
     ROLLOUT_PENDING = (
         "RolloutPending",
-        "groups keep pods that are rendered otherwise by now: for another release, LimitRange or pull policy, or for a canary",
+        (
+            "groups keep pods that are rendered otherwise by now: for another release, LimitRange "
+            "or "
+            "pull policy, or for a canary"
+        ),
     )
-    ROLLOUT_STOPPED = ("RolloutStopped", "a group with the changed pods does not come up: the others keep those that they have")
-    ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of what the spec says")
+    ROLLOUT_STOPPED = (
+        "RolloutStopped",
+        "a group with the changed pods does not come up: the others keep those that they have",
+    )
+    ROLLED_BACK = (
+        "RolledBack",
+        "an earlier revision runs in place of what the spec says",
+    )
 
 
 class Reason(Word):
-    """Why a condition has its status: one word, also the metric label and the anchor in the docs."""
+    """Why a condition has its status: one word, also the metric label and the anchor in the
+    docs.
+    """
 
     SERVING = ("Serving", "all groups are ready")
     PLANNED = ("Planned", "a plan was chosen")
-    OPTIONS_NOT_COUNTED = ("OptionsNotCounted", "a plan was chosen, and the engine is told what no plan counts")
+    OPTIONS_NOT_COUNTED = (
+        "OptionsNotCounted",
+        "a plan was chosen, and the engine is told what no plan counts",
+    )
     GROUPS_OF_ALPHA_API = (
         "GroupsOfAlphaApi",
         "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
@@ -63,16 +93,37 @@ class Reason(Word):
     PAUSED = ("Paused", "paused is true: nothing is changed")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
-    ROLLING_OUT = ("RollingOut", "all pods of a group stop, then all start with the wanted revision")
+    ROLLING_OUT = (
+        "RollingOut",
+        "all pods of a group stop, then all start with the wanted revision",
+    )
     GROUPS_NOT_READY = ("GroupsNotReady", "some group's pods are not ready")
-    RESTART_BUDGET_SPENT = ("RestartBudgetSpent", "the engine of a group has failed too often in a row")
+    RESTART_BUDGET_SPENT = (
+        "RestartBudgetSpent",
+        "the engine of a group has failed too often in a row",
+    )
     UNSCHEDULABLE = ("Unschedulable", "the scheduler finds no place for a pod")
-    WAITING_FOR_NODES = ("WaitingForNodes", "an autoscaler makes the nodes that a group is planned on")
-    NODES_DID_NOT_COME = ("NodesDidNotCome", "an autoscaler has not made the nodes that a group is planned on, for 20 minutes")
+    WAITING_FOR_NODES = (
+        "WaitingForNodes",
+        "an autoscaler makes the nodes that a group is planned on",
+    )
+    NODES_DID_NOT_COME = (
+        "NodesDidNotCome",
+        "an autoscaler has not made the nodes that a group is planned on, for 20 minutes",
+    )
     WAITING_FOR_QUOTA = ("WaitingForQuota", "a queue has not admitted a group yet")
-    SCHEDULER_UNAVAILABLE = ("SchedulerUnavailable", "the scheduler that was asked for cannot be told of groups here")
-    INSUFFICIENT_CAPACITY = ("InsufficientCapacity", "the hardware is there but not free; recovers automatically")
-    FREE_CAPACITY_UNKNOWN = ("FreeCapacityUnknown", "not all pods can be listed, so GPUs that others use count as free")
+    SCHEDULER_UNAVAILABLE = (
+        "SchedulerUnavailable",
+        "the scheduler that was asked for cannot be told of groups here",
+    )
+    INSUFFICIENT_CAPACITY = (
+        "InsufficientCapacity",
+        "the hardware is there but not free; recovers automatically",
+    )
+    FREE_CAPACITY_UNKNOWN = (
+        "FreeCapacityUnknown",
+        "not all pods can be listed, so GPUs that others use count as free",
+    )
     CLUSTER_READING = ("ClusterReading", "nodes and pods have not been listed yet")
     NOTHING_FITS = ("NothingFits", "no layout can run on this hardware")
     NOT_DEPLOYABLE = ("NotDeployable", "the plan can be shown but not run yet")
@@ -81,67 +132,151 @@ class Reason(Word):
         "the plan needs NVLink between nodes, which this cluster cannot share",
     )
     INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
-    MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
+    MODEL_UNKNOWN = (
+        "ModelUnknown",
+        "the id is not in the catalogue and no config is given",
+    )
     CONFIG_FETCHING = ("ConfigFetching", "a Job reads the model's config from the hub")
-    CONFIG_FETCH_FAILED = ("ConfigFetchFailed", "the Job that reads the model's config has ended without one")
-    CONFIG_NOT_HANDED_OVER = ("ConfigNotHandedOver", "the model's config is larger than what a pod can hand over")
-    HUB_ACCESS_DENIED = ("HubAccessDenied", "the hub does not let the token, or nobody without one, read the model")
-    HUB_MODEL_MISSING = ("HubModelMissing", "the hub has no such model or commit that may be seen")
+    CONFIG_FETCH_FAILED = (
+        "ConfigFetchFailed",
+        "the Job that reads the model's config has ended without one",
+    )
+    CONFIG_NOT_HANDED_OVER = (
+        "ConfigNotHandedOver",
+        "the model's config is larger than what a pod can hand over",
+    )
+    HUB_ACCESS_DENIED = (
+        "HubAccessDenied",
+        "the hub does not let the token, or nobody without one, read the model",
+    )
+    HUB_MODEL_MISSING = (
+        "HubModelMissing",
+        "the hub has no such model or commit that may be seen",
+    )
     HUB_UNAVAILABLE = ("HubUnavailable", "the hub does not answer; it is asked again")
-    HUB_ANSWER_INVALID = ("HubAnswerInvalid", "what answers in place of the hub is none")
-    HUB_SETTING_INVALID = ("HubSettingInvalid", "a variable or the token with which the hub is asked cannot be one")
+    HUB_ANSWER_INVALID = (
+        "HubAnswerInvalid",
+        "what answers in place of the hub is none",
+    )
+    HUB_SETTING_INVALID = (
+        "HubSettingInvalid",
+        "a variable or the token with which the hub is asked cannot be one",
+    )
     CONFIG_MISSING = ("ConfigMissing", "the ConfigMap or its key does not exist")
     CONFIG_INVALID = ("ConfigInvalid", "the model's config cannot be used")
     CONFIG_TOO_COSTLY = (
         "ConfigTooCostly",
         "to read the resource and its model's config takes more CPU time or memory than it may",
     )
-    PLAN_TOO_COSTLY = ("PlanTooCostly", "to plan the model takes more CPU time or memory than it may")
+    PLAN_TOO_COSTLY = (
+        "PlanTooCostly",
+        "to plan the model takes more CPU time or memory than it may",
+    )
     NAME_CONFLICT = ("NameConflict", "an object of our name belongs to somebody else")
     OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
-    POD_SECURITY_FORBIDS = ("PodSecurityForbids", "the namespace's Pod Security level keeps the pods out")
-    FIELD_DROPPED = ("FieldDropped", "the API server would not keep a field of a rendered object")
-    NOT_PERMITTED = ("NotPermitted", "the operator may not read what it must know of the model's namespace")
+    POD_SECURITY_FORBIDS = (
+        "PodSecurityForbids",
+        "the namespace's Pod Security level keeps the pods out",
+    )
+    FIELD_DROPPED = (
+        "FieldDropped",
+        "the API server would not keep a field of a rendered object",
+    )
+    NOT_PERMITTED = (
+        "NotPermitted",
+        "the operator may not read what it must know of the model's namespace",
+    )
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
-    NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
+    NODES_CHANGED = (
+        "NodesChanged",
+        "a planned node is gone or can no longer hold its part",
+    )
     BETTER_PLAN = ("BetterPlan", "a plan that were made now would be better")
-    API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
-    PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
-    QUOTA_EXCEEDED = ("QuotaExceeded", "a ResourceQuota or a LimitRange of the namespace does not let the pods of the plan in")
-    PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
+    API_UNAVAILABLE = (
+        "ApiUnavailable",
+        "the API server, or a webhook that it asks, fails; it is tried again",
+    )
+    PODS_REFUSED = (
+        "PodsRefused",
+        "the API server does not let the pods be created: a quota, a LimitRange, a webhook",
+    )
+    QUOTA_EXCEEDED = (
+        "QuotaExceeded",
+        "a ResourceQuota or a LimitRange of the namespace does not let the pods of the plan in",
+    )
+    PLAN_RECORD_UNREADABLE = (
+        "PlanRecordUnreadable",
+        "the plan of record cannot be read: what runs is left as it is",
+    )
     PLAN_RECORD_REFUSED = (
         "PlanRecordRefused",
-        "the plan of record that was found is not the newest that the operator has signed: what runs is left as it is",
+        (
+            "the plan of record that was found is not the newest that the operator has signed: "
+            "what "
+            "runs is left as it is"
+        ),
     )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     OBJECT_OVERFULL = (
         "ObjectOverfull",
-        "somebody has made an object of ours larger than anything that the operator writes: of it counts what is ours",
+        (
+            "somebody has made an object of ours larger than anything that the operator writes: "
+            "of it "
+            "counts what is ours"
+        ),
     )
-    FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
-    OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
+    FOREIGN_PODS = (
+        "ForeignPods",
+        "pods of somebody else carry the labels of the model",
+    )
+    OTHERS_RESTART = (
+        "OthersRestart",
+        "as many groups restart as the operator allows at once",
+    )
     OLDER_RENDERING = (
         "OlderRendering",
-        "pods are as rendered by another release, or for another LimitRange or image pull policy, until they restart",
+        (
+            "pods are as rendered by another release, or for another LimitRange or image pull "
+            "policy, "
+            "until they restart"
+        ),
     )
-    OLDER_ENGINE = ("OlderEngine", "the engine's default version is kept from an earlier release, until it is asked for")
-    HELD_BY_PARTITION = ("HeldByPartition", "groups below spec.rollout.partition keep the pods that they have")
-    ENGINE_FAILED = ("EngineFailed", "the engine of a group with the changed pods has failed, and the group does not serve")
+    OLDER_ENGINE = (
+        "OlderEngine",
+        "the engine's default version is kept from an earlier release, until it is asked for",
+    )
+    HELD_BY_PARTITION = (
+        "HeldByPartition",
+        "groups below spec.rollout.partition keep the pods that they have",
+    )
+    ENGINE_FAILED = (
+        "EngineFailed",
+        "the engine of a group with the changed pods has failed, and the group does not serve",
+    )
     PROGRESS_DEADLINE_EXCEEDED = (
         "ProgressDeadlineExceeded",
         "a group has had its nodes for longer than a start may take, and is not ready",
     )
     ASKED = ("Asked", "somebody has asked for an earlier revision")
-    ROLLED_BACK = ("RolledBack", "the spec did not come up and was taken back: correct it, or have it tried again")
-    REVISION_UNKNOWN = ("RevisionUnknown", "there is no revision of the number that was asked for")
+    ROLLED_BACK = (
+        "RolledBack",
+        "the spec did not come up and was taken back: correct it, or have it tried again",
+    )
+    REVISION_UNKNOWN = (
+        "RevisionUnknown",
+        "there is no revision of the number that was asked for",
+    )
     REVISION_UNUSABLE = (
         "RevisionUnusable",
         "the revision that is gone back to is gone, is not as it was kept, or may not run now",
     )
     REVISION_REFUSED = (
         "RevisionRefused",
-        "the API server does not take what is to be kept as a revision, or does not let one go that is kept no more",
+        (
+            "the API server does not take what is to be kept as a revision, or does not let one go "
+            "that is kept no more"
+        ),
     )
     IDLE = ("Idle", "nothing to do")
 
@@ -162,7 +297,9 @@ class Condition:
         return _STATUS[self.status]
 
 
-def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, now: datetime) -> tuple[Mapping[str, Any], ...]:
+def set_condition(
+    conditions: Iterable[Mapping[str, Any]], new: Condition, *, now: datetime
+) -> tuple[Mapping[str, Any], ...]:
     """Return the conditions with ``new`` in place of the one of its type.
 
     ``lastTransitionTime`` changes exactly when the status changes. The order is that of
@@ -187,7 +324,11 @@ def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
 
 
 def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> str:
-    if before is not None and before.get("status") == new.status_word and before.get("lastTransitionTime"):
+    if (
+        before is not None
+        and before.get("status") == new.status_word
+        and before.get("lastTransitionTime")
+    ):
         return str(before["lastTransitionTime"])
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

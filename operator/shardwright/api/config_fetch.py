@@ -1,4 +1,6 @@
-"""Whether the configs of models that nobody has given are read from the hub, by a Job in the namespace of the model."""
+"""Whether the configs of models that nobody has given are read from the hub, by a Job in the
+namespace of the model.
+"""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""The fields of a spec that may hold anything: the API server does not bound how large or deep they are, so the operator does."""
+"""The fields of a spec that may hold anything: the API server does not bound how large or deep they
+are, so the operator does.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,11 +9,14 @@ from typing import Any, Final
 from shardwright.errors import Problem
 
 CONFIG_MAX_BYTES: Final = 262_144
-"""Unit: bytes of JSON. Basis: assumed; the largest config in the catalogue has 60 KB. The API server
-cannot bound an object without a schema, so the operator and the CLI do."""
+"""Unit: bytes of JSON. Basis: assumed; the largest config in the catalogue has 60 KB. The API
+server cannot bound an object without a schema, so the operator and the CLI do.
+"""
 
 DEPTH_MAX: Final = 64
-"""Levels of nesting of a spec. Basis: assumed; what has a schema has ten, a config may have 32. The API server takes 10,000."""
+"""Levels of nesting of a spec. Basis: assumed; what has a schema has ten, a config may have 32. The
+API server takes 10,000.
+"""
 
 FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
 """Fields that may hold anything."""
@@ -34,13 +39,17 @@ def without_free_form(spec: Any) -> Any:
 
 
 def free_form_problems(spec: object) -> tuple[Problem, ...]:
-    """Return why what is in these fields is not even handed on; depth first, for without bounds nothing else may be asked."""
+    """Return why what is in these fields is not even handed on; depth first, for without bounds
+    nothing else may be asked.
+    """
     deep = nesting_problem(spec)
     return (deep,) if deep else size_problems(spec)
 
 
 def nesting_problem(spec: object) -> Problem | None:
-    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on, None where it is not."""
+    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on,
+    None where it is not.
+    """
     if not _is_deep(spec):
         return None
     path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
@@ -56,11 +65,17 @@ def nesting_problem(spec: object) -> Problem | None:
 def size_problems(spec: object) -> tuple[Problem, ...]:
     """Return which of these fields have more bytes than are read."""
     sizes = {path: len(json.dumps(_at(spec, path))) for path in FREE_FORM}
-    return tuple(_too_large(path, size) for path, size in sizes.items() if size > CONFIG_MAX_BYTES)
+    return tuple(
+        _too_large(path, size)
+        for path, size in sizes.items()
+        if size > CONFIG_MAX_BYTES
+    )
 
 
 def _too_large(path: str, size: int) -> Problem:
-    elsewhere = ", or use spec.model.configMapRef" if path == "spec.model.config" else ""
+    elsewhere = (
+        ", or use spec.model.configMapRef" if path == "spec.model.config" else ""
+    )
     return Problem(
         code="ConfigTooLarge",
         path=path,
@@ -72,7 +87,9 @@ def _too_large(path: str, size: int) -> Problem:
 
 
 def _is_deep(value: object) -> bool:
-    """Return whether something is nested too deeply; without recursion, which is what it would end."""
+    """Return whether something is nested too deeply; without recursion, which is what it would
+    end.
+    """
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [child for parent in level if parent for child in _containers(parent)]
@@ -82,7 +99,13 @@ def _is_deep(value: object) -> bool:
 
 
 def _containers(value: object) -> Iterator[object]:
-    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    children = (
+        value.values()
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return (child for child in children if isinstance(child, Mapping | list))
 
 

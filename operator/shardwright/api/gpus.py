@@ -31,18 +31,34 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 class DenseRates(Part):
     """Dense rates of matrix products by number format; what is left out the GPU has no unit for."""
 
-    bf16: Teraflops | None = Field(default=None, description="BF16, TFLOP/s without sparsity.")
-    fp16: Teraflops | None = Field(default=None, description="FP16, TFLOP/s without sparsity; that of BF16 where it is left out.")
-    fp8: Teraflops | None = Field(default=None, description="FP8, TFLOP/s without sparsity.")
-    int8: Teraflops | None = Field(default=None, description="INT8, TOP/s without sparsity.")
-    fp4: Teraflops | None = Field(default=None, description="FP4, TFLOP/s without sparsity.")
+    bf16: Teraflops | None = Field(
+        default=None, description="BF16, TFLOP/s without sparsity."
+    )
+    fp16: Teraflops | None = Field(
+        default=None,
+        description="FP16, TFLOP/s without sparsity; that of BF16 where it is left out.",
+    )
+    fp8: Teraflops | None = Field(
+        default=None, description="FP8, TFLOP/s without sparsity."
+    )
+    int8: Teraflops | None = Field(
+        default=None, description="INT8, TOP/s without sparsity."
+    )
+    fp4: Teraflops | None = Field(
+        default=None, description="FP4, TFLOP/s without sparsity."
+    )
 
 
 class ScaleUp(Part):
     """The link that joins GPUs beside PCIe."""
 
-    name: Words = Field(description="Its name, as NVLink6 NVSwitch; bridge in it: an option that not every node has.")
-    gigabytes_per_second: GigabytesPerSecond = Field(description="Of one GPU in one direction, GB/s.")
+    name: Words = Field(
+        description="Its name, as NVLink6 NVSwitch; bridge in it: an option that not every node "
+        "has."
+    )
+    gigabytes_per_second: GigabytesPerSecond = Field(
+        description="Of one GPU in one direction, GB/s."
+    )
     gpus: int = Field(ge=2, le=1152, description="GPUs that it joins at most.")
 
 
@@ -51,18 +67,36 @@ class StatedGpu(Part):
 
     product: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}$",
-        description="Value of the nodes' product label, as nvidia.com/gpu.product, or of shardwright.io/gpu-model.",
+        description="Value of the nodes' product label, as nvidia.com/gpu.product, or of "
+        "shardwright.io/gpu-model.",
     )
-    vendor: Literal["NVIDIA", "AMD"] = Field(default="NVIDIA", description="Who makes it.")
-    memory_mib: int = Field(alias="memoryMiB", ge=1024, le=4_194_304, description="Memory of a GPU as its driver shows it, MiB.")
-    memory_gigabytes_per_second: GigabytesPerSecond = Field(description="Bandwidth of its memory, GB/s.")
-    teraflops: DenseRates = Field(description="Dense rates of matrix products; bf16 or fp16 is needed.")
-    scale_up: ScaleUp | None = Field(default=None, description="NVLink or xGMI; left out: PCIe alone.")
+    vendor: Literal["NVIDIA", "AMD"] = Field(
+        default="NVIDIA", description="Who makes it."
+    )
+    memory_mib: int = Field(
+        alias="memoryMiB",
+        ge=1024,
+        le=4_194_304,
+        description="Memory of a GPU as its driver shows it, MiB.",
+    )
+    memory_gigabytes_per_second: GigabytesPerSecond = Field(
+        description="Bandwidth of its memory, GB/s."
+    )
+    teraflops: DenseRates = Field(
+        description="Dense rates of matrix products; bf16 or fp16 is needed."
+    )
+    scale_up: ScaleUp | None = Field(
+        default=None, description="NVLink or xGMI; left out: PCIe alone."
+    )
     pcie_gigabytes_per_second: GigabytesPerSecond | None = Field(
-        default=None, description="PCIe in one direction, GB/s; left out: the slowest in use."
+        default=None,
+        description="PCIe in one direction, GB/s; left out: the slowest in use.",
     )
-    compute_capability: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}\.[0-9]$")] | None = Field(
-        default=None, description="Compute capability, as 10.0, in quotes; of NVIDIA's it is needed."
+    compute_capability: (
+        Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}\.[0-9]$")] | None
+    ) = Field(
+        default=None,
+        description="Compute capability, as 10.0, in quotes; of NVIDIA's it is needed.",
     )
     source: Words = Field(description="Where the figures are from.")
 
@@ -80,7 +114,11 @@ def read_gpus(stated: object) -> tuple[Gpu, ...]:
         InputError: every violation, with its path; a product of the catalogue is one.
     """
     found = read_part(StatedGpus, {GPUS: stated}).gpus
-    if problems := [problem for index in range(len(found)) for problem in _broken_rules(found, index)]:
+    if problems := [
+        problem
+        for index in range(len(found))
+        for problem in _broken_rules(found, index)
+    ]:
         raise InputError(problems)
     return tuple(_gpu(stated) for stated in found)
 
@@ -89,21 +127,39 @@ def _broken_rules(stated: list[StatedGpu], index: int) -> Iterator[Problem]:
     one, at = stated[index], f"{GPUS}[{index}]"
     if one.teraflops.bf16 is None and one.teraflops.fp16 is None:
         remedy = "set bf16 (fp16 of a GPU without BF16), dense"
-        yield Problem(code="MissingField", path=f"{at}.teraflops", what="neither bf16 nor fp16 is set", remedy=remedy)
+        yield Problem(
+            code="MissingField",
+            path=f"{at}.teraflops",
+            what="neither bf16 nor fp16 is set",
+            remedy=remedy,
+        )
     if one.vendor == "NVIDIA" and one.compute_capability is None:
         remedy = 'set it, as "10.0"'
-        yield Problem(code="MissingField", path=f"{at}.computeCapability", what="is not set for an NVIDIA GPU", remedy=remedy)
+        yield Problem(
+            code="MissingField",
+            path=f"{at}.computeCapability",
+            what="is not set for an NVIDIA GPU",
+            remedy=remedy,
+        )
     if known := catalogue_ids(one.product):
         yield Problem(
             code="Duplicate",
             path=f"{at}.product",
             what=one.product,
             limit=f"must be a GPU that the catalogue lacks: it has {' and '.join(known)}",
-            remedy="remove it; what nodes state of themselves (shardwright.io/gpu-memory-mib and the like) is used as it is",
+            remedy="remove it; what nodes state of themselves (shardwright.io/gpu-memory-mib and "
+            "the like) is used as it is",
         )
-    if plain_name(one.product) in {plain_name(other.product) for other in stated[:index]}:
+    if plain_name(one.product) in {
+        plain_name(other.product) for other in stated[:index]
+    }:
         twice = f"{one.product} is there twice"
-        yield Problem(code="Duplicate", path=f"{at}.product", what=twice, remedy="remove one of the two")
+        yield Problem(
+            code="Duplicate",
+            path=f"{at}.product",
+            what=twice,
+            remedy="remove one of the two",
+        )
 
 
 def _gpu(stated: StatedGpu) -> Gpu:
@@ -129,7 +185,9 @@ def _gpu(stated: StatedGpu) -> Gpu:
 
 def _flops(rates: DenseRates) -> Mapping[str, float]:
     stated = {kind: rate * TERA for kind, rate in rates if rate is not None}
-    return MappingProxyType({"fp16": stated["bf16"], **stated} if "bf16" in stated else stated)
+    return MappingProxyType(
+        {"fp16": stated["bf16"], **stated} if "bf16" in stated else stated
+    )
 
 
 def _scale_up(link: ScaleUp, source: str) -> Link:
@@ -146,7 +204,9 @@ def _host(gigabytes_per_second: float | None, source: str) -> Link:
     known = gigabytes_per_second is not None
     return Link(
         name="PCIe",
-        bytes_per_second=gigabytes_per_second * GIGA if gigabytes_per_second else UNKNOWN_PCIE_BYTES_PER_SECOND,
+        bytes_per_second=gigabytes_per_second * GIGA
+        if gigabytes_per_second
+        else UNKNOWN_PCIE_BYTES_PER_SECOND,
         latency_seconds=PCIE_LATENCY_SECONDS,
         basis="datasheet" if known else "assumed",
         source=source if known else "UNKNOWN_PCIE_BYTES_PER_SECOND",

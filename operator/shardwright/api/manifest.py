@@ -1,7 +1,8 @@
-"""YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON; nothing may be said twice.
+"""YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON; nothing may be said
+twice.
 
-PyYAML's own rules differ where it matters: ``1e3`` is a number, ``12:30`` and dates are text, ``0o17`` is
-fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
+PyYAML's own rules differ where it matters: ``1e3`` is a number, ``12:30`` and dates are text,
+``0o17`` is fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
 """
 
 import json
@@ -15,23 +16,31 @@ import yaml
 from shardwright.errors import InputError, Problem
 
 EXPANDED_MAX_NODES: Final = 4_000_000
-"""Unit: YAML nodes after aliases are expanded. Basis: assumed; 5,000 Node objects have about 2 million."""
+"""Unit: YAML nodes after aliases are expanded. Basis: assumed; 5,000 Node objects have about 2
+million.
+"""
 
 DEEPEST: Final = 128
-"""Unit: lists and objects inside one another. Basis: assumed; a ShardedModel may have 64, objects of Kubernetes have less."""
+"""Unit: lists and objects inside one another. Basis: assumed; a ShardedModel may have 64, objects
+of Kubernetes have less.
+"""
 
 LONGEST_NUMBER: Final = 400
-"""Unit: characters. Basis: no number that JSON's readers can hold is longer without an exponent (the largest has 309 digits)."""
+"""Unit: characters. Basis: no number that JSON's readers can hold is longer without an exponent
+(the largest has 309 digits).
+"""
 
 FRACTION_FREE_MAX: Final = 1e21
-"""Go writes a float below this without an exponent, so that a whole one becomes an integer in JSON."""
+"""Go writes a float below this without an exponent, so that a whole one becomes an integer in JSON.
+"""
 
 
 def read_manifests(text: str) -> list[dict[str, Any]]:
     """Return the objects of a manifest: one per document, those of a ``List`` one by one.
 
     Raises:
-        InputError: Not YAML, a key that is there twice, too many aliases, too deep, or something that is no object.
+        InputError: Not YAML, a key that is there twice, too many aliases, too deep, or something
+            that is no object.
     """
     return [item for document in _documents(text) for item in _objects(document)]
 
@@ -40,9 +49,13 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
     if document is None:
         return
     if not isinstance(document, dict):
-        raise _unreadable("a document is not an object", "write apiVersion, kind, metadata and spec")
+        raise _unreadable(
+            "a document is not an object", "write apiVersion, kind, metadata and spec"
+        )
     items = document.get("items")
-    if not str(document.get("kind", "")).endswith("List") or not isinstance(items, list):
+    if not str(document.get("kind", "")).endswith("List") or not isinstance(
+        items, list
+    ):
         yield document
         return
     for item in items:
@@ -68,7 +81,12 @@ def _documents(text: str) -> list[Any]:
 
 def _json_document(text: str) -> Any:
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_whole)
+        document = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_whole,
+        )
     except RecursionError:
         raise _too_deep("") from None
     level = [document]
@@ -80,7 +98,13 @@ def _json_document(text: str) -> Any:
 
 
 def _contained(value: Any) -> Iterator[Any]:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    children = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return (child for child in children if isinstance(child, dict | list))
 
 
@@ -91,19 +115,25 @@ def _whole(digits: str) -> int:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse what is nested too deeply before anything recurses into it: libyaml's composer would end the process."""
+    """Refuse what is nested too deeply before anything recurses into it: libyaml's composer would
+    end the process.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                raise _too_deep(f"line {event.start_mark.line + 1}: " if event.start_mark else "")
+                raise _too_deep(
+                    f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
 def _too_deep(where: str) -> "_RefusedError":
-    return _RefusedError(f"{where}lists and objects are nested more than {DEEPEST} levels deep")
+    return _RefusedError(
+        f"{where}lists and objects are nested more than {DEEPEST} levels deep"
+    )
 
 
 def _yaml_documents(text: str) -> Iterator[Any]:
@@ -121,12 +151,16 @@ def _yaml_documents(text: str) -> Iterator[Any]:
 def _check_expansion(root: yaml.Node) -> None:
     size, height = _expanded(root, {}, set())
     if size > EXPANDED_MAX_NODES:
-        raise _RefusedError(f"aliases expand to more than {EXPANDED_MAX_NODES:,} values")
+        raise _RefusedError(
+            f"aliases expand to more than {EXPANDED_MAX_NODES:,} values"
+        )
     if height > DEEPEST + 1:
         raise _too_deep("with their aliases, ")
 
 
-def _expanded(node: yaml.Node, known: dict[int, tuple[int, int]], open_nodes: set[int]) -> tuple[int, int]:
+def _expanded(
+    node: yaml.Node, known: dict[int, tuple[int, int]], open_nodes: set[int]
+) -> tuple[int, int]:
     """Return how many nodes there are under this one, and how many levels, both with itself.
 
     An anchor stands before its aliases, so this recurses no deeper than the text is nested.
@@ -136,7 +170,10 @@ def _expanded(node: yaml.Node, known: dict[int, tuple[int, int]], open_nodes: se
     if id(node) not in known:
         open_nodes.add(id(node))
         children = [_expanded(child, known, open_nodes) for child in _children(node)]
-        known[id(node)] = 1 + sum(size for size, _ in children), 1 + max((height for _, height in children), default=0)
+        known[id(node)] = (
+            1 + sum(size for size, _ in children),
+            1 + max((height for _, height in children), default=0),
+        )
         open_nodes.discard(id(node))
     return known[id(node)]
 
@@ -161,16 +198,24 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 _INTEGER = re.compile(r"^[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)$")
-_FLOAT = re.compile(r"^[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9][0-9_]*)?$")
-_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
-_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_FLOAT = re.compile(
+    r"^[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9][0-9_]*)?$"
+)
+_TRUE = frozenset(
+    ["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"]
+)
+_FALSE = frozenset(
+    ["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"]
+)
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 def _integer(loader: Any, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node).replace("_", "")
     if len(text) > LONGEST_NUMBER:
-        raise _RefusedError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
+        raise _RefusedError(
+            f"line {node.start_mark.line + 1}: a number of {len(text):,} digits"
+        )
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     return sign * (int(digits, 8) if is_octal else int(digits, 0))
@@ -183,7 +228,9 @@ def _float(loader: Any, node: yaml.ScalarNode) -> float:
 def _as_json(value: float) -> float:
     if not math.isfinite(value):
         raise _RefusedError(f"{value} is not a number in JSON")
-    return int(value) if value.is_integer() and abs(value) < FRACTION_FREE_MAX else value
+    return (
+        int(value) if value.is_integer() and abs(value) < FRACTION_FREE_MAX else value
+    )
 
 
 def _not_finite(_loader: Any, node: yaml.ScalarNode) -> float:
@@ -208,14 +255,20 @@ def _check_unique(loader: Any, node: yaml.MappingNode) -> None:
     for key_node, _ in node.value:
         key = _key(loader, key_node)
         if key in seen:
-            raise _RefusedError(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} is there twice")
+            raise _RefusedError(
+                f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} is there twice"
+            )
         seen.add(key)
 
 
 def _key(loader: Any, node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
         raise _RefusedError(f"line {node.start_mark.line + 1}: a key must be a word")
-    key = node.value if node.tag == "tag:yaml.org,2002:merge" else loader.construct_object(node)
+    key = (
+        node.value
+        if node.tag == "tag:yaml.org,2002:merge"
+        else loader.construct_object(node)
+    )
     return key if isinstance(key, str) else json.dumps(key)
 
 
@@ -248,10 +301,16 @@ def _register() -> None:
     tag = "tag:yaml.org,2002:"
     _Loader.add_implicit_resolver(f"{tag}merge", re.compile("^<<$"), ["<"])
     _Loader.add_implicit_resolver(f"{tag}null", _one_of(_NULL), ["", "~", "n", "N"])
-    _Loader.add_implicit_resolver(f"{tag}bool", _one_of(_TRUE | _FALSE), list("yYnNtTfFoO"))
+    _Loader.add_implicit_resolver(
+        f"{tag}bool", _one_of(_TRUE | _FALSE), list("yYnNtTfFoO")
+    )
     _Loader.add_implicit_resolver(f"{tag}int", _INTEGER, list("-+0123456789"))
     _Loader.add_implicit_resolver(f"{tag}float", _FLOAT, list("-+.0123456789"))
-    _Loader.add_implicit_resolver("!not-finite", re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"), list("-+."))
+    _Loader.add_implicit_resolver(
+        "!not-finite",
+        re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"),
+        list("-+."),
+    )
     _Loader.add_constructor(f"{tag}int", _integer)
     _Loader.add_constructor(f"{tag}float", _float)
     _Loader.add_constructor(f"{tag}bool", _boolean)

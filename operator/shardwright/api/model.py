@@ -22,8 +22,12 @@ class ConfigMapReference(Part):
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
-    name: ObjectName = Field(description="Name of the ConfigMap, in the namespace of this resource.")
-    key: DataKey = Field(default="config.json", description="Key whose text is the model's config.json.")
+    name: ObjectName = Field(
+        description="Name of the ConfigMap, in the namespace of this resource."
+    )
+    key: DataKey = Field(
+        default="config.json", description="Key whose text is the model's config.json."
+    )
 
 
 class SecretReference(Part):
@@ -31,26 +35,39 @@ class SecretReference(Part):
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
-    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
-    key: DataKey = Field(default="token", description="Key that holds the access token.")
+    name: ObjectName = Field(
+        description="Name of the Secret, in the namespace of this resource."
+    )
+    key: DataKey = Field(
+        default="token", description="Key that holds the access token."
+    )
 
 
 class WeightCache(Part):
-    """A PersistentVolumeClaim that keeps what was downloaded, and the engine's compiled kernels: exactly one of two kinds."""
+    """A PersistentVolumeClaim that keeps what was downloaded, and the engine's compiled kernels:
+    exactly one of two kinds.
+    """
 
     claim_name: ObjectName | None = Field(
         default=None,
-        description="A claim of the namespace that all pods share: one of them downloads, the others wait. A model on several "
+        description="A claim of the namespace that all pods share: one of them downloads, the "
+        "others "
+        "wait. A model on several "
         "nodes needs one that many nodes can mount.",
     )
-    storage: Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None = Field(
+    storage: (
+        Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None
+    ) = Field(
         default=None,
-        description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, deleted with the model. It can be "
+        description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, "
+        "deleted "
+        "with the model. It can be "
         "set, changed and removed while spec.replicas is 0.",
     )
     storage_class_name: ObjectName | None = Field(
         default=None,
-        description="StorageClass of the pods' own claims, which is changed as their size is. Default: the cluster's.",
+        description="StorageClass of the pods' own claims, which is changed as their size is. "
+        "Default: the cluster's.",
     )
 
 
@@ -59,11 +76,15 @@ class HuggingFaceWeights(Part):
 
     token_secret_ref: SecretReference | None = Field(
         default=None,
-        description="Secret with the access token for gated models. Only the kubelet reads it, never the operator.",
+        description="Secret with the access token for gated models. Only the kubelet reads it, "
+        "never "
+        "the operator.",
     )
     cache: WeightCache | None = Field(
         default=None,
-        description="Where downloads are kept. The pod downloads before its engine starts, the engine then runs offline. "
+        description="Where downloads are kept. The pod downloads before its engine starts, the "
+        "engine "
+        "then runs offline. "
         "Default: nowhere, every start of a group downloads anew.",
     )
 
@@ -71,10 +92,15 @@ class HuggingFaceWeights(Part):
 class ClaimWeights(Part):
     """Weights on a PersistentVolumeClaim."""
 
-    claim_name: ObjectName = Field(description="PersistentVolumeClaim in the namespace of this resource.")
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
-        default=None,
-        description="Folder on the claim that holds the weights and tokenizer, relative to its root. Default: the root.",
+    claim_name: ObjectName = Field(
+        description="PersistentVolumeClaim in the namespace of this resource."
+    )
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
+        Field(
+            default=None,
+            description="Folder on the claim that holds the weights and tokenizer, relative to its "
+            "root. Default: the root.",
+        )
     )
 
 
@@ -82,15 +108,21 @@ class ImageWeights(Part):
     """Weights in an OCI image or artifact that the kubelet pulls and mounts: an image volume."""
 
     reference: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] = Field(
-        description="The image or artifact; a digest (@sha256:...) pins it. It is pulled with pod.imagePullSecrets."
+        description="The image or artifact; a digest (@sha256:...) pins it. It is pulled with "
+        "pod.imagePullSecrets."
     )
     pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None,
-        description="When a node pulls it. Default: Kubernetes' own, IfNotPresent, but Always of the tag latest.",
+        description="When a node pulls it. Default: Kubernetes' own, IfNotPresent, but Always of "
+        "the "
+        "tag latest.",
     )
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
-        default=None,
-        description="Folder in the image that holds the weights and tokenizer, relative to its root. Default: the root.",
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
+        Field(
+            default=None,
+            description="Folder in the image that holds the weights and tokenizer, relative to its "
+            "root. Default: the root.",
+        )
     )
 
 
@@ -98,12 +130,18 @@ class Weights(Part):
     """Where the weights come from: exactly one of the fields."""
 
     hugging_face: HuggingFaceWeights | None = Field(
-        default=None, description="Download from the Hugging Face hub by spec.model.id (the default)."
+        default=None,
+        description="Download from the Hugging Face hub by spec.model.id (the default).",
     )
-    pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim; the engine then runs offline.")
+    pvc: ClaimWeights | None = Field(
+        default=None,
+        description="Read from a PersistentVolumeClaim; the engine then runs offline.",
+    )
     image: ImageWeights | None = Field(
         default=None,
-        description="Read from an image volume; the engine then runs offline. Needs the feature gate ImageVolume (on by default "
+        description="Read from an image volume; the engine then runs offline. Needs the feature "
+        "gate "
+        "ImageVolume (on by default "
         "from Kubernetes 1.35) and a container runtime that has it.",
     )
 
@@ -111,7 +149,9 @@ class Weights(Part):
 class HubAdapter(Part):
     """An adapter in a repository of the Hugging Face hub."""
 
-    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(description="Id of the adapter's repository.")
+    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
+        description="Id of the adapter's repository."
+    )
     revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] = Field(
         description="Commit of the repository: 40 hexadecimal digits."
     )
@@ -120,11 +160,16 @@ class HubAdapter(Part):
 class Adapter(Part):
     """A LoRA adapter that is served under its own name: exactly one of pvc and huggingFace."""
 
-    name: ServedName = Field(description="Name that clients ask for; not that of the model.")
-    pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim.")
+    name: ServedName = Field(
+        description="Name that clients ask for; not that of the model."
+    )
+    pvc: ClaimWeights | None = Field(
+        default=None, description="Read from a PersistentVolumeClaim."
+    )
     hugging_face: HubAdapter | None = Field(
         default=None,
-        description="Downloaded from the hub before the engine starts, with the token of weights.huggingFace where there is one.",
+        description="Downloaded from the hub before the engine starts, with the token of "
+        "weights.huggingFace where there is one.",
     )
 
 
@@ -132,10 +177,14 @@ class Model(Part):
     """What is served."""
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
-        description="Hugging Face id of the model; also the name under which it is served. Its architecture comes from the "
-        "built-in catalogue unless config or configMapRef gives it, or a Job has read it from the hub."
+        description="Hugging Face id of the model; also the name under which it is served. Its "
+        "architecture comes from the "
+        "built-in catalogue unless config or configMapRef gives it, or a Job has read it from the "
+        "hub."
     )
-    served_name: ServedName | None = Field(default=None, description="Name that clients ask for. Default: the id.")
+    served_name: ServedName | None = Field(
+        default=None, description="Name that clients ask for. Default: the id."
+    )
     config: dict[str, Any] | None = Field(
         default=None,
         max_length=256,
@@ -143,29 +192,45 @@ class Model(Part):
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
     config_map_ref: ConfigMapReference | None = Field(
-        default=None, description="ConfigMap that holds the model's config.json; watched. Excludes config."
+        default=None,
+        description="ConfigMap that holds the model's config.json; watched. Excludes config.",
     )
-    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None = Field(
-        default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
+    revision: (
+        Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None
+    ) = Field(
+        default=None,
+        description="Commit of the model repository to serve: 40 hexadecimal digits.",
     )
     weights: Weights | None = Field(
-        default=None, description="Where the weights come from. Default: the Hugging Face hub, without a token."
+        default=None,
+        description="Where the weights come from. Default: the Hugging Face hub, without a token.",
     )
-    load_format: Literal["Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"] = Field(
+    load_format: Literal[
+        "Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"
+    ] = Field(
         default="Auto",
-        description="How the engine reads the weights. Auto: as it sees fit. FastSafetensors, RunAIStreamer: by these packages, "
-        "which the image must have. ShardedState: files that were written by the same tensor degree, on a claim or in an image.",
+        description="How the engine reads the weights. Auto: as it sees fit. FastSafetensors, "
+        "RunAIStreamer: by these packages, "
+        "which the image must have. ShardedState: files that were written by the same tensor "
+        "degree, on a claim or in an image.",
     )
     quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
         default="Auto",
-        description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: computed and held in that "
+        description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: "
+        "computed "
+        "and held in that "
         "type. FP8: quantized while loading.",
     )
     adapters: list[Adapter] = Field(
         default_factory=list,
         max_length=32,
-        description="LoRA adapters that are served beside the model, each with a slot in GPU memory that the plan counts.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        description="LoRA adapters that are served beside the model, each with a slot in GPU "
+        "memory "
+        "that the plan counts.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     max_adapter_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] | None = Field(
         default=None,
@@ -181,12 +246,14 @@ def has_one_source_of_config(model: Model) -> bool:
 
 def revision_is_of_the_hub(model: Model) -> bool:
     """Return whether a commit is named of weights from the hub alone."""
-    return model.revision is None or model.weights is None or _is_on_the_hub(model.weights)
+    return (
+        model.revision is None or model.weights is None or _is_on_the_hub(model.weights)
+    )
 
 
 def has_one_source_of_weights(weights: Weights) -> bool:
     """Return whether exactly one source is given."""
-    return [weights.hugging_face, weights.pvc, weights.image].count(None) == 2  # noqa: PLR2004 - of three
+    return [weights.hugging_face, weights.pvc, weights.image].count(None) == 2  # noqa: PLR2004
 
 
 def has_one_kind_of_cache(cache: WeightCache) -> bool:
@@ -201,7 +268,9 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
 
 def shards_lie_where_they_can(model: Model) -> bool:
     """Return whether files of single ranks are read from where they can be."""
-    return model.load_format != "ShardedState" or (model.weights is not None and not _is_on_the_hub(model.weights))
+    return model.load_format != "ShardedState" or (
+        model.weights is not None and not _is_on_the_hub(model.weights)
+    )
 
 
 def _is_on_the_hub(weights: Weights) -> bool:
@@ -215,7 +284,9 @@ def has_one_source_of_adapter(adapter: Adapter) -> bool:
 
 def adapters_have_names_of_their_own(model: Model) -> bool:
     """Return whether no adapter has the name of the model."""
-    return all(adapter.name != (model.served_name or model.id) for adapter in model.adapters)
+    return all(
+        adapter.name != (model.served_name or model.id) for adapter in model.adapters
+    )
 
 
 def rank_is_of_adapters(model: Model) -> bool:

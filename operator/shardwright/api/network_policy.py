@@ -1,4 +1,6 @@
-"""Who may reach the pods of models, and whom they may reach, as an administrator describes it for all of them."""
+"""Who may reach the pods of models, and whom they may reach, as an administrator describes it for
+all of them.
+"""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -24,38 +26,58 @@ class LabelRule(Part):
     """What the value of a label must or must not be."""
 
     key: LabelKey = Field(description="The label's key.")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="How it is compared with values.")
-    values: list[LabelValue] = Field(default_factory=list, max_length=ENTRIES_MAX, description="With In and NotIn.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
+        description="How it is compared with values."
+    )
+    values: list[LabelValue] = Field(
+        default_factory=list, max_length=ENTRIES_MAX, description="With In and NotIn."
+    )
 
 
 class LabelSelector(Part):
     """Labels that are asked for; everything where it is empty."""
 
-    match_labels: dict[str, LabelValue] = Field(default_factory=dict, max_length=ENTRIES_MAX, description="Labels by key.")
-    match_expressions: list[LabelRule] = Field(default_factory=list, max_length=ENTRIES_MAX, description="Further rules.")
+    match_labels: dict[str, LabelValue] = Field(
+        default_factory=dict, max_length=ENTRIES_MAX, description="Labels by key."
+    )
+    match_expressions: list[LabelRule] = Field(
+        default_factory=list, max_length=ENTRIES_MAX, description="Further rules."
+    )
 
 
 class IpBlock(Part):
     """Addresses; those of pods are usually not seen as such."""
 
     cidr: Cidr = Field(description="Network, as 10.0.0.0/8.")
-    without: list[Cidr] = Field(default_factory=list, alias="except", max_length=ENTRIES_MAX, description="Parts of it.")
+    without: list[Cidr] = Field(
+        default_factory=list,
+        alias="except",
+        max_length=ENTRIES_MAX,
+        description="Parts of it.",
+    )
 
 
 class Peer(Part):
     """Pods, or addresses, as Kubernetes writes them in a NetworkPolicy."""
 
     pod_selector: LabelSelector | None = Field(
-        default=None, description="Pods of the policy's namespace, or of namespaceSelector."
+        default=None,
+        description="Pods of the policy's namespace, or of namespaceSelector.",
     )
-    namespace_selector: LabelSelector | None = Field(default=None, description="Namespaces of the pods.")
-    ip_block: IpBlock | None = Field(default=None, description="Addresses, without either selector.")
+    namespace_selector: LabelSelector | None = Field(
+        default=None, description="Namespaces of the pods."
+    )
+    ip_block: IpBlock | None = Field(
+        default=None, description="Addresses, without either selector."
+    )
 
 
 class EgressPort(Part):
     """A port, or all from it to another."""
 
-    protocol: Literal["TCP", "UDP", "SCTP"] = Field(default="TCP", description="Its protocol.")
+    protocol: Literal["TCP", "UDP", "SCTP"] = Field(
+        default="TCP", description="Its protocol."
+    )
     port: Port = Field(description="The port, or the first one.")
     end_port: Port | None = Field(default=None, description="The last one.")
 
@@ -63,15 +85,26 @@ class EgressPort(Part):
 class EgressRule(Part):
     """Whom pods may reach, at which ports; everybody, and all ports, where nothing is named."""
 
-    to: list[Peer] = Field(default_factory=list, max_length=ENTRIES_MAX, description="Whom.")
-    ports: list[EgressPort] = Field(default_factory=list, max_length=ENTRIES_MAX, description="At which ports.")
+    to: list[Peer] = Field(
+        default_factory=list, max_length=ENTRIES_MAX, description="Whom."
+    )
+    ports: list[EgressPort] = Field(
+        default_factory=list, max_length=ENTRIES_MAX, description="At which ports."
+    )
 
 
 class Egress(Part):
     """Whom the pods of models may reach."""
 
-    restricted: bool = Field(default=False, description="Whether they reach only each other, DNS and what rules name.")
-    rules: list[EgressRule] = Field(default_factory=list, max_length=ENTRIES_MAX, description="What they may reach beside.")
+    restricted: bool = Field(
+        default=False,
+        description="Whether they reach only each other, DNS and what rules name.",
+    )
+    rules: list[EgressRule] = Field(
+        default_factory=list,
+        max_length=ENTRIES_MAX,
+        description="What they may reach beside.",
+    )
 
 
 class NetworkPolicies(Part):
@@ -79,10 +112,14 @@ class NetworkPolicies(Part):
 
     enabled: bool = Field(default=True, description="Whether every model has a policy.")
     clients: list[Peer] = Field(
-        default_factory=list, max_length=ENTRIES_MAX, description="Who may send requests; empty: everybody."
+        default_factory=list,
+        max_length=ENTRIES_MAX,
+        description="Who may send requests; empty: everybody.",
     )
     metrics: list[Peer] = Field(
-        default_factory=list, max_length=ENTRIES_MAX, description="Who may read metrics, beside clients where these are named."
+        default_factory=list,
+        max_length=ENTRIES_MAX,
+        description="Who may read metrics, beside clients where these are named.",
     )
     egress: Egress = Field(default_factory=Egress, description="Whom pods may reach.")
 
@@ -105,7 +142,10 @@ def read_network_policies(described: object) -> NetworkPolicies:
 
 def _broken_rules(found: NetworkPolicies) -> Iterator[Problem]:
     named = {"clients": found.clients, "metrics": found.metrics}
-    named |= {f"egress.rules[{index}].to": rule.to for index, rule in enumerate(found.egress.rules)}
+    named |= {
+        f"egress.rules[{index}].to": rule.to
+        for index, rule in enumerate(found.egress.rules)
+    }
     for where, peers in named.items():
         for index, peer in enumerate(peers):
             yield from _broken_peer(peer, f"{NETWORK_POLICY}.{where}[{index}]")
@@ -114,23 +154,54 @@ def _broken_rules(found: NetworkPolicies) -> Iterator[Problem]:
             if one.end_port is not None and one.end_port < one.port:
                 at = f"{NETWORK_POLICY}.egress.rules[{index}].ports[{number}].endPort"
                 limit = f"must be at least port, which is {one.port}"
-                yield Problem(code="OutOfRange", path=at, what=str(one.end_port), limit=limit, remedy="swap the two")
+                yield Problem(
+                    code="OutOfRange",
+                    path=at,
+                    what=str(one.end_port),
+                    limit=limit,
+                    remedy="swap the two",
+                )
     if found.egress.rules and not found.egress.restricted:
-        what, at = "has an effect only where egress is restricted", f"{NETWORK_POLICY}.egress.rules"
-        yield Problem(code="UnknownField", path=at, what=what, remedy="set egress.restricted: true, or leave the rules out")
+        what, at = (
+            "has an effect only where egress is restricted",
+            f"{NETWORK_POLICY}.egress.rules",
+        )
+        yield Problem(
+            code="UnknownField",
+            path=at,
+            what=what,
+            remedy="set egress.restricted: true, or leave the rules out",
+        )
 
 
 def _broken_peer(peer: Peer, at: str) -> Iterator[Problem]:
-    selectors = {"podSelector": peer.pod_selector, "namespaceSelector": peer.namespace_selector}
+    selectors = {
+        "podSelector": peer.pod_selector,
+        "namespaceSelector": peer.namespace_selector,
+    }
     if any(selectors.values()) == (peer.ip_block is not None):
         what = "must name podSelector, namespaceSelector or both, or ipBlock alone"
-        yield Problem(code="MissingField", path=at, what=what, remedy="an empty selector ({}) stands for all")
+        yield Problem(
+            code="MissingField",
+            path=at,
+            what=what,
+            remedy="an empty selector ({}) stands for all",
+        )
     for name, selector in selectors.items():
         for index, rule in enumerate(selector.match_expressions if selector else ()):
             if bool(rule.values) != (rule.operator in {"In", "NotIn"}):
                 where = f"{at}.{name}.matchExpressions[{index}].values"
-                limit = f"must {'name some' if not rule.values else 'be left out'} with {rule.operator}"
-                yield Problem(code="BadFormat", path=where, what=f"{len(rule.values)} values", limit=limit, remedy="correct it")
+                limit = (
+                    f"must {'name some' if not rule.values else 'be left out'} with "
+                    f"{rule.operator}"
+                )
+                yield Problem(
+                    code="BadFormat",
+                    path=where,
+                    what=f"{len(rule.values)} values",
+                    limit=limit,
+                    remedy="correct it",
+                )
     if peer.ip_block:
         yield from _broken_block(peer.ip_block, f"{at}.ipBlock")
 
@@ -159,4 +230,6 @@ def _is_part(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network) 
 
 def _no_network(text: str, path: str, inside: str = "") -> Problem:
     limit = f"must be a network{inside} with its length and no bits beyond it, as 10.0.0.0/8"
-    return Problem(code="BadFormat", path=path, what=text, limit=limit, remedy="correct it")
+    return Problem(
+        code="BadFormat", path=path, what=text, limit=limit, remedy="correct it"
+    )

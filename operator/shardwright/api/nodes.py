@@ -1,4 +1,6 @@
-"""What the administrator says of nodes, whatever they say of themselves: prices, and where labels begin that are believed."""
+"""What the administrator says of nodes, whatever they say of themselves: prices, and where labels
+begin that are believed.
+"""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -16,19 +18,34 @@ _Price = Annotated[float, Field(ge=0.000_1, le=1_000_000, allow_inf_nan=False)]
 
 
 class NodeSettings(Part):
-    """Prices of GPUs, the prefix of labels that no kubelet can write, and the nodes that are planned on."""
+    """Prices of GPUs, the prefix of labels that no kubelet can write, and the nodes that are
+    planned on.
+    """
 
-    trusted_label_prefix: Annotated[str, StringConstraints(max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$")] = (
-        Field(
-            default="",
-            description="Prefix of labels, up to the slash, under which alone a node's price and NVLink domain are believed.",
-        )
+    trusted_label_prefix: Annotated[
+        str,
+        StringConstraints(
+            max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$"
+        ),
+    ] = Field(
+        default="",
+        description="Prefix of labels, up to the slash, under which alone a node's price and "
+        "NVLink "
+        "domain are believed.",
     )
     gpu_hour_prices: dict[str, _Price] = Field(
-        default_factory=dict, max_length=256, description="What one GPU costs for an hour, by the id of the GPU."
+        default_factory=dict,
+        max_length=256,
+        description="What one GPU costs for an hour, by the id of the GPU.",
     )
-    node_set: Annotated[str, StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")] = Field(
-        default="", description=f"What the label {NODE_SET} says of the nodes that are planned on; empty: those without it."
+    node_set: Annotated[
+        str,
+        StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"),
+    ] = Field(
+        default="",
+        description=f"What the label {NODE_SET} says of the nodes that are planned on; empty: "
+        "those "
+        "without it.",
     )
 
 
@@ -43,7 +60,9 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
         InputError: every violation, with its path.
     """
     found = read_part(NodeSettings, {name: content.get(name) for name in NAMES})
-    problems = list(_unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)}))
+    problems = list(
+        _unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)})
+    )
     if problems:
         raise InputError(problems)
     return Stated(

@@ -1,15 +1,29 @@
-"""What the fields of the spec are made of: names, quantities, values, and the base of every object of it."""
+"""What the fields of the spec are made of: names, quantities, values, and the base of every object
+of it.
+"""
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
-LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+LABEL_KEY = (
+    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
 LABEL_KEY_MAX_LENGTH = 317
-"""Unit: characters: a prefix of 253, a slash, a name of 63. Source: apimachinery, ``IsQualifiedName``."""
-IMAGE = r"^[a-z0-9][A-Za-z0-9._-]*(:[0-9]+/[a-z0-9._-]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$"
+"""Unit: characters: a prefix of 253, a slash, a name of 63. Source: apimachinery,
+``IsQualifiedName``.
+"""
+IMAGE = r"^[a-z0-9][A-Za-z0-9._-]*(:[0-9]+/[a-z0-9._-]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$"  # noqa: E501
 """A registry with its port, where there is one, a path, a tag, a digest; no scheme."""
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QUANTITY_MAX_LENGTH = 32
@@ -19,8 +33,15 @@ ARGUMENT_MAX_LENGTH = 4096
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
 QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
 """Name of a queue: also the value of a label."""
-DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
+DataKey = Annotated[
+    str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")
+]
+LabelValue = Annotated[
+    str,
+    StringConstraints(
+        max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+    ),
+]
 Tokens = Annotated[int, Field(ge=1, le=10_485_760)]
 Degree = Annotated[int, Field(ge=1, le=1024)]
 
@@ -53,9 +74,11 @@ Quantity = Annotated[
 
 def _check_scalar(value: object) -> object:
     if not isinstance(value, str | int | float):
-        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  pydantic collects ValueErrors
+        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004
     if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
-        raise ValueError(f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed")
+        raise ValueError(
+            f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed"
+        )
     return value
 
 
@@ -67,7 +90,8 @@ ArgumentValue = Annotated[
             "x-kubernetes-preserve-unknown-fields": True,
             "description": "A string, a number or a boolean.",
             "maxLength": ARGUMENT_MAX_LENGTH,
-            # No list and no object has at least one entry and at most none; other types pass both bounds.
+            # No list and no object has at least one entry and at most none; other types pass both
+            # bounds.
             "minItems": 1,
             "maxItems": 0,
             "minProperties": 1,
@@ -75,12 +99,18 @@ ArgumentValue = Annotated[
         }
     ),
 ]
-"""What an engine option may be set to. A structural schema has no union of scalar types but this."""
+"""What an engine option may be set to. A structural schema has no union of scalar types but this.
+"""
 
 
 class Part(BaseModel):
     """A strict, immutable piece of the resource with camelCase names on the wire."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, extra="forbid", strict=True, frozen=True, protected_namespaces=()
+        alias_generator=to_camel,
+        validate_by_name=True,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        protected_namespaces=(),
     )

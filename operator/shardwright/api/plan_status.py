@@ -1,4 +1,6 @@
-"""A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the schema."""
+"""A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the
+schema.
+"""
 
 from typing import Any, Final
 
@@ -37,7 +39,9 @@ def plan_status(report: Report) -> dict[str, Any]:
     shown = _plan(report.outcome) if isinstance(report.outcome, Plan) else {}
     return ShownPlan(
         **shown,
-        alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
+        alternatives=[
+            _alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]
+        ],
         excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
         considered=report.considered,
     ).model_dump(by_alias=True, exclude_none=True)
@@ -144,7 +148,9 @@ def _time(share: TimeShare) -> ShownTime:
 
 
 def _gpu_price(each: GpuPrice) -> ShownPrice:
-    return ShownPrice(gpu_hour=f"{each.per_hour:.6g}", basis=each.basis.value, source=each.source)
+    return ShownPrice(
+        gpu_hour=f"{each.per_hour:.6g}", basis=each.basis.value, source=each.source
+    )
 
 
 def _price(amount: float | None) -> str | None:
@@ -168,4 +174,9 @@ def _alternative(item: Alternative) -> ShownAlternative:
 
 
 def _exclusion(item: Exclusion) -> ShownExclusion:
-    return ShownExclusion(code=item.code, count=item.count, example=item.example, nearest_miss=item.nearest_miss)
+    return ShownExclusion(
+        code=item.code,
+        count=item.count,
+        example=item.example,
+        nearest_miss=item.nearest_miss,
+    )

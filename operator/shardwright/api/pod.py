@@ -1,4 +1,5 @@
-"""What a user says of the engine's pods: what they take of a node, who they are, what a company wants on them.
+"""What a user says of the engine's pods: what they take of a node, who they are, what a company
+wants on them.
 
 Keys and folders that are the operator's, Kubernetes' or a scheduler's are nobody else's to set.
 """
@@ -11,10 +12,20 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, StringConstraints
 
 from shardwright.api.network import Network
-from shardwright.api.parts import DNS_SUBDOMAIN, LABEL_KEY, LABEL_KEY_MAX_LENGTH, LabelValue, ObjectName, Part, Quantity
+from shardwright.api.parts import (
+    DNS_SUBDOMAIN,
+    LABEL_KEY,
+    LABEL_KEY_MAX_LENGTH,
+    LabelValue,
+    ObjectName,
+    Part,
+    Quantity,
+)
 
 ENTRIES_MAX: Final = 16
-"""Labels, annotations and volumes of a resource, of each kind. Basis: assumed; every group has them in its template."""
+"""Labels, annotations and volumes of a resource, of each kind. Basis: assumed; every group has them
+in its template.
+"""
 
 RESERVED_DOMAINS: Final = (
     "shardwright.io",
@@ -27,9 +38,11 @@ RESERVED_DOMAINS: Final = (
     "volcano.sh",
     "crio.io",
 )
-"""Prefixes of label and annotation keys, with all that end in them, that say what others than the user decide: whose pods are,
-in which group, queue and network they are, and what a container runtime opens to them. Source: Kubernetes, "Well-Known Labels,
-Annotations and Taints" (kubernetes.io and k8s.io are the project's own); Multus; GKE multi-networking; Volcano; CRI-O."""
+"""Prefixes of label and annotation keys, with all that end in them, that say what others than the
+user decide: whose pods are, in which group, queue and network they are, and what a container
+runtime opens to them. Source: Kubernetes, "Well-Known Labels, Annotations and Taints"
+(kubernetes.io and k8s.io are the project's own); Multus; GKE multi-networking; Volcano; CRI-O.
+"""
 
 OPEN_KEYS: Final = frozenset(
     {
@@ -38,11 +51,14 @@ OPEN_KEYS: Final = frozenset(
         "cluster-autoscaler.kubernetes.io/safe-to-evict",
     }
 )
-"""Keys under these prefixes that are for users to set. Source: Kubernetes, "Recommended Labels"; cluster-autoscaler's FAQ."""
+"""Keys under these prefixes that are for users to set. Source: Kubernetes, "Recommended Labels";
+cluster-autoscaler's FAQ.
+"""
 
 RESERVED_KEYS: Final = frozenset({"controller-revision-hash", "aadpodidbinding"})
-"""Keys without a prefix that a StatefulSet's controller sets, or that give a pod an identity in a cloud. Source: Kubernetes,
-``apps/v1``, ControllerRevisionHashLabelKey; AAD Pod Identity."""
+"""Keys without a prefix that a StatefulSet's controller sets, or that give a pod an identity in a
+cloud. Source: Kubernetes, ``apps/v1``, ControllerRevisionHashLabelKey; AAD Pod Identity.
+"""
 
 _ENDINGS: Final = "|".join(domain.replace(".", "[.]") for domain in RESERVED_DOMAINS)
 RESERVED_PATTERN: Final = rf"^([^/]*[.])?({_ENDINGS})/|^io[.]kubernetes[.]cri-o[./]"
@@ -52,31 +68,41 @@ _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
 VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
-"""Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the operator its files: a file
-mounted there would run as if it came from an image that an administrator admits. Source: Filesystem Hierarchy Standard 3.0 for
-what is free to use (/mnt, /srv); /data and the two folders of certificates by custom. Beside these lie settings that name
-programs: /etc/ssl/openssl.cnf and /etc/pki/tls/openssl.cnf load modules."""
+"""Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the
+operator its files: a file mounted there would run as if it came from an image that an administrator
+admits. Source: Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and
+the two folders of certificates by custom. Beside these lie settings that name programs:
+/etc/ssl/openssl.cnf and /etc/pki/tls/openssl.cnf load modules.
+"""
 
 _MOUNT_PATH: Final = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"
 MOUNT_PATTERN: Final = rf"^({'|'.join(VOLUME_ROOTS)})/[A-Za-z0-9_].*$"
 _MOUNTABLE: Final = re.compile(MOUNT_PATTERN)
 
-WholeBytes = Annotated[str, StringConstraints(max_length=16, pattern=r"^[1-9][0-9]{0,8}(M|G|T|Mi|Gi|Ti)$")]
+WholeBytes = Annotated[
+    str, StringConstraints(max_length=16, pattern=r"^[1-9][0-9]{0,8}(M|G|T|Mi|Gi|Ti)$")
+]
 AnnotationValue = Annotated[str, StringConstraints(max_length=512)]
 
 
 class Resources(Part):
     """CPU, memory and local disk of each pod; GPUs come from the plan."""
 
-    cpu: Quantity | None = Field(default=None, description="CPU that each pod requests, as 16 or 1500m.")
+    cpu: Quantity | None = Field(
+        default=None, description="CPU that each pod requests, as 16 or 1500m."
+    )
     memory: Quantity | None = Field(
         default=None,
-        description="Memory that each pod requests and may use at most, as 64Gi. Default: a request for the engine's processes, "
-        "and a limit that is higher by what they may take while they load and compile. 0: no limit.",
+        description="Memory that each pod requests and may use at most, as 64Gi. Default: a "
+        "request "
+        "for the engine's processes, "
+        "and a limit that is higher by what they may take while they load and compile. 0: no "
+        "limit.",
     )
     ephemeral_storage: Quantity | None = Field(
         default=None,
-        description="Local disk of the node that each pod requests and may use at most, as 300Gi. Default: a request for what it "
+        description="Local disk of the node that each pod requests and may use at most, as 300Gi. "
+        "Default: a request for what it "
         "downloads there, and a limit of more than twice as much. 0: no limit.",
     )
 
@@ -84,26 +110,34 @@ class Resources(Part):
 class PullSecret(Part):
     """A Secret for pulling the image."""
 
-    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+    name: ObjectName = Field(
+        description="Name of the Secret, in the namespace of this resource."
+    )
 
 
 class ConfigMapVolume(Part):
     """The keys of a ConfigMap as files."""
 
-    name: ObjectName = Field(description="Name of the ConfigMap, in the namespace of this resource.")
+    name: ObjectName = Field(
+        description="Name of the ConfigMap, in the namespace of this resource."
+    )
 
 
 class SecretVolume(Part):
     """The keys of a Secret as files."""
 
-    secret_name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+    secret_name: ObjectName = Field(
+        description="Name of the Secret, in the namespace of this resource."
+    )
 
 
 class ClaimVolume(Part):
     """A PersistentVolumeClaim."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim, in the namespace of this resource. Every pod of every group mounts it."
+        description="Name of the PersistentVolumeClaim, in the namespace of this resource. Every "
+        "pod "
+        "of every group mounts it."
     )
     read_only: bool = Field(default=True, description="Whether pods may only read it.")
 
@@ -111,32 +145,51 @@ class ClaimVolume(Part):
 class ScratchVolume(Part):
     """An empty folder on the node's disk, gone with the pod."""
 
-    size_limit: WholeBytes = Field(description="Bytes that it may hold, as 100Gi; a pod that writes more is evicted.")
+    size_limit: WholeBytes = Field(
+        description="Bytes that it may hold, as 100Gi; a pod that writes more is evicted."
+    )
 
 
 class PodVolume(Part):
     """A folder of the engine's container that comes from elsewhere; exactly one of the kinds."""
 
-    name: Annotated[str, StringConstraints(max_length=50, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = Field(
+    name: Annotated[
+        str,
+        StringConstraints(max_length=50, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+    ] = Field(
         description="Name of the volume, unique here; in the pod it begins with own-."
     )
-    mount_path: Annotated[str, StringConstraints(max_length=256, pattern=_MOUNT_PATH)] = Field(
+    mount_path: Annotated[
+        str, StringConstraints(max_length=256, pattern=_MOUNT_PATH)
+    ] = Field(
         description=f"Folder where it is mounted, below one of {', '.join(VOLUME_ROOTS)}."
     )
-    config_map: ConfigMapVolume | None = Field(default=None, description="The keys of a ConfigMap as files, to be read only.")
+    config_map: ConfigMapVolume | None = Field(
+        default=None, description="The keys of a ConfigMap as files, to be read only."
+    )
     secret: SecretVolume | None = Field(
         default=None,
-        description="The keys of a Secret as files, to be read only; the administrator admits it (admittedSecretVolumes).",
+        description="The keys of a Secret as files, to be read only; the administrator admits it "
+        "(admittedSecretVolumes).",
     )
-    pvc: ClaimVolume | None = Field(default=None, description="A PersistentVolumeClaim.")
-    empty_dir: ScratchVolume | None = Field(default=None, description="An empty folder on the node's disk, gone with the pod.")
+    pvc: ClaimVolume | None = Field(
+        default=None, description="A PersistentVolumeClaim."
+    )
+    empty_dir: ScratchVolume | None = Field(
+        default=None,
+        description="An empty folder on the node's disk, gone with the pod.",
+    )
 
 
 class TopologySpread(Part):
     """How the groups of a model lie in the cluster, so that one fault takes few of them."""
 
-    topology_key: Annotated[str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY)] = Field(
-        description="Label of nodes, as topology.kubernetes.io/zone. The plan puts each group where the fewest are by its value, "
+    topology_key: Annotated[
+        str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY)
+    ] = Field(
+        description="Label of nodes, as topology.kubernetes.io/zone. The plan puts each group "
+        "where "
+        "the fewest are by its value, "
         "as far as there is room."
     )
 
@@ -145,64 +198,98 @@ class Pod(Part):
     """Typed overrides of the engine's pods."""
 
     resources: Resources | None = Field(
-        default=None, description="CPU, memory and local disk of each pod; GPUs come from the plan."
+        default=None,
+        description="CPU, memory and local disk of each pod; GPUs come from the plan.",
     )
     labels: dict[str, LabelValue] | None = Field(
-        default=None, max_length=ENTRIES_MAX, description="Further labels of the pods. A change restarts the groups."
+        default=None,
+        max_length=ENTRIES_MAX,
+        description="Further labels of the pods. A change restarts the groups.",
     )
     annotations: dict[str, AnnotationValue] | None = Field(
-        default=None, max_length=ENTRIES_MAX, description="Further annotations of the pods. A change restarts the groups."
+        default=None,
+        max_length=ENTRIES_MAX,
+        description="Further annotations of the pods. A change restarts the groups.",
     )
     service_account_name: ObjectName | None = Field(
         default=None,
-        description="ServiceAccount of the pods, for a cloud's workload identity; the administrator admits it "
-        "(admittedServiceAccounts). No token of the cluster is mounted. Default: the namespace's default.",
+        description="ServiceAccount of the pods, for a cloud's workload identity; the "
+        "administrator "
+        "admits it "
+        "(admittedServiceAccounts). No token of the cluster is mounted. Default: the namespace's "
+        "default.",
     )
-    runtime_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
-        default=None, description="RuntimeClass of the pods."
-    )
-    priority_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
+    runtime_class_name: (
+        Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None
+    ) = Field(default=None, description="RuntimeClass of the pods.")
+    priority_class_name: (
+        Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None
+    ) = Field(
         default=None,
-        description="PriorityClass of the pods. Models that wait for GPUs get them by its value, equal ones by age. Default: the "
+        description="PriorityClass of the pods. Models that wait for GPUs get them by its value, "
+        "equal ones by age. Default: the "
         "cluster's default class, else value 0.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None,
-        description="When the kubelet pulls the engine's image. A change holds from the next start of each group on. Default: "
+        description="When the kubelet pulls the engine's image. A change holds from the next "
+        "start of "
+        "each group on. Default: "
         "IfNotPresent.",
     )
     image_pull_secrets: list[PullSecret] = Field(
         default_factory=list,
         max_length=16,
         description="Secrets for pulling the image.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     volumes: list[PodVolume] | None = Field(
         default=None,
         max_length=ENTRIES_MAX,
-        description="Further folders of the engine's container: ConfigMaps, Secrets, claims, empty folders; nothing of the node.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        description="Further folders of the engine's container: ConfigMaps, Secrets, claims, empty "
+        "folders; nothing of the node.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     network: Network | None = Field(
-        default=None, description="How the pods of a group over several nodes reach the network between them."
+        default=None,
+        description="How the pods of a group over several nodes reach the network between them.",
     )
     read_only_root_filesystem: bool | None = Field(
         default=None,
-        description="Whether containers write to their volumes only: cache, /tmp, /dev/shm. False is for an image that writes "
+        description="Whether containers write to their volumes only: cache, /tmp, /dev/shm. False "
+        "is "
+        "for an image that writes "
         "elsewhere. Default: true.",
     )
     topology_spread: TopologySpread | None = Field(
-        default=None, description="How the groups lie in the cluster. Default: as close together as they fit."
+        default=None,
+        description="How the groups lie in the cluster. Default: as close together as they fit.",
     )
 
 
 def is_reserved(key: str) -> bool:
     """Return whether a label or an annotation of pods is not for users to set.
 
-    >>> [is_reserved(key) for key in ("shardwright.io/model", "kueue.x-k8s.io/queue-name", "example.com/team", "team")]
+    >>> [
+    ...     is_reserved(key)
+    ...     for key in (
+    ...         "shardwright.io/model",
+    ...         "kueue.x-k8s.io/queue-name",
+    ...         "example.com/team",
+    ...         "team",
+    ...     )
+    ... ]
     [True, True, False, False]
     """
-    return key not in OPEN_KEYS and (key in RESERVED_KEYS or _RESERVED.match(key) is not None)
+    return key not in OPEN_KEYS and (
+        key in RESERVED_KEYS or _RESERVED.match(key) is not None
+    )
 
 
 def keys_are_open(entries: Mapping[str, str]) -> bool:
@@ -211,9 +298,13 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
 
 
 def domain_of(key: str) -> str:
-    """Return whose a label or an annotation is: what is before the slash, without one the key if it has a dot, else nobody's.
+    """Return whose a label or an annotation is: what is before the slash, without one the key if it
+    has a dot, else nobody's.
 
-    >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
+    >>> [
+    ...     domain_of(key)
+    ...     for key in ("example.com/team", "io.katacontainers.config.runtime", "team")
+    ... ]
     ['example.com', 'io.katacontainers.config.runtime', '']
     """
     return key.partition("/")[0] if "/" in key or "." in key else ""
@@ -221,7 +312,10 @@ def domain_of(key: str) -> str:
 
 def keys_are_label_keys(entries: Mapping[str, str]) -> bool:
     """Return whether every key is a prefix and a name as Kubernetes has them."""
-    return all(len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None for key in entries)
+    return all(
+        len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None
+        for key in entries
+    )
 
 
 def has_one_kind(volume: PodVolume) -> bool:
@@ -242,9 +336,14 @@ def folders_differ(pod: Pod) -> bool:
 
 
 def lie_together(one: str, other: str) -> bool:
-    """Return whether two folders are the same, or one is inside the other: no runtime makes a folder in what is only read.
+    """Return whether two folders are the same, or one is inside the other: no runtime makes a
+    folder in what is only read.
 
-    >>> lie_together("/data/a", "/data/a/b"), lie_together("/data/a/b", "/data/a"), lie_together("/data/a", "/data/ab")
+    >>> (
+    ...     lie_together("/data/a", "/data/a/b"),
+    ...     lie_together("/data/a/b", "/data/a"),
+    ...     lie_together("/data/a", "/data/ab"),
+    ... )
     (True, True, False)
     """
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

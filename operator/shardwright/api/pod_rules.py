@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
+from shardwright.api.network import (
+    is_no_gpu,
+    memory_is_locked_for_rdma,
+    resources_come_with_explicit,
+)
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH
 from shardwright.api.pod import (
     MOUNT_PATTERN,
@@ -30,8 +34,10 @@ def _of_keys(kind: str) -> tuple[Rule, Rule]:
             code="BadLabelKey",
             path=f"spec.pod.{kind}",
             field="",
-            cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}'))",
-            message=f"{kind} must have label keys: an optional prefix and a slash, then at most 63 letters, digits, '-', '_' or "
+            cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}"
+            "'))",
+            message=f"{kind} must have label keys: an optional prefix and a slash, then at most "
+            "63 letters, digits, '-', '_' or "
             "'.'; correct the key",
             holds=keys_are_label_keys,
         ),
@@ -39,8 +45,12 @@ def _of_keys(kind: str) -> tuple[Rule, Rule]:
             code="ReservedKey",
             path=f"spec.pod.{kind}",
             field="",
-            cel=f"self.all(key, key in [{_OPEN}] || !(key in [{_TAKEN}] || key.matches(r'{RESERVED_PATTERN}')))",
-            message=f"{kind} must not be under {', '.join(RESERVED_DOMAINS)}, nor {', '.join(sorted(RESERVED_KEYS))}: the "
+            cel=f"self.all(key, key in [{_OPEN}] || !(key in [{_TAKEN}] || "
+            f"key.matches(r'{RESERVED_PATTERN}"
+            "')))",
+            message=f"{kind} must not be under {', '.join(RESERVED_DOMAINS)}, nor "
+            f"{', '.join(sorted(RESERVED_KEYS))}"
+            ": the "
             "operator, Kubernetes, networks and schedulers set them; use a prefix of your own "
             f"({', '.join(sorted(OPEN_KEYS))} are open)",
             holds=keys_are_open,
@@ -54,7 +64,8 @@ POD_RULES: Final = (
         path="spec.pod.network",
         field=".resources",
         cel="(self.rdma == 'Explicit') == (has(self.resources) && size(self.resources) > 0)",
-        message="resources must come with rdma Explicit, and Explicit with resources; set both or neither",
+        message="resources must come with rdma Explicit, and Explicit with resources; set both or "
+        "neither",
         holds=resources_come_with_explicit,
     ),
     Rule(
@@ -62,7 +73,8 @@ POD_RULES: Final = (
         path="spec.pod.network.resources[]",
         field=".name",
         cel="!self.name.matches('^([^/]*[.])?kubernetes[.]io/|^(nvidia|amd)[.]com/(gpu|mig-)')",
-        message="resources must name what a device plugin of the network offers (rdma/..., vpc.amazonaws.com/efa); remove GPUs, "
+        message="resources must name what a device plugin of the network offers (rdma/..., "
+        "vpc.amazonaws.com/efa); remove GPUs, "
         "which come from the plan, and names of Kubernetes",
         holds=is_no_gpu,
     ),
@@ -71,7 +83,8 @@ POD_RULES: Final = (
         path="spec.pod.network",
         field=".lockMemory",
         cel="!self.lockMemory || self.rdma != 'None'",
-        message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of the two",
+        message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of "
+        "the two",
         holds=memory_is_locked_for_rdma,
     ),
     *_of_keys("labels"),
@@ -80,8 +93,10 @@ POD_RULES: Final = (
         code="VolumeKind",
         path="spec.pod.volumes[]",
         field="",
-        cel="[has(self.configMap), has(self.secret), has(self.pvc), has(self.emptyDir)].filter(given, given).size() == 1",
-        message="a volume must have exactly one of configMap, secret, pvc and emptyDir; set one of them",
+        cel="[has(self.configMap), has(self.secret), has(self.pvc), "
+        "has(self.emptyDir)].filter(given, given).size() == 1",
+        message="a volume must have exactly one of configMap, secret, pvc and emptyDir; set one "
+        "of them",
         holds=has_one_kind,
     ),
     Rule(
@@ -89,7 +104,8 @@ POD_RULES: Final = (
         path="spec.pod.volumes[]",
         field=".mountPath",
         cel=f"self.mountPath.matches('{MOUNT_PATTERN}')",
-        message=f"mountPath must be a folder below {', '.join(VOLUME_ROOTS)}: elsewhere the image has its programs and the "
+        message=f"mountPath must be a folder below {', '.join(VOLUME_ROOTS)}: elsewhere the image "
+        "has its programs and the "
         "operator mounts what is its own; use a folder below one of these",
         holds=is_mounted_aside,
     ),
@@ -99,7 +115,8 @@ POD_RULES: Final = (
         field=".volumes",
         cel="!has(self.volumes) || self.volumes.all(one, self.volumes.exists_one(other, "
         "other.mountPath == one.mountPath || one.mountPath.startsWith(other.mountPath + '/')))",
-        message="volumes must have a mountPath each of their own, none inside another; give one of them another folder",
+        message="volumes must have a mountPath each of their own, none inside another; give one "
+        "of them another folder",
         holds=folders_differ,
     ),
 )

@@ -5,7 +5,14 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+)
 from pydantic.alias_generators import to_camel
 
 from shardwright.sinks import in_status, in_status_lines
@@ -32,39 +39,58 @@ def _sentence(value: object) -> object:
 
 
 def _quotation(value: object) -> object:
-    return in_status_lines(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
+    return (
+        in_status_lines(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
+    )
 
 
-Sentence = Annotated[str, BeforeValidator(_sentence), StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
-Quotation = Annotated[str, BeforeValidator(_quotation), StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
+Sentence = Annotated[
+    str, BeforeValidator(_sentence), StringConstraints(max_length=SENTENCE_MAX_LENGTH)
+]
+Quotation = Annotated[
+    str, BeforeValidator(_quotation), StringConstraints(max_length=SENTENCE_MAX_LENGTH)
+]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 
 
 class Shown(BaseModel):
-    """A piece of status, camelCase on the wire; its validator is built on first use, because most commands show none of it."""
+    """A piece of status, camelCase on the wire; its validator is built on first use, because most
+    commands show none of it.
+    """
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+    )
 
 
 class ShownCondition(Shown):
     """A condition as the Kubernetes API conventions define it."""
 
-    type: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
+    type: Annotated[
+        str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")
+    ] = Field(
         description="Ready, Planned, Reconciling, Stalled, Degraded or PlanStale."
     )
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
     observed_generation: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Generation of the spec that it was found for."
     )
-    last_transition_time: Annotated[str, StringConstraints(max_length=64), Field(json_schema_extra={"format": "date-time"})] = (
-        Field(description="When its status last changed.")
-    )
-    reason: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
-        description="Why, in one word; explained in the reference."
-    )
+    last_transition_time: Annotated[
+        str,
+        StringConstraints(max_length=64),
+        Field(json_schema_extra={"format": "date-time"}),
+    ] = Field(description="When its status last changed.")
+    reason: Annotated[
+        str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")
+    ] = Field(description="Why, in one word; explained in the reference.")
     message: Annotated[str, StringConstraints(max_length=MESSAGE_MAX_LENGTH)] = Field(
-        default="", description="Why, in a sentence: what, the limit, the gap, the way out."
+        default="",
+        description="Why, in a sentence: what, the limit, the gap, the way out.",
     )
 
 
@@ -73,8 +99,12 @@ class ShownLayout(Shown):
 
     tensor: Count = Field(description="Tensor-parallel degree.")
     pipeline: Count = Field(description="Pipeline stages.")
-    expert: Count = Field(description="Expert-parallel degree: 1 when experts are sliced by tensor.")
-    attention_data: Count = Field(description="Data-parallel degree of the attention inside a replica.")
+    expert: Count = Field(
+        description="Expert-parallel degree: 1 when experts are sliced by tensor."
+    )
+    attention_data: Count = Field(
+        description="Data-parallel degree of the attention inside a replica."
+    )
     context: Count = Field(description="Context-parallel degree; adds no GPUs.")
     partition: list[Count] | None = Field(
         default=None,
@@ -96,8 +126,12 @@ class ShownPlacement(Shown):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     gpus_per_node: Count = Field(description="GPUs that each pod takes on its node.")
-    tensor_link: Sentence = Field(description="Slowest link that tensor-parallel traffic crosses.")
-    pipeline_link: Sentence = Field(description="Slowest link that pipeline traffic crosses.")
+    tensor_link: Sentence = Field(
+        description="Slowest link that tensor-parallel traffic crosses."
+    )
+    pipeline_link: Sentence = Field(
+        description="Slowest link that pipeline traffic crosses."
+    )
 
 
 class ShownStage(Shown):
@@ -106,22 +140,36 @@ class ShownStage(Shown):
     stage: Count = Field(description="Pipeline stage, from 0.")
     first_layer: Count = Field(description="First layer of the stage, from 0.")
     layers: Count = Field(description="Layers of the stage.")
-    weights_bytes: Bytes = Field(description="Weights, with the slots of adapters and a draft model.")
-    adapter_bytes: Bytes | None = Field(default=None, description="Of the weights, the slots of adapters.")
-    draft_bytes: Bytes | None = Field(default=None, description="Of the weights, the draft model.")
+    weights_bytes: Bytes = Field(
+        description="Weights, with the slots of adapters and a draft model."
+    )
+    adapter_bytes: Bytes | None = Field(
+        default=None, description="Of the weights, the slots of adapters."
+    )
+    draft_bytes: Bytes | None = Field(
+        default=None, description="Of the weights, the draft model."
+    )
     activations_bytes: Bytes = Field(description="Activations of one step.")
-    overhead_bytes: Bytes = Field(description="Context, communication buffers and CUDA graphs.")
+    overhead_bytes: Bytes = Field(
+        description="Context, communication buffers and CUDA graphs."
+    )
     kv_cache_bytes: Bytes = Field(description="What is left for the K/V cache.")
-    budget_bytes: Bytes = Field(description="What the engine may take of the GPU's memory.")
+    budget_bytes: Bytes = Field(
+        description="What the engine may take of the GPU's memory."
+    )
 
 
 class ShownMemory(Shown):
     """Memory of the plan."""
 
     stages: list[ShownStage] = Field(
-        max_length=STAGES_MAX_ITEMS, description="One entry per pipeline stage.", json_schema_extra=_LIST
+        max_length=STAGES_MAX_ITEMS,
+        description="One entry per pipeline stage.",
+        json_schema_extra=_LIST,
     )
-    kv_cache_tokens: Annotated[int, Field(ge=0, le=2**53)] = Field(description="Tokens that one replica's K/V cache holds.")
+    kv_cache_tokens: Annotated[int, Field(ge=0, le=2**53)] = Field(
+        description="Tokens that one replica's K/V cache holds."
+    )
     load_bytes_per_node: Bytes = Field(description="What each node reads at start.")
 
 
@@ -139,7 +187,10 @@ class ShownLimits(Shown):
 class ShownTime(Shown):
     """A part of the time of an output token."""
 
-    part: ShortWord = Field(description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, Overhead.")
+    part: ShortWord = Field(
+        description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, "
+        "Overhead."
+    )
     microseconds: Count = Field(description="How long.")
 
 
@@ -148,15 +199,28 @@ class ShownPrediction(Shown):
 
     ttft_milliseconds: Count = Field(description="Time to first token.")
     tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
-    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
-    low: Count = Field(description="Lower end of the 80 % band of the output tokens per second.")
-    high: Count = Field(description="Upper end of the 80 % band of the output tokens per second.")
-    basis: ShortWord = Field(description="What the figures rest on: fitted or modelled.")
+    output_tokens_per_second: Count = Field(
+        description="Output tokens per second of all replicas."
+    )
+    low: Count = Field(
+        description="Lower end of the 80 % band of the output tokens per second."
+    )
+    high: Count = Field(
+        description="Upper end of the 80 % band of the output tokens per second."
+    )
+    basis: ShortWord = Field(
+        description="What the figures rest on: fitted or modelled."
+    )
     token_time: list[ShownTime] | None = Field(
-        default=None, max_length=16, description="Where the time of an output token goes.", json_schema_extra=_LIST
+        default=None,
+        max_length=16,
+        description="Where the time of an output token goes.",
+        json_schema_extra=_LIST,
     )
     million_output_tokens_price: ShortWord | None = Field(
-        default=None, description="What a million output tokens cost, in the currency of the nodes' gpu-hour-price."
+        default=None,
+        description="What a million output tokens cost, in the currency of the nodes' "
+        "gpu-hour-price.",
     )
 
 
@@ -166,20 +230,28 @@ class ShownAlternative(Shown):
     tensor: Count = Field(description="Tensor-parallel degree.")
     pipeline: Count = Field(description="Pipeline stages.")
     expert: Count = Field(description="Expert-parallel degree.")
-    attention_data: Count = Field(description="Data-parallel degree of the attention inside a replica.")
+    attention_data: Count = Field(
+        description="Data-parallel degree of the attention inside a replica."
+    )
     replicas: Count = Field(description="Groups.")
     pool: Name = Field(description="Nodes it would run on.")
     ttft_milliseconds: Count = Field(description="Time to first token.")
     tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
-    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
-    million_output_tokens_price: ShortWord | None = Field(default=None, description="What a million output tokens cost.")
+    output_tokens_per_second: Count = Field(
+        description="Output tokens per second of all replicas."
+    )
+    million_output_tokens_price: ShortWord | None = Field(
+        default=None, description="What a million output tokens cost."
+    )
     loses: Sentence = Field(description="What it loses against the chosen one.")
 
 
 class ShownExclusion(Shown):
     """What one reason ruled out."""
 
-    code: ShortWord = Field(description="The reason, in one word; explained in the reference.")
+    code: ShortWord = Field(
+        description="The reason, in one word; explained in the reference."
+    )
     count: Count = Field(description="Layouts or nodes that it ruled out.")
     example: Sentence = Field(description="One of them.")
     nearest_miss: Sentence = Field(description="The one that came closest.")
@@ -189,41 +261,70 @@ class ShownPrice(Shown):
     """What one GPU of the plan counted for an hour when layouts were compared."""
 
     gpu_hour: ShortWord = Field(
-        description="What it counted: hours of an H100, or the owner's currency where the price is stated."
+        description="What it counted: hours of an H100, or the owner's currency where the price is "
+        "stated."
     )
     basis: ShortWord = Field(
-        description="Stated (gpuHourPrices, gpu-hour-price), Listed (public price lists) or Assumed (data sheet)."
+        description="Stated (gpuHourPrices, gpu-hour-price), Listed (public price lists) or "
+        "Assumed "
+        "(data sheet)."
     )
-    source: Sentence = Field(default="", description="Where it was read; empty where it is stated.")
+    source: Sentence = Field(
+        default="", description="Where it was read; empty where it is stated."
+    )
 
 
 class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
-    layout: ShownLayout | None = Field(default=None, description="The degrees that were chosen.")
+    layout: ShownLayout | None = Field(
+        default=None, description="The degrees that were chosen."
+    )
     nodes: Count | None = Field(default=None, description="Nodes of all replicas.")
     gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
-    pool: Name | None = Field(default=None, description="Nodes that it runs on: alike in everything that is planned with.")
+    pool: Name | None = Field(
+        default=None,
+        description="Nodes that it runs on: alike in everything that is planned with.",
+    )
     product: Name | None = Field(default=None, description="GPU product of the nodes.")
-    resource: Name | None = Field(default=None, description="Extended resource that the pods request.")
-    placement: ShownPlacement | None = Field(default=None, description="Where the plan puts it.")
+    resource: Name | None = Field(
+        default=None, description="Extended resource that the pods request."
+    )
+    placement: ShownPlacement | None = Field(
+        default=None, description="Where the plan puts it."
+    )
     memory: ShownMemory | None = Field(default=None, description="Memory per stage.")
-    limits: ShownLimits | None = Field(default=None, description="Limits that the engine is started with.")
-    predicted: ShownPrediction | None = Field(default=None, description="Predicted means at the planned load.")
+    limits: ShownLimits | None = Field(
+        default=None, description="Limits that the engine is started with."
+    )
+    predicted: ShownPrediction | None = Field(
+        default=None, description="Predicted means at the planned load."
+    )
     price: ShownPrice | None = Field(
-        default=None, description="What its GPUs counted; left out where there was one kind of GPU, without a price."
+        default=None,
+        description="What its GPUs counted; left out where there was one kind of GPU, without a "
+        "price.",
     )
     carries_load: bool | None = Field(
-        default=None, description="Whether the K/V cache holds the whole planned load without queueing."
+        default=None,
+        description="Whether the K/V cache holds the whole planned load without queueing.",
     )
     tight: bool | None = Field(
-        default=None, description="True: one longest request fits by less than the memory may be off, it may not start."
+        default=None,
+        description="True: one longest request fits by less than the memory may be off, it may not "
+        "start.",
     )
     reasons: list[Sentence] | None = Field(
-        default=None, max_length=REASONS_MAX_ITEMS, description="Why this one.", json_schema_extra=_LIST
+        default=None,
+        max_length=REASONS_MAX_ITEMS,
+        description="Why this one.",
+        json_schema_extra=_LIST,
     )
     warnings: list[Sentence] | None = Field(
-        default=None, max_length=REASONS_MAX_ITEMS, description="What to know before relying on it.", json_schema_extra=_LIST
+        default=None,
+        max_length=REASONS_MAX_ITEMS,
+        description="What to know before relying on it.",
+        json_schema_extra=_LIST,
     )
     alternatives: list[ShownAlternative] | None = Field(
         default=None,
@@ -235,75 +336,112 @@ class ShownPlan(Shown):
         default=None,
         max_length=EXCLUSIONS_MAX_ITEMS,
         description="What was ruled out, by reason.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["code"],
+        },
     )
-    considered: Count | None = Field(default=None, description="Layouts that were looked at.")
+    considered: Count | None = Field(
+        default=None, description="Layouts that were looked at."
+    )
 
 
 class ShownFailure(Shown):
     """Why a group failed last."""
 
     rank: Count = Field(description="Rank of the pod that failed.")
-    container: Name = Field(default="", description="Container that failed; empty where it was the pod.")
+    container: Name = Field(
+        default="", description="Container that failed; empty where it was the pod."
+    )
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
         default=None, description="Its exit code, where it exited."
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
-    message: Quotation | None = Field(default=None, description="The end of what it printed, or of what was said of it.")
+    message: Quotation | None = Field(
+        default=None,
+        description="The end of what it printed, or of what was said of it.",
+    )
 
 
 class ShownGroup(Shown):
     """One copy of the model."""
 
     name: Name = Field(description="Name of its StatefulSet.")
-    ready: bool = Field(description="Whether all its pods are ready, and of what is asked for.")
+    ready: bool = Field(
+        description="Whether all its pods are ready, and of what is asked for."
+    )
     nodes: list[Name] | None = Field(
         default=None,
         max_length=GROUP_NODES_MAX_ITEMS,
         description="Node of each rank's pod, in order; empty where a pod is not bound yet.",
         json_schema_extra=_LIST,
     )
-    waiting: Sentence | None = Field(default=None, description="What it waits for, where it is not ready.")
+    waiting: Sentence | None = Field(
+        default=None, description="What it waits for, where it is not ready."
+    )
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
-    last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
+    last_failure: ShownFailure | None = Field(
+        default=None, description="Why it failed last."
+    )
     last_outage_seconds: Count | None = Field(
-        default=None, description="How long its last restart took, from its stop until all its ranks were ready."
+        default=None,
+        description="How long its last restart took, from its stop until all its ranks were ready.",
     )
 
 
 class ShownStartBudget(Shown):
     """How long an engine may take until it serves; then its pod starts anew."""
 
-    load_seconds: Count = Field(description="Seconds to start, load and compile, from when all ranks of the group have met.")
-    basis: Sentence = Field(description="How they came about: bytes to load, at which speed, and the fixed times.")
+    load_seconds: Count = Field(
+        description="Seconds to start, load and compile, from when all ranks of the group have met."
+    )
+    basis: Sentence = Field(
+        description="How they came about: bytes to load, at which speed, and the fixed times."
+    )
 
 
 class ShownEngine(Shown):
     """The engine as it was resolved."""
 
     name: ShortWord = Field(description="Engine that serves the model.")
-    version: ShortWord = Field(description="Its version: the one that is stated, or that the image's tag tells.")
-    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of the pods.")
+    version: ShortWord = Field(
+        description="Its version: the one that is stated, or that the image's tag tells."
+    )
+    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(
+        description="Container image of the pods."
+    )
     defaults: list[Sentence] | None = Field(
         default=None,
         max_length=DEFAULTS_MAX_ITEMS,
-        description="Fields that were not set and came from the operator's engineDefaults, as engine.image; cut at 128.",
+        description="Fields that were not set and came from the operator's engineDefaults, as "
+        "engine.image; cut at 128.",
         json_schema_extra=_LIST,
     )
     start_budget: ShownStartBudget | None = Field(
-        default=None, description="How long an engine may take until it serves, or it starts anew; where the plan is deployed."
+        default=None,
+        description="How long an engine may take until it serves, or it starts anew; where the "
+        "plan "
+        "is deployed.",
     )
 
 
 class ShownRevision(Shown):
-    """What the model ran when all of its groups served: the spec, its config, the engine's version and the plan."""
+    """What the model ran when all of its groups served: the spec, its config, the engine's version
+    and the plan.
+    """
 
-    revision: Count = Field(description="Its number: what the annotation shardwright.io/rollback-to names.")
+    revision: Count = Field(
+        description="Its number: what the annotation shardwright.io/rollback-to names."
+    )
     hash: ShortWord = Field(description="What tells one revision from another.")
     digest: ShortWord = Field(
-        description="SHA-256 of what its ControllerRevision says: one that says anything else is not believed."
+        description="SHA-256 of what its ControllerRevision says: one that says anything else is "
+        "not "
+        "believed."
     )
-    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of its pods.")
+    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(
+        description="Container image of its pods."
+    )
     kept_at: ShortWord = Field(description="When all groups served with it.")
     runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
 
@@ -312,20 +450,31 @@ class Status(Shown):
     """What was planned and what runs."""
 
     observed_generation: Annotated[int, Field(ge=-1, le=2**53)] | None = Field(
-        default=None, description="Generation of the spec that this status is about; -1: the operator has not looked at it yet."
+        default=None,
+        description="Generation of the spec that this status is about; -1: the operator has not "
+        "looked at it yet.",
     )
     conditions: list[ShownCondition] | None = Field(
         default=None,
         max_length=16,
         description="Ready is the summary; the others say what is going on.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
     )
     engine: ShownEngine | None = Field(
-        default=None, description="The engine as it was resolved, with what the operator's defaults added."
+        default=None,
+        description="The engine as it was resolved, with what the operator's defaults added.",
     )
-    plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
+    plan: ShownPlan | None = Field(
+        default=None, description="The plan, why it was chosen and what was ruled out."
+    )
     record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
-        default=None, description="Number of the newest plan of record: an earlier one that somebody puts back is not believed."
+        default=None,
+        description="Number of the newest plan of record: an earlier one that somebody puts back "
+        "is "
+        "not believed.",
     )
     revisions: list[ShownRevision] | None = Field(
         default=None,
@@ -336,31 +485,53 @@ class Status(Shown):
     surplus_revisions: list[ShortWord] | None = Field(
         default=None,
         max_length=8,
-        description="Digests of revisions that are kept no more and that the API server has not let go yet.",
+        description="Digests of revisions that are kept no more and that the API server has not "
+        "let "
+        "go yet.",
         json_schema_extra=_LIST,
     )
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,
-        description="The groups that exist. Where they would take more than 256 KiB, those that are not ready are shown whole "
+        description="The groups that exist. Where they would take more than 256 KiB, those that "
+        "are "
+        "not ready are shown whole "
         "first; of the rest only whether they are ready.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     summary: list[Sentence] | None = Field(
         default=None,
         max_length=3,
-        description="What there is to know at a glance: what is planned, how it stands, and where it is served.",
+        description="What there is to know at a glance: what is planned, how it stands, and where "
+        "it "
+        "is served.",
         json_schema_extra=_LIST,
     )
     layout: ShortWord | None = Field(
-        default=None, description="The layout of one replica in letters, as TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert."
+        default=None,
+        description="The layout of one replica in letters, as TP8·PP2 or DP32·EP32: tensor, "
+        "pipeline, "
+        "data, expert.",
     )
-    ready: ShortWord | None = Field(default=None, description="Groups that are ready, of those that are wanted, as 1/2.")
+    ready: ShortWord | None = Field(
+        default=None,
+        description="Groups that are ready, of those that are wanted, as 1/2.",
+    )
     replicas: Count | None = Field(default=None, description="Groups that exist.")
-    ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
-    selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
-        default=None, description="Label selector of one pod per group, for autoscalers."
+    ready_replicas: Count | None = Field(
+        default=None, description="Groups that are ready."
     )
-    endpoint: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
+    selector: (
+        Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None
+    ) = Field(
+        default=None,
+        description="Label selector of one pod per group, for autoscalers.",
+    )
+    endpoint: (
+        Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None
+    ) = Field(
         default=None, description="Where it is served inside the cluster: an http URL."
     )

@@ -1,10 +1,12 @@
-"""The plan of record: the chosen plan as it is kept in a ConfigMap, to be read back to the last bit.
+"""The plan of record: the chosen plan as it is kept in a ConfigMap, to be read back to the last
+bit.
 
 It is the reservation of its nodes and what is shown; it is never input to scoring.
 
-Whatever a release has written is read for ever. A field that comes new has a default, or a step of :data:`UPGRADES`
-works it out of the others; one that goes or gets another name or meaning takes such a step and a new version. What a later
-release has written beside the fields that are known here is kept, and written again with the record.
+Whatever a release has written is read for ever. A field that comes new has a default, or a step of
+:data:`UPGRADES` works it out of the others; one that goes or gets another name or meaning takes
+such a step and a new version. What a later release has written beside the fields that are known
+here is kept, and written again with the record.
 """
 
 import json
@@ -45,10 +47,12 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """What a model has gone back to: which revision (``to``) runs in place of which spec, by their hashes, and why.
+    """What a model has gone back to: which revision (``to``) runs in place of which spec, by their
+    hashes, and why.
 
-    ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty where somebody asked.
-    ``engine_version`` is that of the engine where the spec leaves it open: the record has the one of what runs.
+    ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty
+    where somebody asked. ``engine_version`` is that of the engine where the spec leaves it open:
+    the record has the one of what runs.
     """
 
     to: str
@@ -63,16 +67,19 @@ class Rollback:
 class PlanRecord:
     """A plan and the question that it answers.
 
-    ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
-    without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
-    generation each group is at least: a later one starts beside the one that serves. ``sought`` say how groups ask for nodes that
-    were still to come, also when they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
-    it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up with every record that is
-    written of a resource: an earlier one that comes back is told by it. ``rejected`` is the hash of what the spec says of pods
-    that a group did not come up with which is gone since (empty: there is none). ``improved_at`` is when a plan last took the
-    place of one that served because it was better (None: none has). ``rollback`` is what is run instead of what the spec says
-    (None: that is run), ``answered`` the request to go back that was answered last, ``unknown``: it named no revision that there
-    was. ``beyond`` are fields that are not known here, each at its place: a later release wrote them.
+    ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash``
+    the same without the number of replicas: while it stays, scaling adds or drops groups and moves
+    none. ``generations`` say of which generation each group is at least: a later one starts beside
+    the one that serves. ``sought`` say how groups ask for nodes that were still to come, also when
+    they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
+    it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes
+    up with every record that is written of a resource: an earlier one that comes back is told by
+    it. ``rejected`` is the hash of what the spec says of pods that a group did not come up with
+    which is gone since (empty: there is none). ``improved_at`` is when a plan last took the place
+    of one that served because it was better (None: none has). ``rollback`` is what is run instead
+    of what the spec says (None: that is run), ``answered`` the request to go back that was answered
+    last, ``unknown``: it named no revision that there was. ``beyond`` are fields that are not known
+    here, each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -94,62 +101,95 @@ class PlanRecord:
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":
+    def moved(
+        self, group: int, nodes: tuple[str, ...], generation: int
+    ) -> "PlanRecord":
         """Return the record with a group on other nodes, as this generation."""
         groups = list(self.plan.groups)
         groups[group] = nodes
         least = [*self.generations, *(0 for _ in groups)][: len(groups)]
         least[group] = generation
-        return replace(self, plan=replace(self.plan, groups=tuple(groups)), generations=tuple(least))
+        return replace(
+            self,
+            plan=replace(self.plan, groups=tuple(groups)),
+            generations=tuple(least),
+        )
 
     @property
     def default_of_spec(self) -> str | None:
-        """Return the engine's version by default of what the spec says, whether that is run or not; as ``engine_version``."""
+        """Return the engine's version by default of what the spec says, whether that is run or not;
+        as ``engine_version``.
+        """
         return self.rollback.engine_version if self.rollback else self.engine_version
 
     def report(self) -> Report:
         """Return the report that this record was made from."""
-        return Report(outcome=self.plan, alternatives=self.alternatives, excluded=self.excluded, considered=self.considered)
+        return Report(
+            outcome=self.plan,
+            alternatives=self.alternatives,
+            excluded=self.excluded,
+            considered=self.considered,
+        )
 
 
 def encode(record: PlanRecord) -> str:
     """Return the record as JSON: same record, same bytes.
 
-    Its version is the lowest that reads it right: a release that knows nothing of numbers would take other groups for its own, so
-    it is to leave alone what has some, and only that.
+    Its version is the lowest that reads it right: a release that knows nothing of numbers would
+    take other groups for its own, so it is to leave alone what has some, and only that.
     """
-    plain = {**_known(record), "version": RECORD_VERSION if record.plan.numbers else NUMBERLESS_VERSION}
-    return json.dumps(_joined(plain, record.beyond), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    plain = {
+        **_known(record),
+        "version": RECORD_VERSION if record.plan.numbers else NUMBERLESS_VERSION,
+    }
+    return json.dumps(
+        _joined(plain, record.beyond),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
 
 
 def decode(text: str) -> PlanRecord | Problem:
-    """Return the record, or why it cannot be read (edited by hand, or written in a form of a later release)."""
+    """Return the record, or why it cannot be read (edited by hand, or written in a form of a later
+    release).
+    """
     try:
         plain = sharing_words(json.loads(text))
     except (ValueError, RecursionError):
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None
     if type(version) is not int or not 1 <= version <= RECORD_VERSION:
-        return _unreadable(f"has version {str(version)[:20]}, not 1 to {RECORD_VERSION}")
+        return _unreadable(
+            f"has version {str(version)[:20]}, not 1 to {RECORD_VERSION}"
+        )
     for step in range(version, RECORD_VERSION):
         plain = UPGRADES[step](plain)
     try:
-        record = _adapter().validate_python({**plain, "version": RECORD_VERSION, "beyond": {}})
+        record = _adapter().validate_python(
+            {**plain, "version": RECORD_VERSION, "beyond": {}}
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         return _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
     if not _can_be_numbers(record.plan):
-        return _unreadable("plan.numbers: must be one for each group, from 0, each greater than the one before")
+        return _unreadable(
+            "plan.numbers: must be one for each group, from 0, each greater than the one before"
+        )
     return replace(record, beyond=_beyond(plain, _known(record)))
 
 
 def _can_be_numbers(plan: Plan) -> bool:
     numbers = plan.group_numbers
-    return len(numbers) == len(plan.groups) and all(a < b for a, b in pairwise((-1, *numbers)))
+    return len(numbers) == len(plan.groups) and all(
+        a < b for a, b in pairwise((-1, *numbers))
+    )
 
 
 def _undeployable(plain: Plain) -> Plain:
-    """Return a record of version 1 as one of version 2: why a plan cannot be run is named for what it says."""
+    """Return a record of version 1 as one of version 2: why a plan cannot be run is named for what
+    it says.
+    """
     plan = plain.get("plan")
     if not isinstance(plan, dict) or "deployable" not in plan:
         return plain
@@ -158,11 +198,15 @@ def _undeployable(plain: Plain) -> Plain:
 
 
 def _as_it_is(plain: Plain) -> Plain:
-    """Return a record of version 2 as one of version 3: groups without numbers go by their index."""
+    """Return a record of version 2 as one of version 3: groups without numbers go by their
+    index.
+    """
     return plain
 
 
-UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType({1: _undeployable, NUMBERLESS_VERSION: _as_it_is})
+UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType(
+    {1: _undeployable, NUMBERLESS_VERSION: _as_it_is}
+)
 """By version: how plain JSON of it becomes that of the next one."""
 
 
@@ -172,20 +216,26 @@ def _known(record: PlanRecord) -> Plain:
 
 
 def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
-    """Return the fields of ``plain`` that ``known`` does not have, each at its place; objects in lists have none."""
+    """Return the fields of ``plain`` that ``known`` does not have, each at its place; objects in
+    lists have none.
+    """
     inner = {
         name: _beyond(value, known[name])
         for name, value in plain.items()
         if isinstance(value, dict) and isinstance(known.get(name), dict)
     }
-    return {name: plain[name] for name in plain if name not in known} | {name: more for name, more in inner.items() if more}
+    return {name: plain[name] for name in plain if name not in known} | {
+        name: more for name, more in inner.items() if more
+    }
 
 
 def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
     """Return both; where an object of ``beyond`` has lost its place, it goes with it."""
     both = {name: value for name, value in beyond.items() if name not in known}
     return both | {
-        name: _joined(value, beyond[name]) if isinstance(value, dict) and name in beyond else value
+        name: _joined(value, beyond[name])
+        if isinstance(value, dict) and name in beyond
+        else value
         for name, value in known.items()
     }
 

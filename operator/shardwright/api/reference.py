@@ -1,4 +1,6 @@
-"""The reference page of the resource, made from the schema, the rules and the words of the conditions."""
+"""The reference page of the resource, made from the schema, the rules and the words of the
+conditions.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,12 +20,20 @@ def reference() -> str:
         f"`{API_VERSION}`, short name `{SHORT_NAMES[0]}`, category `{CATEGORIES[0]}`.",
         "Generated from `operator/shardwright/api`; `kubectl explain smodel` says the same.",
         "## spec",
-        *_table(("field", "type", "default", "bounds", "meaning"), _rows(spec_schema(), "")),
+        *_table(
+            ("field", "type", "default", "bounds", "meaning"), _rows(spec_schema(), "")
+        ),
         "## Rules between fields",
         "Checked by the API server, and by `shardwright` before anything is sent.",
-        *_table(("code", "where", "rule"), ((f"`{rule.code}`", f"`{rule.path}`", rule.message) for rule in RULES)),
+        *_table(
+            ("code", "where", "rule"),
+            ((f"`{rule.code}`", f"`{rule.path}`", rule.message) for rule in RULES),
+        ),
         "## status",
-        *_table(("field", "type", "default", "bounds", "meaning"), _rows(status_schema(), "")),
+        *_table(
+            ("field", "type", "default", "bounds", "meaning"),
+            _rows(status_schema(), ""),
+        ),
         "## Conditions",
         *_table(("condition", "True means"), _words(ConditionType)),
         "## Reasons",
@@ -47,8 +57,16 @@ def _rows(schema: Schema, path: str) -> Iterator[tuple[str, ...]]:
     required = schema.get("required", ())
     for name, child in schema.get("properties", {}).items():
         at = f"{path}.{name}".removeprefix(".")
-        yield f"`{at}`", _type(child), _default(child, required=name in required), _bounds(child), child["description"]
-        yield from _rows(child.get("items", child), f"{at}[]" if "items" in child else at)
+        yield (
+            f"`{at}`",
+            _type(child),
+            _default(child, required=name in required),
+            _bounds(child),
+            child["description"],
+        )
+        yield from _rows(
+            child.get("items", child), f"{at}[]" if "items" in child else at
+        )
 
 
 def _type(schema: Schema) -> str:
@@ -65,7 +83,11 @@ def _default(schema: Schema, *, required: bool) -> str:
     if required:
         return "required"
     default = schema.get("default")
-    return "" if default in (None, "", {}, []) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return (
+        ""
+        if default in (None, "", {}, [])
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
 
 
 def _bounds(schema: Schema) -> str:
@@ -73,5 +95,11 @@ def _bounds(schema: Schema) -> str:
         return ", ".join(f"`{word}`" for word in schema["enum"])
     if schema.get("type") in ("integer", "number"):
         return f"{schema['minimum']:,} to {schema['maximum']:,}"
-    sizes = (("maxLength", "characters"), ("maxItems", "entries"), ("maxProperties", "entries"))
-    return next((f"at most {schema[key]:,} {unit}" for key, unit in sizes if key in schema), "")
+    sizes = (
+        ("maxLength", "characters"),
+        ("maxItems", "entries"),
+        ("maxProperties", "entries"),
+    )
+    return next(
+        (f"at most {schema[key]:,} {unit}" for key, unit in sizes if key in schema), ""
+    )

@@ -37,7 +37,8 @@ def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> 
     With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
 
     Raises:
-        InputError: When the requests are longer than the context of the model, or of its draft model.
+        InputError: When the requests are longer than the context of the model, or of its draft
+            model.
     """
     return Request(
         workload=_workload(spec, (model,) if draft is None else (model, draft)),
@@ -56,9 +57,13 @@ def network_of(spec: Spec) -> Network:
 
 
 def adapter_slots(model: Model) -> AdapterSlots | None:
-    """Return the room for adapters that the engine is told to make: a slot for each, None without any."""
+    """Return the room for adapters that the engine is told to make: a slot for each, None without
+    any.
+    """
     rank = model.max_adapter_rank or DEFAULT_ADAPTER_RANK
-    return AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
+    return (
+        AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
+    )
 
 
 def rdma_request(spec: Spec) -> RdmaRequest:
@@ -72,7 +77,12 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
     load = spec.workload
     needed = load.input_tokens + load.output_tokens
     for model in models:
-        _check_context(spec, needed, model, "serve a model" if model is models[0] else "use a draft model")
+        _check_context(
+            spec,
+            needed,
+            model,
+            "serve a model" if model is models[0] else "use a draft model",
+        )
     longest = min(model.max_context_tokens for model in models)
     drafting = drafting_of(load)
     rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
@@ -85,7 +95,9 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
         kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
-        expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
+        expert_imbalance=None
+        if load.expert_imbalance_percent is None
+        else load.expert_imbalance_percent / 100,
         draft_tokens=drafting.draft_tokens if drafting else 0,
         draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
         kv_offload=_kv_offload(load, (spec.pod or Pod()).resources or Resources()),
@@ -97,7 +109,9 @@ def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:
     if load.kv_offload is None:
         return None
     beside = whole_bytes(pod.memory) if pod.memory is not None else 0
-    return KvOffload(pod_bytes=quantity(load.kv_offload.host_memory), beside_bytes=beside)
+    return KvOffload(
+        pod_bytes=quantity(load.kv_offload.host_memory), beside_bytes=beside
+    )
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:
@@ -109,8 +123,12 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> Non
         [
             Problem(
                 code="ContextTooLong",
-                path="spec.workload.maxModelLen" if pinned else "spec.workload.inputTokens",
-                what=f"{asked:,} tokens" if pinned else f"{asked:,} tokens of input and output",
+                path="spec.workload.maxModelLen"
+                if pinned
+                else "spec.workload.inputTokens",
+                what=f"{asked:,} tokens"
+                if pinned
+                else f"{asked:,} tokens of input and output",
                 limit=f"must be at most the {model.max_context_tokens:,} of {model.source}",
                 gap=f"{asked - model.max_context_tokens:,} too many",
                 remedy=f"lower it, or {other} with a longer context",
@@ -134,11 +152,17 @@ def _storage(spec: Spec) -> Storage:
         return Storage.CLAIM
     if weights.image:
         return Storage.IMAGE
-    return Storage.KEPT if weights.hugging_face and weights.hugging_face.cache else Storage.HUB
+    return (
+        Storage.KEPT
+        if weights.hugging_face and weights.hugging_face.cache
+        else Storage.HUB
+    )
 
 
 def _cache_bytes(spec: Spec) -> int | None:
-    """Return the size of the claim that every pod is given for what it downloads, None where it gets none."""
+    """Return the size of the claim that every pod is given for what it downloads, None where it
+    gets none.
+    """
     hub = (spec.model.weights or Weights()).hugging_face
     return quantity(hub.cache.storage) if hub and hub.cache else None
 
@@ -166,6 +190,12 @@ def _space(spec: Spec) -> SearchSpace:
 
 
 def _most_replicas(spec: Spec) -> int:
-    """Return the most replicas that filling a budget may choose: one without a request would do nothing."""
+    """Return the most replicas that filling a budget may choose: one without a request would do
+    nothing.
+    """
     load = spec.workload
-    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency or DEFAULT_CONCURRENCY)
+    return (
+        MOST_REPLICAS
+        if load.requests_per_second
+        else min(MOST_REPLICAS, load.concurrency or DEFAULT_CONCURRENCY)
+    )

@@ -1,7 +1,8 @@
-"""The ShardedModel as it comes from a manifest or from the API server; refuses what the schema refuses.
+"""The ShardedModel as it comes from a manifest or from the API server; refuses what the schema
+refuses.
 
-``parse_manifest`` is strict (the API server with ``--validate=strict``); ``read_stored`` drops fields
-that it does not know, because an object may have been stored by a newer version.
+``parse_manifest`` is strict (the API server with ``--validate=strict``); ``read_stored`` drops
+fields that it does not know, because an object may have been stored by a newer version.
 """
 
 import json
@@ -33,16 +34,24 @@ OF_NO_USE_HERE: Final = frozenset(
         "selfLink",
     }
 )
-"""Fields of ``metadata`` that every object may have and nothing here depends on. Source: ObjectMeta, Kubernetes API."""
+"""Fields of ``metadata`` that every object may have and nothing here depends on. Source:
+ObjectMeta, Kubernetes API.
+"""
 
 
 class Metadata(BaseModel):
     """What the operator needs of ``metadata``; the API server checks the rest."""
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True
+    )
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
-    namespace: Annotated[str, StringConstraints(min_length=1, max_length=63)] = "default"
+    name: Annotated[
+        str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
+    ]
+    namespace: Annotated[str, StringConstraints(min_length=1, max_length=63)] = (
+        "default"
+    )
     uid: str = ""
     generation: int = 0
 
@@ -50,7 +59,9 @@ class Metadata(BaseModel):
 class ShardedModel(BaseModel):
     """One resource: who it is and what it wants. Status is output only and is never read."""
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True
+    )
 
     api_version: Literal["shardwright.io/v1alpha1"]
     kind: Literal["ShardedModel"]
@@ -77,20 +88,26 @@ def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
     return _read(stored, extra="ignore")
 
 
-def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> ShardedModel:
+def _read(
+    raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]
+) -> ShardedModel:
     plain = _without_what_is_of_no_use(without_nulls(raw))
     try:
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
     except ValidationError as error:
         raise InputError(explain(error, _schema())) from None
-    problems = (*repeated_keys(resource.spec, "spec"), *size_problems(plain.get("spec")), *broken_rules(resource.spec))
+    problems = (
+        *repeated_keys(resource.spec, "spec"),
+        *size_problems(plain.get("spec")),
+        *broken_rules(resource.spec),
+    )
     if problems:
         raise InputError(problems)
     return resource
 
 
 def _schema() -> Mapping[str, Any]:
-    from shardwright.api.schema import manifest_schema  # noqa: PLC0415 - costs more than a plan; only a refusal needs it
+    from shardwright.api.schema import manifest_schema  # noqa: PLC0415
 
     return manifest_schema()
 
@@ -99,4 +116,11 @@ def _without_what_is_of_no_use(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = plain.get("metadata")
     if not isinstance(metadata, Mapping):
         return plain
-    return {**plain, "metadata": {name: value for name, value in metadata.items() if name not in OF_NO_USE_HERE}}
+    return {
+        **plain,
+        "metadata": {
+            name: value
+            for name, value in metadata.items()
+            if name not in OF_NO_USE_HERE
+        },
+    }

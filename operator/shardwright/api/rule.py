@@ -1,4 +1,6 @@
-"""A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold it."""
+"""A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold
+it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +11,8 @@ from typing import Any
 class Rule:
     """What must hold of the objects at ``path`` (``[]``: of every item of a list).
 
-    ``field`` is the field under it that the user would change, as the API server's ``fieldPath`` names it.
+    ``field`` is the field under it that the user would change, as the API server's ``fieldPath``
+    names it.
     """
 
     code: str

@@ -1,8 +1,9 @@
-"""Rules between fields: one table for the API server (CEL) and for the CLI and the operator (predicates).
+"""Rules between fields: one table for the API server (CEL) and for the CLI and the operator
+(predicates).
 
-Each rule names the object it looks at, says in its message the field, the limit and the way out, and
-holds the same condition twice: as CEL and as a predicate over the parsed spec. A test puts the same
-resources before both and wants the same verdict.
+Each rule names the object it looks at, says in its message the field, the limit and the way out,
+and holds the same condition twice: as CEL and as a predicate over the parsed spec. A test puts the
+same resources before both and wants the same verdict.
 """
 
 from collections.abc import Iterator
@@ -47,15 +48,23 @@ def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
     found: list[tuple[str, Any]] = [("spec", spec)]
     for step in path.split(".")[1:]:
         name, is_list = step.removesuffix("[]"), step.endswith("[]")
-        children = [(f"{at}.{name}", getattr(value, _attribute(name))) for at, value in found]
+        children = [
+            (f"{at}.{name}", getattr(value, _attribute(name))) for at, value in found
+        ]
         found = [(at, value) for at, value in children if value is not None]
         if is_list:
-            found = [(f"{at}[{index}]", item) for at, value in found for index, item in enumerate(value)]
+            found = [
+                (f"{at}[{index}]", item)
+                for at, value in found
+                for index, item in enumerate(value)
+            ]
     yield from found
 
 
 def _attribute(alias: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
+    return "".join(
+        f"_{letter.lower()}" if letter.isupper() else letter for letter in alias
+    )
 
 
 def _draft_is_read_whole(spec: Spec) -> bool:
@@ -91,16 +100,20 @@ RULES: Final = (
         code="RevisionWithoutHub",
         path="spec.model",
         field=".revision",
-        cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
-        message="revision must not be set with weights.pvc or weights.image: it names a commit on the hub; remove revision",
+        cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || "
+        "has(self.weights.image)))",
+        message="revision must not be set with weights.pvc or weights.image: it names a commit on "
+        "the hub; remove revision",
         holds=model.revision_is_of_the_hub,
     ),
     Rule(
         code="WeightsSource",
         path="spec.model.weights",
         field="",
-        cel="[has(self.huggingFace), has(self.pvc), has(self.image)].filter(given, given).size() == 1",
-        message="weights must have exactly one of huggingFace, pvc and image; set one, or remove weights to use the hub",
+        cel="[has(self.huggingFace), has(self.pvc), has(self.image)].filter(given, given).size() "
+        "== 1",
+        message="weights must have exactly one of huggingFace, pvc and image; set one, or remove "
+        "weights to use the hub",
         holds=model.has_one_source_of_weights,
     ),
     Rule(
@@ -108,7 +121,8 @@ RULES: Final = (
         path="spec.model.weights.huggingFace.cache",
         field="",
         cel="has(self.claimName) != has(self.storage)",
-        message="cache must have exactly one of claimName and storage; set one, or remove cache to download at every start",
+        message="cache must have exactly one of claimName and storage; set one, or remove cache "
+        "to download at every start",
         holds=model.has_one_kind_of_cache,
     ),
     Rule(
@@ -116,7 +130,8 @@ RULES: Final = (
         path="spec.model.weights.huggingFace.cache",
         field=".storageClassName",
         cel="!has(self.storageClassName) || has(self.storage)",
-        message="storageClassName must come with storage: a claim that exists has its class; remove it",
+        message="storageClassName must come with storage: a claim that exists has its class; "
+        "remove it",
         holds=model.class_is_of_own_claims,
     ),
     Rule(
@@ -125,7 +140,8 @@ RULES: Final = (
         field=".loadFormat",
         cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || "
         "(has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
-        message="loadFormat ShardedState must come with weights.pvc or weights.image: the hub has no such files; set one of them",
+        message="loadFormat ShardedState must come with weights.pvc or weights.image: the hub has "
+        "no such files; set one of them",
         holds=model.shards_lie_where_they_can,
     ),
     Rule(
@@ -140,8 +156,10 @@ RULES: Final = (
         code="AdapterNameTaken",
         path="spec.model",
         field=".adapters",
-        cel="!has(self.adapters) || self.adapters.all(item, item.name != (has(self.servedName) ? self.servedName : self.id))",
-        message="adapters must not have the name of the model (servedName, else id); give the adapter another name",
+        cel="!has(self.adapters) || self.adapters.all(item, item.name != (has(self.servedName) ? "
+        "self.servedName : self.id))",
+        message="adapters must not have the name of the model (servedName, else id); give the "
+        "adapter another name",
         holds=model.adapters_have_names_of_their_own,
     ),
     Rule(
@@ -149,16 +167,21 @@ RULES: Final = (
         path="spec.model",
         field=".maxAdapterRank",
         cel="!has(self.maxAdapterRank) || (has(self.adapters) && size(self.adapters) > 0)",
-        message="maxAdapterRank must come with adapters, whose slots it sizes; set adapters or remove it",
+        message="maxAdapterRank must come with adapters, whose slots it sizes; set adapters or "
+        "remove it",
         holds=model.rank_is_of_adapters,
     ),
     Rule(
         code="EnvironmentForbidden",
         path="spec.engine.env[]",
         field=".name",
-        cel=f"!self.name.matches('^(?:{NEVER_PATTERN})$') && !(self.name in [{', '.join(map(repr, sorted(NEVER)))}])",
-        message="env must not name what the operator sets itself, what opens the server, or what changes how programs start "
-        "(LD_..., PYTHON...); remove it, a token goes to spec.model.weights.huggingFace.tokenSecretRef, an API key to "
+        cel=f"!self.name.matches('^(?:{NEVER_PATTERN})$') && !(self.name in "
+        f"[{', '.join(map(repr, sorted(NEVER)))}"
+        "])",
+        message="env must not name what the operator sets itself, what opens the server, or what "
+        "changes how programs start "
+        "(LD_..., PYTHON...); remove it, a token goes to "
+        "spec.model.weights.huggingFace.tokenSecretRef, an API key to "
         "spec.engine.apiKeySecretRef",
         holds=engine.may_be_set,
     ),
@@ -167,7 +190,8 @@ RULES: Final = (
         path="spec.engine",
         field=".executor",
         cel="!has(self.executor) || self.executor != 'Ray' || self.name == 'vLLM'",
-        message="executor Ray must come with name vLLM: no other engine is rendered for it; remove executor or use vLLM",
+        message="executor Ray must come with name vLLM: no other engine is rendered for it; "
+        "remove executor or use vLLM",
         holds=engine.ray_is_for_vllm,
     ),
     Rule(
@@ -175,7 +199,8 @@ RULES: Final = (
         path="spec.workload",
         field=".maxModelLen",
         cel="!has(self.maxModelLen) || self.maxModelLen >= self.inputTokens + self.outputTokens",
-        message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or lower the other two",
+        message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or "
+        "lower the other two",
         holds=workload.request_fits_model_length,
     ),
     Rule(
@@ -183,7 +208,8 @@ RULES: Final = (
         path="spec.workload",
         field=".requestsPerSecond",
         cel="!(has(self.concurrency) && has(self.requestsPerSecond))",
-        message="requestsPerSecond and concurrency must not both be set: each says how requests arrive; remove one of them",
+        message="requestsPerSecond and concurrency must not both be set: each says how requests "
+        "arrive; remove one of them",
         holds=workload.one_way_of_arrival,
     ),
     Rule(
@@ -191,7 +217,8 @@ RULES: Final = (
         path="spec.workload",
         field=".draftModel",
         cel="!(has(self.promptLookup) && has(self.draftModel))",
-        message="draftModel and promptLookup must not both be set: each says where drafts come from; remove one of them",
+        message="draftModel and promptLookup must not both be set: each says where drafts come "
+        "from; remove one of them",
         holds=workload.one_way_of_drafting,
     ),
     Rule(
@@ -199,16 +226,19 @@ RULES: Final = (
         path="spec.workload.draftModel",
         field="",
         cel="has(self.revision) != has(self.pvc)",
-        message="draftModel must have exactly one of revision (a commit on the hub) and pvc; set one of them",
+        message="draftModel must have exactly one of revision (a commit on the hub) and pvc; set "
+        "one of them",
         holds=workload.has_one_source_of_draft,
     ),
     Rule(
         code="DraftOfShards",
         path="spec",
         field=".workload.draftModel",
-        cel="!has(self.workload) || !has(self.workload.draftModel) || !has(self.model.loadFormat) || "
+        cel="!has(self.workload) || !has(self.workload.draftModel) || !has(self.model.loadFormat) "
+        "|| "
         "self.model.loadFormat != 'ShardedState'",
-        message="workload.draftModel must not be set with model.loadFormat ShardedState: the engine would read the draft model "
+        message="workload.draftModel must not be set with model.loadFormat ShardedState: the "
+        "engine would read the draft model "
         "that way, too; use another loadFormat",
         holds=_draft_is_read_whole,
     ),
@@ -216,16 +246,19 @@ RULES: Final = (
         code="ExpertNotTensor",
         path="spec",
         field=".parallelism.expert",
-        cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert == 1 || "
+        cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert "
+        "== 1 || "
         "(has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' && "
         "has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
-        "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == 0 : "
+        "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == "
+        "0 : "
         "has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
         "(has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
         "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
         "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
         "(has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
-        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also what divides that; set one of these, "
+        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also what "
+        "divides that; set one of these, "
         "or remove expert to have it planned",
         holds=experts_are_cut_as_the_engine_can,
     ),
@@ -234,14 +267,16 @@ RULES: Final = (
         path="spec.parallelism",
         field=".context",
         cel="!has(self.context) || !has(self.tensor) || self.tensor % self.context == 0",
-        message="context must divide tensor, whose ranks share the K/V; set a divisor, or remove context to have it planned",
+        message="context must divide tensor, whose ranks share the K/V; set a divisor, or remove "
+        "context to have it planned",
         holds=context_divides_tensor,
     ),
     Rule(
         code="PartitionStages",
         path="spec.parallelism",
         field=".partition",
-        cel="!has(self.partition) || size(self.partition) == 0 || !has(self.pipeline) || size(self.partition) == self.pipeline",
+        cel="!has(self.partition) || size(self.partition) == 0 || !has(self.pipeline) || "
+        "size(self.partition) == self.pipeline",
         message="partition must have one number per pipeline stage; correct it, or remove pipeline",
         holds=partition_has_every_stage,
     ),
@@ -250,7 +285,8 @@ RULES: Final = (
         path="spec.budget",
         field=".fill",
         cel="!self.fill || has(self.gpus) || has(self.nodes)",
-        message="fill must come with gpus or nodes: they are what is used up; set one of them, or remove fill",
+        message="fill must come with gpus or nodes: they are what is used up; set one of them, or "
+        "remove fill",
         holds=_fill_has_a_budget,
     ),
     Rule(
@@ -258,7 +294,8 @@ RULES: Final = (
         path="spec",
         field=".replicas",
         cel="!has(self.budget) || !self.budget.fill || self.replicas <= 1",
-        message="replicas must be left out with budget.fill, which chooses them; remove one of the two",
+        message="replicas must be left out with budget.fill, which chooses them; remove one of "
+        "the two",
         holds=_fill_chooses_the_replicas,
     ),
     Rule(
@@ -267,10 +304,13 @@ RULES: Final = (
         field=".budget.gpus",
         cel="!has(self.budget) || !has(self.budget.gpus) || "
         "(has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
-        "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
-        "(has(self.parallelism) && has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1) * "
+        "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : "
+        "1) * "
+        "(has(self.parallelism) && has(self.parallelism.attentionData) ? "
+        "self.parallelism.attentionData : 1) * "
         "self.replicas <= self.budget.gpus",
-        message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x replicas; raise budget.gpus or "
+        message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x "
+        "replicas; raise budget.gpus or "
         "lower one of them",
         holds=_within_gpu_budget,
     ),
@@ -279,7 +319,8 @@ RULES: Final = (
         path="spec.placement.nodeSelector",
         field="",
         cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}'))",
-        message="nodeSelector keys must be label keys: an optional prefix and a slash, then at most 63 letters, digits, "
+        message="nodeSelector keys must be label keys: an optional prefix and a slash, then at "
+        "most 63 letters, digits, "
         "'-', '_' or '.'; correct the key",
         holds=keys_are_label_keys,
     ),
@@ -288,7 +329,8 @@ RULES: Final = (
         path="spec.placement",
         field=".queue",
         cel="!has(self.scheduler) || self.scheduler != 'Kueue' || has(self.queue)",
-        message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing else; set queue to a "
+        message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing "
+        "else; set queue to a "
         "LocalQueue of this namespace",
         holds=kueue_has_a_queue,
     ),
@@ -305,7 +347,8 @@ RULES: Final = (
         path="spec.placement",
         field=".schedulerName",
         cel="!has(self.schedulerName) || (has(self.scheduler) && self.scheduler == 'Coscheduling')",
-        message="schedulerName must come with scheduler Coscheduling: the others have a name of their own; remove schedulerName",
+        message="schedulerName must come with scheduler Coscheduling: the others have a name of "
+        "their own; remove schedulerName",
         holds=scheduler_is_a_plugin,
     ),
     Rule(
@@ -313,7 +356,8 @@ RULES: Final = (
         path="spec.placement",
         field=".schedulerName",
         cel="!has(self.schedulerName) || self.schedulerName != 'kai-scheduler'",
-        message="schedulerName must not be kai-scheduler: KAI makes groups of StatefulSets itself, and counts one pod as enough; "
+        message="schedulerName must not be kai-scheduler: KAI makes groups of StatefulSets "
+        "itself, and counts one pod as enough; "
         "use another scheduler",
         holds=scheduler_is_not_kai,
     ),
@@ -330,7 +374,8 @@ RULES: Final = (
         path="spec.placement.tolerations[]",
         field=".key",
         cel="has(self.key) || self.operator == 'Exists'",
-        message="key must be set unless operator is Exists; set key, or use operator Exists to tolerate every taint",
+        message="key must be set unless operator is Exists; set key, or use operator Exists to "
+        "tolerate every taint",
         holds=every_key_needs_exists,
     ),
     Rule(
@@ -338,7 +383,8 @@ RULES: Final = (
         path="spec.placement.tolerations[]",
         field=".tolerationSeconds",
         cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-        message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
+        message="tolerationSeconds must come with effect NoExecute; set that effect or remove "
+        "tolerationSeconds",
         holds=seconds_need_no_execute,
     ),
     *POD_RULES,
@@ -346,7 +392,8 @@ RULES: Final = (
         code="RestartDelays",
         path="spec.restart",
         field=".maxDelaySeconds",
-        cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= self.delaySeconds",
+        cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= "
+        "self.delaySeconds",
         message="maxDelaySeconds must be at least delaySeconds; raise it or lower delaySeconds",
         holds=delays_grow,
     ),

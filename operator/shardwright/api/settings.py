@@ -1,7 +1,8 @@
-"""What the administrator of the operator says for all resources: defaults for engine and pods, and what users may ask for.
+"""What the administrator of the operator says for all resources: defaults for engine and pods, and
+what users may ask for.
 
-A resource is never changed by it: its spec is merged with the defaults before anything is planned, what it says itself wins, and
-its status says what came from where.
+A resource is never changed by it: its spec is merged with the defaults before anything is planned,
+what it says itself wins, and its status says what came from where.
 """
 
 import json
@@ -19,7 +20,11 @@ from shardwright.api.engine import Engine, Executor
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
-from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
+from shardwright.api.network_policy import (
+    NETWORK_POLICY,
+    NetworkPolicies,
+    read_network_policies,
+)
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
@@ -55,13 +60,17 @@ EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
 
 SYSTEM: Final = "system-"
-"""How the PriorityClasses begin that Kubernetes keeps for itself: pods of theirs evict everything else."""
+"""How the PriorityClasses begin that Kubernetes keeps for itself: pods of theirs evict everything
+else.
+"""
 
 NATIVE: Final = "Native"
 """Executor that everybody may ask for: the engine itself joins the ranks."""
 
 NVIDIA: Final = "nvidia"
-"""RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing else."""
+"""RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing
+else.
+"""
 
 Item = TypeVar("Item")
 
@@ -70,7 +79,8 @@ Item = TypeVar("Item")
 class NamespaceLimits:
     """What the models of one namespace may have together; None: any number.
 
-    ``models`` are ShardedModels that are planned, ``gpus`` those that their plans keep, ``waiting`` plans that wait for GPUs.
+    ``models`` are ShardedModels that are planned, ``gpus`` those that their plans keep, ``waiting``
+    plans that wait for GPUs.
     """
 
     models: int | None = None
@@ -80,13 +90,16 @@ class NamespaceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous options, executors, classes of pods.
+    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous options,
+    executors, classes of pods.
 
-    ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
-    same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
-    ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
-    them, where their spec does not say. ``config_fetch``: whether configs are read from the hub that nobody has given.
+    ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not
+    named); all but those of the system where nothing is said of a namespace. ``admission`` is what
+    else they may name. ``limits`` are by namespace in the same way. ``stated`` is what holds for
+    all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet. ``network_policy``
+    says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has
+    made them, where their spec does not say. ``config_fetch``: whether configs are read from the
+    hub that nobody has given.
     """
 
     engine: Engine | None = None
@@ -105,7 +118,9 @@ class Settings:
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
-        return self.limits.get(namespace, self.limits.get(EVERY_NAMESPACE, NamespaceLimits()))
+        return self.limits.get(
+            namespace, self.limits.get(EVERY_NAMESPACE, NamespaceLimits())
+        )
 
 
 def read_settings(text: str) -> Settings:
@@ -119,7 +134,10 @@ def read_settings(text: str) -> Settings:
     unknown = sorted(set(content) - set(KNOWN))
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
     executors = content.get(EXECUTORS) or []
-    classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
+    classes, priorities = (
+        content.get(RUNTIME_CLASSES, [NVIDIA]),
+        content.get(PRIORITY_CLASSES) or {},
+    )
     limits = content.get(NAMESPACE_LIMITS) or {}
     rollout = content.get(ROLLOUT) or {}
     problems = [
@@ -134,16 +152,23 @@ def read_settings(text: str) -> Settings:
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
     if problems:
         raise InputError(problems)
-    spec, stated = _read_defaults(defaults), nodes.read_stated(content, read_gpus(content.get(GPUS) or []))
+    spec, stated = (
+        _read_defaults(defaults),
+        nodes.read_stated(content, read_gpus(content.get(GPUS) or [])),
+    )
     return Settings(
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
         admitted=frozenset(admitted),
         executors=frozenset(executors),
         runtime_classes=frozenset(classes),
-        priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
+        priority_classes={
+            namespace: frozenset(names) for namespace, names in priorities.items()
+        },
         admission=read_admission(content),
-        limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
+        limits={
+            namespace: NamespaceLimits(**found) for namespace, found in limits.items()
+        },
         stated=stated,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
         network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
@@ -153,7 +178,9 @@ def read_settings(text: str) -> Settings:
 
 
 def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource may not name its RuntimeClass: such a class decides what a container sees of its node."""
+    """Yield why a resource may not name its RuntimeClass: such a class decides what a container
+    sees of its node.
+    """
     name = own.pod.runtime_class_name if own.pod else None
     default = settings.pod.runtime_class_name if settings.pod else None
     if name is None or name == default or name in settings.runtime_classes:
@@ -169,7 +196,9 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource may not name its executor: whoever reaches a pod of a Ray cluster can run code in it."""
+    """Yield why a resource may not name its executor: whoever reaches a pod of a Ray cluster can
+    run code in it.
+    """
     name = own.engine.executor
     default = settings.engine.executor if settings.engine else None
     if name in {None, NATIVE, default} or name in settings.executors:
@@ -179,13 +208,18 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
         path="spec.engine.executor",
         what=str(name),
         limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
-        gap="a Ray cluster runs the code of whoever reaches it, which is for the administrator to admit",
+        gap="a Ray cluster runs the code of whoever reaches it, which is for the administrator to "
+        "admit",
         remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
     )
 
 
-def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource of this namespace may not name its PriorityClass: its pods would go before those of others."""
+def check_priority_class(
+    own: Spec, namespace: str, settings: Settings
+) -> Iterator[Problem]:
+    """Yield why a resource of this namespace may not name its PriorityClass: its pods would go
+    before those of others.
+    """
     name = own.pod.priority_class_name if own.pod else None
     default = settings.pod.priority_class_name if settings.pod else None
     if name is None or name == default:
@@ -194,7 +228,11 @@ def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Itera
     admitted = by_namespace.get(namespace, by_namespace.get(EVERY_NAMESPACE))
     if name in admitted if admitted is not None else not name.startswith(SYSTEM):
         return
-    limit = f"must not begin with {SYSTEM}" if admitted is None else f"must be one of {', '.join(sorted(admitted)) or 'none'}"
+    limit = (
+        f"must not begin with {SYSTEM}"
+        if admitted is None
+        else f"must be one of {', '.join(sorted(admitted)) or 'none'}"
+    )
     yield Problem(
         code="PriorityClassNotAdmitted",
         path="spec.pod.priorityClassName",
@@ -206,9 +244,16 @@ def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Itera
 
 
 def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource that gets the default's image may not state another version: it is that of the image."""
+    """Yield why a resource that gets the default's image may not state another version: it is that
+    of the image.
+    """
     stated, default = own.engine.version, settings.engine
-    if stated is None or own.engine.image is not None or default is None or default.name != own.engine.name:
+    if (
+        stated is None
+        or own.engine.image is not None
+        or default is None
+        or default.name != own.engine.name
+    ):
         return
     if default.image is None or default.version in (None, stated):
         return
@@ -222,29 +267,63 @@ def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
-    """Return the spec with what it leaves open filled in, and the paths of what was filled in, sorted."""
+    """Return the spec with what it leaves open filled in, and the paths of what was filled in,
+    sorted.
+    """
     applied: list[str] = []
-    same = settings.engine is not None and settings.engine.name == spec.engine.name  # options are an engine's own
-    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine and same else spec.engine
-    pod = _merged_pod(spec.pod or Pod(), settings.pod, applied) if settings.pod else spec.pod
+    same = (
+        settings.engine is not None and settings.engine.name == spec.engine.name
+    )  # options are an engine's own
+    engine = (
+        _merged_engine(spec.engine, settings.engine, applied)
+        if settings.engine and same
+        else spec.engine
+    )
+    pod = (
+        _merged_pod(spec.pod or Pod(), settings.pod, applied)
+        if settings.pod
+        else spec.pod
+    )
     if not applied:
         return spec, ()
-    return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(sorted(applied))
+    return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(
+        sorted(applied)
+    )
 
 
 def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
-    """The version of the defaults is that of their image: a resource with an image of its own gets neither."""
+    """The version of the defaults is that of their image: a resource with an image of its own gets
+    neither.
+    """
     given = ("image",) if own.version else ("image", "version")
-    image = {name: getattr(default, name) for name in given if own.image is None and getattr(default, name) is not None}
+    image = {
+        name: getattr(default, name)
+        for name in given
+        if own.image is None and getattr(default, name) is not None
+    }
     applied += [f"engine.{name}" for name in image]
-    args = {name: value for name, value in default.args.items() if not _has_argument(own, name)}
+    args = {
+        name: value
+        for name, value in default.args.items()
+        if not _has_argument(own, name)
+    }
     applied += [f"engine.args.{name}" for name in args]
-    plain = {"executor": "executor", "apiKeySecretRef": "api_key_secret_ref", "familyDefaults": "family_defaults"}
-    left = {name: field for name, field in plain.items() if getattr(own, field) is None and getattr(default, field) is not None}
+    plain = {
+        "executor": "executor",
+        "apiKeySecretRef": "api_key_secret_ref",
+        "familyDefaults": "family_defaults",
+    }
+    left = {
+        name: field
+        for name, field in plain.items()
+        if getattr(own, field) is None and getattr(default, field) is not None
+    }
     filled = {field: getattr(default, field) for field in left.values()}
     applied += [f"engine.{name}" for name in left]
     env = _added(own.env, default.env, lambda item: item.name, "engine.env", applied)
-    return own.model_copy(update={**image, **filled, "args": args | own.args, "env": env})
+    return own.model_copy(
+        update={**image, **filled, "args": args | own.args, "env": env}
+    )
 
 
 def _has_argument(own: Engine, name: str) -> bool:
@@ -269,16 +348,34 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     filled = {
         name: value
         for name in ("cpu", "memory", "ephemeral_storage")
-        if getattr(resources, name) is None and (value := getattr(wanted, name)) is not None
+        if getattr(resources, name) is None
+        and (value := getattr(wanted, name)) is not None
     }
     applied += [f"pod.resources.{to_camel(name)}" for name in filled]
-    secrets = _added(own.image_pull_secrets, default.image_pull_secrets, lambda item: item.name, "pod.imagePullSecrets", applied)
-    update: dict[str, Any] = {"resources": resources.model_copy(update=filled), "image_pull_secrets": secrets}
+    secrets = _added(
+        own.image_pull_secrets,
+        default.image_pull_secrets,
+        lambda item: item.name,
+        "pod.imagePullSecrets",
+        applied,
+    )
+    update: dict[str, Any] = {
+        "resources": resources.model_copy(update=filled),
+        "image_pull_secrets": secrets,
+    }
     for name in ("labels", "annotations"):
-        update[name] = _with_entries(getattr(own, name), getattr(default, name), f"pod.{name}", applied)
+        update[name] = _with_entries(
+            getattr(own, name), getattr(default, name), f"pod.{name}", applied
+        )
     taken = [volume.mount_path for volume in own.volumes or ()]
-    if volumes := [given for given in default.volumes or () if not any(lie_together(given.mount_path, path) for path in taken)]:
-        update["volumes"] = _added(own.volumes or [], volumes, lambda item: item.name, "pod.volumes", applied)
+    if volumes := [
+        given
+        for given in default.volumes or ()
+        if not any(lie_together(given.mount_path, path) for path in taken)
+    ]:
+        update["volumes"] = _added(
+            own.volumes or [], volumes, lambda item: item.name, "pod.volumes", applied
+        )
     for name, attribute in _WHOLE_IN_PODS.items():
         if getattr(own, attribute) is None and getattr(default, attribute) is not None:
             update[attribute] = getattr(default, attribute)
@@ -287,15 +384,26 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
 
 
 def _with_entries(
-    own: dict[str, str] | None, default: dict[str, str] | None, path: str, applied: list[str]
+    own: dict[str, str] | None,
+    default: dict[str, str] | None,
+    path: str,
+    applied: list[str],
 ) -> dict[str, str] | None:
     """Return entries with the default's for the keys that a resource does not have itself."""
-    new = {key: value for key, value in (default or {}).items() if key not in (own or {})}
+    new = {
+        key: value for key, value in (default or {}).items() if key not in (own or {})
+    }
     applied += [f"{path}.{key}" for key in new]
     return {**new, **(own or {})} if new else own
 
 
-def _added(own: list[Item], default: list[Item], key: Callable[[Item], str], path: str, applied: list[str]) -> list[Item]:
+def _added(
+    own: list[Item],
+    default: list[Item],
+    key: Callable[[Item], str],
+    path: str,
+    applied: list[str],
+) -> list[Item]:
     """Return a list with the default's entries behind the resource's own, each key once."""
     there = {key(item) for item in own}
     new = [item for item in default if key(item) not in there]
@@ -304,10 +412,18 @@ def _added(own: list[Item], default: list[Item], key: Callable[[Item], str], pat
 
 
 def _read_defaults(defaults: Mapping[str, Any]) -> Spec:
-    """Return the defaults as the spec of a resource that has nothing else: the same bounds, the same rules."""
-    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "defaults"}}
+    """Return the defaults as the spec of a resource that has nothing else: the same bounds, the
+    same rules.
+    """
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "defaults"},
+    }
     try:
-        return parse_manifest(manifest | {"spec": {"model": {"id": "any"}, **defaults}}).spec
+        return parse_manifest(
+            manifest | {"spec": {"model": {"id": "any"}, **defaults}}
+        ).spec
     except InputError as error:
         raise InputError(_of_defaults(problem) for problem in error.problems) from None
 
@@ -316,41 +432,69 @@ def _of_defaults(problem: Problem) -> Problem:
     return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
 
 
-def _shapes(defaults: object, admitted: object, classes: object, priorities: object) -> Iterable[Problem]:
+def _shapes(
+    defaults: object, admitted: object, classes: object, priorities: object
+) -> Iterable[Problem]:
     if not isinstance(defaults, Mapping):
         yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
     else:
-        yield from (_unknown(f"{DEFAULTS}.{name}") for name in sorted(set(defaults) - {"engine", "pod"}))
-    for path, names, of in ((ADMITTED, admitted, "option names without dashes"), (RUNTIME_CLASSES, classes, "names")):
+        yield from (
+            _unknown(f"{DEFAULTS}.{name}")
+            for name in sorted(set(defaults) - {"engine", "pod"})
+        )
+    for path, names, of in (
+        (ADMITTED, admitted, "option names without dashes"),
+        (RUNTIME_CLASSES, classes, "names"),
+    ):
         if not _are_names(names):
             yield _wrong(path, names, f"must be a list of {of}")
-    if not isinstance(priorities, Mapping) or not all(_are_names(names) for names in priorities.values()):
-        yield _wrong(PRIORITY_CLASSES, priorities, "must be an object of namespace, or *, to a list of names")
+    if not isinstance(priorities, Mapping) or not all(
+        _are_names(names) for names in priorities.values()
+    ):
+        yield _wrong(
+            PRIORITY_CLASSES,
+            priorities,
+            "must be an object of namespace, or *, to a list of names",
+        )
 
 
 def _executors(executors: object) -> Iterable[Problem]:
     known = get_args(Executor)
     if not _are_names(executors) or not set(executors).issubset(known):
-        yield _wrong(EXECUTORS, executors, f"must be a list of executors: {', '.join(known)}")
+        yield _wrong(
+            EXECUTORS, executors, f"must be a list of executors: {', '.join(known)}"
+        )
 
 
 def _limits(limits: object) -> Iterable[Problem]:
-    if not isinstance(limits, Mapping) or not all(isinstance(found, Mapping) for found in limits.values()):
-        yield _wrong(NAMESPACE_LIMITS, limits, "must be an object of namespace, or *, to an object of limits")
+    if not isinstance(limits, Mapping) or not all(
+        isinstance(found, Mapping) for found in limits.values()
+    ):
+        yield _wrong(
+            NAMESPACE_LIMITS,
+            limits,
+            "must be an object of namespace, or *, to an object of limits",
+        )
         return
     for namespace, found in limits.items():
         for name, count in found.items():
             if name not in {"models", "gpus", "waiting"}:
                 yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
             elif type(count) is not int or count < 0:
-                yield _wrong(f"{NAMESPACE_LIMITS}.{namespace}.{name}", count, "must be a whole number from 0 on")
+                yield _wrong(
+                    f"{NAMESPACE_LIMITS}.{namespace}.{name}",
+                    count,
+                    "must be a whole number from 0 on",
+                )
 
 
 def _rollout(rollout: object) -> Iterable[Problem]:
     if not isinstance(rollout, Mapping):
         yield _wrong(ROLLOUT, rollout, "must be an object with onUpgrade")
         return
-    yield from (_unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"}))
+    yield from (
+        _unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"})
+    )
     if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
         yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
 
@@ -361,8 +505,19 @@ def _are_names(value: object) -> TypeGuard[list[str]]:
 
 def _unknown(path: str) -> Problem:
     remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {', '.join(KNOWN[1:])}"
-    return Problem(code="UnknownField", path=path, what="is not a setting of the operator", remedy=remedy)
+    return Problem(
+        code="UnknownField",
+        path=path,
+        what="is not a setting of the operator",
+        remedy=remedy,
+    )
 
 
 def _wrong(path: str, value: object, limit: str) -> Problem:
-    return Problem(code="WrongType", path=path, what=json.dumps(value)[:80], limit=limit, remedy="correct it")
+    return Problem(
+        code="WrongType",
+        path=path,
+        what=json.dumps(value)[:80],
+        limit=limit,
+        remedy="correct it",
+    )

@@ -1,7 +1,8 @@
 """The spec of a ShardedModel, field by field: type, bound, default, description.
 
 What is written here is what ``kubectl explain`` prints and what the API server enforces: ``schema``
-turns these models into the CRD. Rules between fields stand in ``rules``; nothing here reads a cluster.
+turns these models into the CRD. Rules between fields stand in ``rules``; nothing here reads a
+cluster.
 """
 
 from typing import Annotated, Literal
@@ -11,7 +12,14 @@ from pydantic import Field, StringConstraints
 from shardwright.api.engine import Engine
 from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.model import Model
-from shardwright.api.parts import LABEL_KEY, Degree, LabelValue, ObjectName, Part, QueueName
+from shardwright.api.parts import (
+    LABEL_KEY,
+    Degree,
+    LabelValue,
+    ObjectName,
+    Part,
+    QueueName,
+)
 from shardwright.api.pod import Pod
 from shardwright.api.workload import Workload
 
@@ -21,18 +29,22 @@ class Objective(Part):
 
     optimize_for: Literal["Balanced", "Latency", "Throughput"] = Field(
         default="Balanced",
-        description="Latency: the least time per request. Throughput: the most output tokens per second per GPU. Balanced: "
+        description="Latency: the least time per request. Throughput: the most output tokens per "
+        "second per GPU. Balanced: "
         "throughput per GPU, weighed against the time per output token.",
     )
     ttft_milliseconds: Annotated[int, Field(ge=1, le=3_600_000)] | None = Field(
-        default=None, description="Limit on the time to first token that a plan must meet, in milliseconds."
+        default=None,
+        description="Limit on the time to first token that a plan must meet, in milliseconds.",
     )
     tpot_milliseconds: Annotated[int, Field(ge=1, le=60_000)] | None = Field(
-        default=None, description="Limit on the time per output token that a plan must meet, in milliseconds."
+        default=None,
+        description="Limit on the time per output token that a plan must meet, in milliseconds.",
     )
     statistic: Literal["Mean", "P95"] = Field(
         default="Mean",
-        description="What the limits speak of. Mean: the predicted means. P95: 95th percentiles, derived from the means by an "
+        description="What the limits speak of. Mean: the predicted means. P95: 95th percentiles, "
+        "derived from the means by an "
         "assumption about waiting times, not predicted.",
     )
 
@@ -48,7 +60,8 @@ class Budget(Part):
     )
     fill: bool = Field(
         default=False,
-        description="True: use the budget up. Layout and number of replicas are chosen together; spec.replicas is left out.",
+        description="True: use the budget up. Layout and number of replicas are chosen together; "
+        "spec.replicas is left out.",
     )
 
 
@@ -56,31 +69,41 @@ class Parallelism(Part):
     """Pinned degrees of one replica: validated, never trusted. What is not pinned is planned."""
 
     tensor: Degree | None = Field(default=None, description="Tensor-parallel degree.")
-    pipeline: Degree | None = Field(default=None, description="Pipeline-parallel degree: stages.")
+    pipeline: Degree | None = Field(
+        default=None, description="Pipeline-parallel degree: stages."
+    )
     expert: Degree | None = Field(
         default=None,
-        description="Expert-parallel degree: 1 slices every expert over all ranks of a stage; tensor x attentionData places "
+        description="Expert-parallel degree: 1 slices every expert over all ranks of a stage; "
+        "tensor "
+        "x attentionData places "
         "whole experts on them.",
     )
     attention_data: Degree | None = Field(
         default=None,
-        description="Replicas of the attention that share one set of experts. Above 1 for mixture-of-experts models only.",
+        description="Replicas of the attention that share one set of experts. Above 1 for "
+        "mixture-of-experts models only.",
     )
     context: Degree | None = Field(
         default=None,
-        description="Decode-context-parallel degree: tensor ranks that would hold copies of K/V heads share their tokens. Adds "
+        description="Decode-context-parallel degree: tensor ranks that would hold copies of K/V "
+        "heads "
+        "share their tokens. Adds "
         "no GPUs.",
     )
     partition: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
         default_factory=list,
         max_length=256,
-        description="Layers of every pipeline stage, in order; as many numbers as stages. Default: planned.",
+        description="Layers of every pipeline stage, in order; as many numbers as stages. Default: "
+        "planned.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 
 def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
-    """Return whether experts are sliced, or dealt to all ranks; TensorRT-LLM deals them to sets of ranks that slice them, too."""
+    """Return whether experts are sliced, or dealt to all ranks; TensorRT-LLM deals them to sets of
+    ranks that slice them, too.
+    """
     pins = spec.parallelism
     if pins is None or pins.expert is None or pins.expert == 1:
         return True
@@ -93,27 +116,41 @@ def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
 
 def context_divides_tensor(pins: Parallelism) -> bool:
     """Return whether the ranks that share K/V are a part of the tensor ranks."""
-    return pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
+    return (
+        pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
+    )
 
 
 def partition_has_every_stage(pins: Parallelism) -> bool:
     """Return whether every stage has its number of layers."""
-    return not pins.partition or pins.pipeline is None or len(pins.partition) == pins.pipeline
+    return (
+        not pins.partition
+        or pins.pipeline is None
+        or len(pins.partition) == pins.pipeline
+    )
 
 
 class Toleration(Part):
     """A Kubernetes toleration."""
 
-    key: Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY)] | None = Field(
-        default=None, description="Taint key. Default: every key, which needs operator Exists."
+    key: Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY)] | None = (
+        Field(
+            default=None,
+            description="Taint key. Default: every key, which needs operator Exists.",
+        )
     )
-    operator: Literal["Exists", "Equal"] = Field(default="Equal", description="How the taint's value is compared.")
-    value: LabelValue | None = Field(default=None, description="Taint value, for operator Equal.")
+    operator: Literal["Exists", "Equal"] = Field(
+        default="Equal", description="How the taint's value is compared."
+    )
+    value: LabelValue | None = Field(
+        default=None, description="Taint value, for operator Equal."
+    )
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         default=None, description="Taint effect. Default: every effect."
     )
     toleration_seconds: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = Field(
-        default=None, description="How long a NoExecute taint is tolerated, in seconds. Default: for ever."
+        default=None,
+        description="How long a NoExecute taint is tolerated, in seconds. Default: for ever.",
     )
 
 
@@ -136,28 +173,38 @@ class PlacementRules(Part):
     """Which nodes may be used, and who makes the pods of a group start together."""
 
     node_selector: dict[str, LabelValue] = Field(
-        default_factory=dict, max_length=32, description="Labels that a node must carry to be planned on."
+        default_factory=dict,
+        max_length=32,
+        description="Labels that a node must carry to be planned on.",
     )
     tolerations: list[Toleration] = Field(
         default_factory=list,
         max_length=32,
-        description="Taints that do not keep a node out of the plan. The taint of the GPU vendor is always tolerated.",
+        description="Taints that do not keep a node out of the plan. The taint of the GPU vendor "
+        "is "
+        "always tolerated.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
         default="None",
-        description="Gang scheduling: who is told that the pods of a group belong together, so that all of them are placed, or "
-        "none. Native: kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: these "
+        description="Gang scheduling: who is told that the pods of a group belong together, so "
+        "that "
+        "all of them are placed, or "
+        "none. Native: kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano "
+        "and Coscheduling: these "
         "schedulers. The nodes are those of the plan with each of them.",
     )
     queue: QueueName | None = Field(
         default=None,
-        description="Queue of the groups: with Kueue a LocalQueue of this namespace, with Volcano a Queue (default there: "
+        description="Queue of the groups: with Kueue a LocalQueue of this namespace, with Volcano "
+        "a "
+        "Queue (default there: "
         "default).",
     )
     scheduler_name: ObjectName | None = Field(
         default=None,
-        description="With Coscheduling: the scheduler that the pods ask for. Default: scheduler-plugins-scheduler, the name in "
+        description="With Coscheduling: the scheduler that the pods ask for. Default: "
+        "scheduler-plugins-scheduler, the name in "
         "that project's chart.",
     )
 
@@ -187,32 +234,56 @@ class Spec(Part):
 
     model: Model = Field(description="What is served.")
     engine: Engine = Field(default_factory=Engine, description="The inference engine.")
-    workload: Workload = Field(default_factory=Workload, description="The load that the plan is made for.")
-    objective: Objective = Field(default_factory=Objective, description="What the plan is chosen for.")
+    workload: Workload = Field(
+        default_factory=Workload, description="The load that the plan is made for."
+    )
+    objective: Objective = Field(
+        default_factory=Objective, description="What the plan is chosen for."
+    )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=1,
-        description="Copies of the model (groups). 0: nothing runs and no GPU is held; status shows the plan of one replica.",
+        description="Copies of the model (groups). 0: nothing runs and no GPU is held; status "
+        "shows "
+        "the plan of one replica.",
     )
-    budget: Budget | None = Field(default=None, description="Upper limits of what the plan may use, over all replicas.")
+    budget: Budget | None = Field(
+        default=None,
+        description="Upper limits of what the plan may use, over all replicas.",
+    )
     parallelism: Parallelism | None = Field(
-        default=None, description="Pinned degrees of one replica; what is not pinned is planned."
+        default=None,
+        description="Pinned degrees of one replica; what is not pinned is planned.",
     )
     placement: PlacementRules | None = Field(
-        default=None, description="Which nodes may be used, and who makes the pods of a group start together."
+        default=None,
+        description="Which nodes may be used, and who makes the pods of a group start together.",
     )
-    pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
-    restart: Restart = Field(default_factory=Restart, description="How a group that failed starts again.")
-    readiness: Readiness = Field(default_factory=Readiness, description="When a group counts as serving.")
-    rollout: Rollout = Field(default_factory=Rollout, description="How groups are restarted on purpose.")
+    pod: Pod | None = Field(
+        default=None, description="Typed overrides of the engine's pods."
+    )
+    restart: Restart = Field(
+        default_factory=Restart, description="How a group that failed starts again."
+    )
+    readiness: Readiness = Field(
+        default_factory=Readiness, description="When a group counts as serving."
+    )
+    rollout: Rollout = Field(
+        default_factory=Rollout, description="How groups are restarted on purpose."
+    )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
-        description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a new plan when the old one "
-        "cannot run any more. Always: also when another is better by 10 percent of the objective, while all groups serve, and at "
+        description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a "
+        "new "
+        "plan when the old one "
+        "cannot run any more. Always: also when another is better by 10 percent of the objective, "
+        "while all groups serve, and at "
         "most once an hour. A changed spec always plans anew.",
     )
     mode: Literal["Deploy", "PlanOnly"] = Field(
-        default="Deploy", description="PlanOnly: plan and show it in status; no pod is made and no GPU is held."
+        default="Deploy",
+        description="PlanOnly: plan and show it in status; no pod is made and no GPU is held.",
     )
     paused: bool = Field(
-        default=False, description="True: change nothing that exists; status stays up to date and deletion works."
+        default=False,
+        description="True: change nothing that exists; status stays up to date and deletion works.",
     )

@@ -44,7 +44,10 @@ def _rewritten(schema: Schema) -> Schema:
 
 def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
     if "properties" in schema:
-        yield "properties", {name: _rewritten(child) for name, child in schema["properties"].items()}
+        yield (
+            "properties",
+            {name: _rewritten(child) for name, child in schema["properties"].items()},
+        )
     for key in ("items", "additionalProperties"):
         if key in schema:
             yield key, _rewritten(schema[key])
@@ -52,7 +55,9 @@ def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
 
 def _without_null(schema: Schema) -> Schema:
     """Take the null out of a union: a field that may be left out is not in ``required``."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    choices = [
+        choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}
+    ]
     if len(choices) != 1:
         return schema
     beside = {key: value for key, value in schema.items() if key != "anyOf"}
@@ -60,17 +65,28 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _without_null_default(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if not (key == "default" and value is None)}
+    return {
+        key: value
+        for key, value in schema.items()
+        if not (key == "default" and value is None)
+    }
 
 
 def _enum_for_const(schema: Schema) -> Schema:
-    return {("enum" if key == "const" else key): ([value] if key == "const" else value) for key, value in schema.items()}
+    return {
+        ("enum" if key == "const" else key): ([value] if key == "const" else value)
+        for key, value in schema.items()
+    }
 
 
 def _without_closed_properties(schema: Schema) -> Schema:
-    """Drop ``additionalProperties`` that are no schema: pruning and strict validation do its work."""
+    """Drop ``additionalProperties`` that are no schema: pruning and strict validation do its
+    work.
+    """
     if isinstance(schema.get("additionalProperties"), bool):
-        return {key: value for key, value in schema.items() if key != "additionalProperties"}
+        return {
+            key: value for key, value in schema.items() if key != "additionalProperties"
+        }
     return schema
 
 
@@ -78,14 +94,29 @@ def _without_titles(schema: Schema) -> Schema:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
+def _unwrapped_description(schema: Schema) -> Schema:
+    """Join the lines of each paragraph: a docstring is wrapped for those who read the code."""
+    description = schema.get("description")
+    if not isinstance(description, str):
+        return schema
+    paragraphs = (" ".join(part.split()) for part in description.split("\n\n"))
+    return schema | {"description": "\n\n".join(paragraphs)}
+
+
 def _integer_format(schema: Schema) -> Schema:
     if schema.get("type") != "integer":
         return schema
-    return schema | {"format": "int32" if schema.get("maximum", INT32_MAX + 1) <= INT32_MAX else "int64"}
+    return schema | {
+        "format": "int32"
+        if schema.get("maximum", INT32_MAX + 1) <= INT32_MAX
+        else "int64"
+    }
 
 
 def _default_of_parts(schema: Schema) -> Schema:
-    """Give an optional object whose fields have defaults the default ``{}``, so that they are filled in."""
+    """Give an optional object whose fields have defaults the default ``{}``, so that they are
+    filled in.
+    """
     if "properties" not in schema:
         return schema
     properties = {
@@ -96,7 +127,9 @@ def _default_of_parts(schema: Schema) -> Schema:
 
 
 def _fills_itself(name: str, child: Schema, parent: Schema) -> bool:
-    is_part = "properties" in child and not child.get("required") and "anyOf" not in child
+    is_part = (
+        "properties" in child and not child.get("required") and "anyOf" not in child
+    )
     return is_part and name not in parent.get("required", ()) and "default" not in child
 
 
@@ -107,6 +140,7 @@ REWRITES: Final[tuple[Callable[[Schema], Schema], ...]] = (
     _enum_for_const,
     _without_closed_properties,
     _without_titles,
+    _unwrapped_description,
     _integer_format,
 )
 """In this order: a part whose union with null is still there is optional and gets no default."""

@@ -1,4 +1,6 @@
-"""What the parser refused, said as problems: the path in the manifest, the value, the limit, the way out."""
+"""What the parser refused, said as problems: the path in the manifest, the value, the limit, the
+way out.
+"""
 
 import difflib
 import json
@@ -23,11 +25,17 @@ _FREE_FORM: Final = ("spec", "model", "config")
 
 
 def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a manifest without fields that are null, as the API server drops them; the config stays whole."""
+    """Return a manifest without fields that are null, as the API server drops them; the config
+    stays whole.
+    """
     if path == _FREE_FORM:
         return value
     if isinstance(value, Mapping):
-        return {key: without_nulls(child, (*path, str(key))) for key, child in value.items() if child is not None}
+        return {
+            key: without_nulls(child, (*path, str(key)))
+            for key, child in value.items()
+            if child is not None
+        }
     if isinstance(value, list | tuple):
         return [without_nulls(child, (*path, "[]")) for child in value]
     return value
@@ -46,7 +54,9 @@ def read_part(part: type[P], content: Mapping[str, Any]) -> P:
 
 
 def explain(error: ValidationError, schema: Schema) -> tuple[Problem, ...]:
-    """Return one problem per violation, sorted by path, in the words of the schema of what was read."""
+    """Return one problem per violation, sorted by path, in the words of the schema of what was
+    read.
+    """
     problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
@@ -88,7 +98,11 @@ def path_of(location: Location) -> str:
     >>> path_of(("spec", "engine", "env", 0, "name"))
     'spec.engine.env[0].name'
     """
-    steps = (f"[{step}]" if isinstance(step, int) else f".{_readable(step)}" for step in location if step != "[key]")
+    steps = (
+        f"[{step}]" if isinstance(step, int) else f".{_readable(step)}"
+        for step in location
+        if step != "[key]"
+    )
     return "".join(steps).removeprefix(".")
 
 
@@ -129,9 +143,19 @@ def _unknown(location: Location, _detail: ErrorDetails, parent: Schema) -> Probl
 
 def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     allowed = [str(item) for item in schema.get("enum", ())]
-    limit = f"must be {_either(allowed)}" if allowed else f"must be {detail.get('ctx', {}).get('expected', '')}"
+    limit = (
+        f"must be {_either(allowed)}"
+        if allowed
+        else f"must be {detail.get('ctx', {}).get('expected', '')}"
+    )
     remedy = _hint(str(detail["input"]), allowed) if len(allowed) > 1 else "write that"
-    return Problem(code="NotAllowed", path=path_of(location), what=_shown(detail["input"]), limit=limit, remedy=remedy)
+    return Problem(
+        code="NotAllowed",
+        path=path_of(location),
+        what=_shown(detail["input"]),
+        limit=limit,
+        remedy=remedy,
+    )
 
 
 def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
@@ -143,7 +167,8 @@ def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> P
         what=f"{value:,}",
         limit=f"must be from {low:,} to {high:,}",
         gap=gap,
-        remedy=f"set it to {high if value > high else low:,} or {'less' if value > high else 'more'}",
+        remedy=f"set it to {high if value > high else low:,} or "
+        f"{'less' if value > high else 'more'}",
     )
 
 
@@ -173,15 +198,31 @@ def _too_long(location: Location, detail: ErrorDetails, _schema: Schema) -> Prob
 
 def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> Problem:
     limit = detail["msg"].removeprefix("Value error, ")
-    return Problem(code="WrongType", path=path_of(location), what=_shown(detail["input"]), limit=limit, remedy="correct it")
+    return Problem(
+        code="WrongType",
+        path=path_of(location),
+        what=_shown(detail["input"]),
+        limit=limit,
+        remedy="correct it",
+    )
 
 
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     wanted = _TYPES.get(schema.get("type", ""), "a string or an integer")
     found = detail["input"]
-    quotes = isinstance(found, str) and schema.get("type") in ("integer", "number", "boolean")
+    quotes = isinstance(found, str) and schema.get("type") in (
+        "integer",
+        "number",
+        "boolean",
+    )
     remedy = "remove the quotes" if quotes else f"write {wanted}"
-    return Problem(code="WrongType", path=path_of(location), what=_shown(found), limit=f"must be {wanted}", remedy=remedy)
+    return Problem(
+        code="WrongType",
+        path=path_of(location),
+        what=_shown(found),
+        limit=f"must be {wanted}",
+        remedy=remedy,
+    )
 
 
 def _schema_at(schema: Schema, location: Location) -> Schema:
@@ -194,7 +235,9 @@ def _child(schema: Schema, step: int | str) -> Schema:
     if isinstance(step, int):
         child = schema.get("items", {})
     else:
-        child = schema.get("properties", {}).get(step, schema.get("additionalProperties", {}))
+        child = schema.get("properties", {}).get(
+            step, schema.get("additionalProperties", {})
+        )
     return child if isinstance(child, Mapping) else {}
 
 
@@ -225,7 +268,9 @@ _TYPES: Final = {
     "array": "a list",
 }
 
-_BY_KIND: Final[tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]] = (
+_BY_KIND: Final[
+    tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]
+] = (
     ("missing", _missing),
     ("extra_forbidden", _unknown),
     ("literal_error", _not_allowed),

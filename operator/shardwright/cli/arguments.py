@@ -1,4 +1,6 @@
-"""What can be typed: commands, options and their help; imports nothing of the planner, so that help is instant."""
+"""What can be typed: commands, options and their help; imports nothing of the planner, so that help
+is instant.
+"""
 
 import argparse
 import difflib
@@ -51,7 +53,7 @@ The page needs no network. Beside the plan it holds what would be planned under 
 some seconds of CPU. It shows one ShardedModel.
 
 exit codes: as for plan
-"""
+"""  # noqa: E501
 RENDER_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
@@ -72,7 +74,7 @@ examples:
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
 exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 a fault of ours
-"""
+"""  # noqa: E501
 FETCH_EXAMPLES = """\
 examples:
   %(prog)s acme/llama-3.1-70b-support | kubectl apply --server-side -n NAMESPACE -f -
@@ -82,7 +84,7 @@ As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
-"""
+"""  # noqa: E501
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s llama-3
@@ -105,7 +107,11 @@ def program_name(argv0: str) -> str:
     >>> program_name("/usr/local/bin/kubectl-shardwright"), program_name("shardwright")
     ('kubectl shardwright', 'shardwright')
     """
-    return "kubectl shardwright" if PurePath(argv0).name.startswith("kubectl-shardwright") else "shardwright"
+    return (
+        "kubectl shardwright"
+        if PurePath(argv0).name.startswith("kubectl-shardwright")
+        else "shardwright"
+    )
 
 
 class UsageExit(SystemExit):
@@ -132,17 +138,27 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageExit: always; who reads documents is told by it as well.
         """
-        problem = Problem(code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'")
-        self._print_message(f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr)
+        problem = Problem(
+            code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'"
+        )
+        self._print_message(
+            f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr
+        )
         raise UsageExit(problem)
 
     def format_help(self) -> str:
         """Return the first screen of a command that has more than one, else all of it."""
         whole = super().format_help()
-        return first_screen(self, self._action_groups) if whole.count("\n") > _SCREEN_LINES else whole
+        return (
+            first_screen(self, self._action_groups)
+            if whole.count("\n") > _SCREEN_LINES
+            else whole
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Read what is typed behind a command; what it does not take is its own complaint, not that of the whole program."""
+        """Read what is typed behind a command; what it does not take is its own complaint, not that
+        of the whole program.
+        """
         found, lost = super().parse_known_args(args, namespace)
         if lost and self._subparsers is None:
             near = difflib.get_close_matches(lost[0], self._option_string_actions, n=1)
@@ -155,10 +171,14 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = Parser(
         prog=program,
-        description="Cut a large language model over the GPUs you have: see the plan, the manifests, and why.",
+        description="Cut a large language model over the GPUs you have: see the plan, the "
+        "manifests, "
+        "and why.",
         epilog=f"'{program} COMMAND --help' explains a command.",
     )
-    parser.add_argument("--version", action="version", version=f"shardwright {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"shardwright {__version__}"
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_plan(commands)
     _add_explain(commands)
@@ -175,11 +195,13 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
 
 
-def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "") -> argparse.ArgumentParser:
+def _add_command(
+    commands: Commands, name: str, *, summary: str, epilog: str = ""
+) -> argparse.ArgumentParser:
     command = commands.add_parser(
         name,
         help=summary,
@@ -187,18 +209,26 @@ def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit")
-    command.add_argument("--debug", action="store_true", help="show the traceback of a fault")
+    command.add_argument(
+        "--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit"
+    )
+    command.add_argument(
+        "--debug", action="store_true", help="show the traceback of a fault"
+    )
     return command
 
 
 def _add_plan(commands: Commands) -> None:
     command = _add_command(
-        commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
+        commands,
+        "plan",
+        summary="show how a model would be cut, on which nodes, how fast, and why",
+        epilog=PLAN_EXAMPLES,
     )
     _add_inputs(command, by_operator=True)
     meaning = (
-        "text for people, wide one line for each; json and yaml hold what the operator writes to status.plan; manifest is the "
+        "text for people, wide one line for each; json and yaml hold what the operator writes "
+        "to status.plan; manifest is the "
     )
     meaning += "ShardedModel to apply"
     _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
@@ -218,26 +248,43 @@ def _add_explain(commands: Commands) -> None:
 
 def _add_report(commands: Commands) -> None:
     command = _add_command(
-        commands, "report", summary="draw the plan, and all that was considered, as one HTML page", epilog=REPORT_EXAMPLES
+        commands,
+        "report",
+        summary="draw the plan, and all that was considered, as one HTML page",
+        epilog=REPORT_EXAMPLES,
     )
     _add_inputs(command)
     command.set_defaults(output="html")
 
 
 def _add_render(commands: Commands) -> None:
-    command = _add_command(commands, "render", summary="print the Kubernetes objects of the plan", epilog=RENDER_EXAMPLES)
+    command = _add_command(
+        commands,
+        "render",
+        summary="print the Kubernetes objects of the plan",
+        epilog=RENDER_EXAMPLES,
+    )
     _add_inputs(command)
-    _add_output(command, ("yaml", "json"), "one YAML document per object, or one JSON List")
+    _add_output(
+        command, ("yaml", "json"), "one YAML document per object, or one JSON List"
+    )
 
 
 def _add_size(commands: Commands) -> None:
     command = _add_command(
-        commands, "size", summary="say how many GPUs of each product carry a load, before you have them", epilog=SIZE_EXAMPLES
+        commands,
+        "size",
+        summary="say how many GPUs of each product carry a load, before you have them",
+        epilog=SIZE_EXAMPLES,
     )
-    command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
+    command.add_argument(
+        "model", metavar="MODEL", help="id of a model, as Hugging Face writes it"
+    )
     _add_typed(command)
     command.add_argument(
-        "--fetch", action="store_true", help="read a model that is not built in from the Hugging Face hub ('fetch --help')"
+        "--fetch",
+        action="store_true",
+        help="read a model that is not built in from the Hugging Face hub ('fetch --help')",
     )
     there = command.add_argument_group("GPUs")
     there.add_argument(
@@ -245,50 +292,116 @@ def _add_size(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to compare",
+        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to "
+        "compare",
     )
     _add_nodes_of(there)
-    there.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, prices of GPUs among it")
-    _add_output(command, ("text", "json", "yaml"), "tables, or one document with every number of GPUs that was tried")
+    there.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="what the administrator says for all models, prices of GPUs among it",
+    )
+    _add_output(
+        command,
+        ("text", "json", "yaml"),
+        "tables, or one document with every number of GPUs that was tried",
+    )
 
 
 def _add_predict(commands: Commands) -> None:
     command = _add_command(
-        commands, "predict", summary="predict memory and speed of many cases, one JSON object a line", epilog=PREDICT_EXAMPLES
+        commands,
+        "predict",
+        summary="predict memory and speed of many cases, one JSON object a line",
+        epilog=PREDICT_EXAMPLES,
     )
-    command.add_argument("--input", metavar="FILE", default="-", help="cases (default: stdin); docs/predict.md has the fields")
-    command.add_argument("--output", metavar="FILE", default="-", help="predictions, one for each case (default: stdout)")
+    command.add_argument(
+        "--input",
+        metavar="FILE",
+        default="-",
+        help="cases (default: stdin); docs/predict.md has the fields",
+    )
+    command.add_argument(
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="predictions, one for each case (default: stdout)",
+    )
 
 
 def _add_fetch(commands: Commands) -> None:
     command = _add_command(
-        commands, "fetch", summary="read what a model is from the Hugging Face hub, as a ConfigMap", epilog=FETCH_EXAMPLES
+        commands,
+        "fetch",
+        summary="read what a model is from the Hugging Face hub, as a ConfigMap",
+        epilog=FETCH_EXAMPLES,
     )
-    command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
-    command.add_argument("--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)")
-    _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
+    command.add_argument(
+        "model", metavar="MODEL", help="id of the repository: org/name"
+    )
+    command.add_argument(
+        "--revision",
+        metavar="COMMIT",
+        help="40 hexadecimal digits (default: the newest commit)",
+    )
+    _add_output(
+        command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr"
+    )
 
 
 def _add_models(commands: Commands) -> None:
     command = _add_command(
-        commands, "models", summary="list the models that are known: built in, or by their ids alone", epilog=MODELS_EXAMPLES
+        commands,
+        "models",
+        summary="list the models that are known: built in, or by their ids alone",
+        epilog=MODELS_EXAMPLES,
     )
-    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
-    _add_output(command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, or one list")
+    command.add_argument(
+        "search",
+        nargs="?",
+        metavar="TEXT",
+        default="",
+        help="only ids that contain this, in any case",
+    )
+    command.add_argument(
+        "--search", dest="searched", metavar="TEXT", default="", help="the same"
+    )
+    _add_output(
+        command,
+        ("text", "name", "json", "yaml"),
+        "a table of ids and architectures, the ids, or one list",
+    )
 
 
 def _add_gpus(commands: Commands) -> None:
     command = _add_command(
-        commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
+        commands,
+        "gpus",
+        summary="list the GPUs that can be planned, by the id that a node label may state",
+        epilog=GPUS_EXAMPLES,
     )
-    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
-    _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, or one list")
+    command.add_argument(
+        "search",
+        nargs="?",
+        metavar="TEXT",
+        default="",
+        help="only ids that contain this, in any case",
+    )
+    command.add_argument(
+        "--search", dest="searched", metavar="TEXT", default="", help="the same"
+    )
+    _add_output(
+        command, ("text", "name", "json", "yaml"), "a table, the ids, or one list"
+    )
 
 
 def _add_crd(commands: Commands) -> None:
-    _add_command(commands, "crd", summary="print the CustomResourceDefinition of ShardedModel", epilog=CRD_EXAMPLES)
+    _add_command(
+        commands,
+        "crd",
+        summary="print the CustomResourceDefinition of ShardedModel",
+        epilog=CRD_EXAMPLES,
+    )
 
 
 def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) -> None:
@@ -296,7 +409,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
         "model",
         nargs="?",
         metavar="MODEL|NAME",
-        help="id of a model, as Hugging Face writes it (org/name), or the name of a ShardedModel in the cluster; or -f",
+        help="id of a model, as Hugging Face writes it (org/name), or the name of a ShardedModel "
+        "in the cluster; or -f",
     )
     _add_typed(command)
     wanted = command.add_argument_group("Inputs")
@@ -305,14 +419,20 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
         "--filename",
         action="append",
         metavar="FILE",
-        help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
+        help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); "
+        "may be repeated",
     )
     wanted.add_argument(
-        "-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: the context's)"
+        "-n",
+        "--namespace",
+        default="",
+        help="namespace of ShardedModels that name none (default: the context's)",
     )
     _add_unknown(wanted)
     wanted.add_argument(
-        "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
+        "--settings",
+        metavar="FILE",
+        help="what the administrator says for all models (the text of the operator's ConfigMap)",
     )
     _add_surroundings(command)
     add_connection(command, context=False, server=not by_operator)
@@ -324,7 +444,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
             nargs="?",
             action=PlannedByServer,
             metavar="URL",
-            help="alone: let the operator plan a copy of -f with mode PlanOnly, and delete it again (for whoever may not list "
+            help="alone: let the operator plan a copy of -f with mode PlanOnly, and delete it "
+            "again (for whoever may not list "
             "nodes); with a URL: address of the API server",
         )
 
@@ -337,14 +458,16 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold their GPUs; may be repeated",
+        help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold "
+        "their GPUs; may be repeated",
     )
     one_of.add_argument(
         "--gpus",
         action="append",
         default=[],
         metavar="COUNTxGPU",
-        help="so many free GPUs of a product, for example 16xH100 ('shardwright gpus' lists them); may be repeated",
+        help="so many free GPUs of a product, for example 16xH100 ('shardwright gpus' lists "
+        "them); may be repeated",
     )
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
@@ -355,13 +478,15 @@ def _add_unknown(wanted: ArgumentGroup) -> None:
     unknown.add_argument(
         "--config",
         metavar="FILE",
-        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
+        help="the config.json of a model that is not built in, the folder of its checkpoint, or "
+        "models--ORG--NAME of the cache "
         "of the Hugging Face hub",
     )
     unknown.add_argument(
         "--fetch",
         action="store_true",
-        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
+        help="read models that are not built in from the Hugging Face hub by their ids ('fetch "
+        "--help' has the environment)",
     )
 
 
@@ -373,24 +498,72 @@ def _add_nodes_of(there: ArgumentGroup) -> None:
         help="of --gpus: GPUs in a node (default: as in the largest usual instance, at most 8)",
     )
     there.add_argument(
-        "--network", type=gbps_of, metavar="GBPS", help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)"
+        "--network",
+        type=gbps_of,
+        metavar="GBPS",
+        help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)",
     )
 
 
 def _add_typed(command: argparse.ArgumentParser) -> None:
     """Add what describes a model without a manifest; ``typed`` says which field each stands for."""
-    typed = command.add_argument_group("Model and load (kubectl explain shardedmodel.spec has more)")
-    typed.add_argument("--input-tokens", metavar="TOKENS", help="mean length of a prompt (default: 2048)")
-    typed.add_argument("--output-tokens", metavar="TOKENS", help="mean length of an answer (default: 512)")
-    typed.add_argument("--concurrency", metavar="REQUESTS", help="requests in flight at once (default: 64)")
-    typed.add_argument("--rps", metavar="RATE", help="requests that arrive per second, instead of --concurrency")
-    typed.add_argument("--max-model-len", metavar="TOKENS", help="longest request, prompt and answer together")
-    typed.add_argument("--ttft", metavar="TIME", help="limit on the time to first token, for example 2s or 500ms")
-    typed.add_argument("--tpot", metavar="TIME", help="limit on the time per output token, for example 50ms")
-    typed.add_argument("--optimize-for", metavar="AIM", help="Balanced, Latency or Throughput (default: Balanced)")
-    typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
+    typed = command.add_argument_group(
+        "Model and load (kubectl explain shardedmodel.spec has more)"
+    )
+    typed.add_argument(
+        "--input-tokens",
+        metavar="TOKENS",
+        help="mean length of a prompt (default: 2048)",
+    )
+    typed.add_argument(
+        "--output-tokens",
+        metavar="TOKENS",
+        help="mean length of an answer (default: 512)",
+    )
+    typed.add_argument(
+        "--concurrency",
+        metavar="REQUESTS",
+        help="requests in flight at once (default: 64)",
+    )
+    typed.add_argument(
+        "--rps",
+        metavar="RATE",
+        help="requests that arrive per second, instead of --concurrency",
+    )
+    typed.add_argument(
+        "--max-model-len",
+        metavar="TOKENS",
+        help="longest request, prompt and answer together",
+    )
+    typed.add_argument(
+        "--ttft",
+        metavar="TIME",
+        help="limit on the time to first token, for example 2s or 500ms",
+    )
+    typed.add_argument(
+        "--tpot",
+        metavar="TIME",
+        help="limit on the time per output token, for example 50ms",
+    )
+    typed.add_argument(
+        "--optimize-for",
+        metavar="AIM",
+        help="Balanced, Latency or Throughput (default: Balanced)",
+    )
+    typed.add_argument(
+        "--replicas", metavar="COUNT", help="replicas of the model (default: 1)"
+    )
 
 
-def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:
+def _add_output(
+    command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str
+) -> None:
     about = f"{meaning} (default: {formats[0]})"
-    command.add_argument("-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about)
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=formats,
+        default=formats[0],
+        action=OutputForm,
+        help=about,
+    )

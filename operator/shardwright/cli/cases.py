@@ -1,4 +1,6 @@
-"""Cases of ``predict``: one JSON object to a model, a candidate, a workload and an engine; and its answer back."""
+"""Cases of ``predict``: one JSON object to a model, a candidate, a workload and an engine; and its
+answer back.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -49,8 +51,8 @@ class Cases:
         """Return a case; ``config_key`` is the same for the same config.
 
         Raises:
-            InputError: a field is missing, of the wrong type or out of bounds, the model cannot be read, or the GPU is
-                unknown.
+            InputError: a field is missing, of the wrong type or out of bounds, the model cannot be
+                read, or the GPU is unknown.
         """
         top = CaseReader(record, "", [])
         engine = top.section("engine")
@@ -65,23 +67,41 @@ class Cases:
         if top.problems:
             raise InputError(top.problems)
         model = self._model(config.values, config_key, stored)
-        traits = _traits(BY_LOWER_NAME[name], version, top.number("memoryUtilization", default=0, least=0))
+        traits = _traits(
+            BY_LOWER_NAME[name],
+            version,
+            top.number("memoryUtilization", default=0, least=0),
+        )
         if cache == "auto":
             cache = _cache_of(model, traits)
         workload = _workload(top, layout, traits, cache)
         if top.problems:
             raise InputError(top.problems)
-        return Case(model=model, traits=traits, workload=workload, candidate=self._candidate(hardware, layout))
+        return Case(
+            model=model,
+            traits=traits,
+            workload=workload,
+            candidate=self._candidate(hardware, layout),
+        )
 
     def estimator(self, case: Case) -> Estimator:
         """Return what prices the case; cases of one model and engine share what no load changes."""
         model, traits = case.model, case.traits
-        key = (model.config_hash, model.quantization, model.dtype, traits.name, traits.version, traits.memory_utilization)
+        key = (
+            model.config_hash,
+            model.quantization,
+            model.dtype,
+            traits.name,
+            traits.version,
+            traits.memory_utilization,
+        )
         if key not in self._estimators:
             self._estimators[key] = Estimator(model, case.workload, traits)
         return self._estimators[key].under(case.workload)
 
-    def _model(self, config: Mapping[str, Any], config_key: str, stored: str) -> ModelSpec:
+    def _model(
+        self, config: Mapping[str, Any], config_key: str, stored: str
+    ) -> ModelSpec:
         key = (config_key, stored)
         if key not in self._models:
             model = read_model(config, source="model.config")
@@ -94,7 +114,9 @@ class Cases:
             if hardware not in self._shelves:
                 self._shelves[hardware] = Shelf(hardware.pool())
             placement = self._shelves[hardware].place(layout)
-            self._candidates[key] = Candidate(layout=layout, pool=hardware.pool(), placement=placement)
+            self._candidates[key] = Candidate(
+                layout=layout, pool=hardware.pool(), placement=placement
+            )
         return self._candidates[key]
 
 
@@ -114,7 +136,14 @@ class _Hardware:
             fields.refuse("gpuProduct", "must be the product as the node label has it")
         elif find_gpu(product) is None:
             limit = "must name a GPU of the catalogue"
-            fields.problems.append(Problem(code="GpuUnknown", path="hardware.gpuProduct", what=f"{product!r:.60}", limit=limit))
+            fields.problems.append(
+                Problem(
+                    code="GpuUnknown",
+                    path="hardware.gpuProduct",
+                    what=f"{product!r:.60}",
+                    limit=limit,
+                )
+            )
         return cls(
             product=product,
             gpus_per_node=fields.degree("gpusPerNode"),
@@ -123,7 +152,9 @@ class _Hardware:
         )
 
     def pool(self) -> Pool:
-        """Return nodes as the labels of the case describe them, all free, with RDMA between them."""
+        """Return nodes as the labels of the case describe them, all free, with RDMA between
+        them.
+        """
         return _pool(self)
 
 
@@ -131,7 +162,12 @@ class _Hardware:
 def _pool(hardware: _Hardware) -> Pool:
     gpu = _package(hardware.product)
     resource, count = _RESOURCES.get(gpu.vendor, "gpu"), hardware.gpus_per_node
-    raw = raw_node({"metadata": {"name": "node"}, "status": {"allocatable": {resource: count, "rdma/hca": 1}}})
+    raw = raw_node(
+        {
+            "metadata": {"name": "node"},
+            "status": {"allocatable": {resource: count, "rdma/hca": 1}},
+        }
+    )
     domain = read_domain(raw, gpu, count, count, None)
     return Pool(
         name=hardware.product,
@@ -142,7 +178,9 @@ def _pool(hardware: _Hardware) -> Pool:
         network=read_network(raw, gpu, count, None),
         resource=resource,
         architecture="amd64",
-        nodes=tuple(_node(index, hardware, domain.name) for index in range(hardware.nodes)),
+        nodes=tuple(
+            _node(index, hardware, domain.name) for index in range(hardware.nodes)
+        ),
         warnings=(domain.warning,) if domain.warning else (),
     )
 
@@ -153,7 +191,9 @@ def _package(product: str) -> Gpu:
     if gpu is None:
         raise LookupError(product)
     dies = DEVICES_PER_PACKAGE.get(gpu.id, 1)
-    link = gpu.scale_up and replace(gpu.scale_up, bytes_per_second=gpu.scale_up.bytes_per_second * dies)
+    link = gpu.scale_up and replace(
+        gpu.scale_up, bytes_per_second=gpu.scale_up.bytes_per_second * dies
+    )
     return replace(
         gpu,
         memory_bytes=gpu.memory_bytes * dies,
@@ -167,12 +207,27 @@ def _package(product: str) -> Gpu:
 def _node(index: int, hardware: _Hardware, domain: str) -> Node:
     rack = hardware.domain_gpus > hardware.gpus_per_node
     name = f"node-{index:04}"
-    joined = f"rack-{index * hardware.gpus_per_node // hardware.domain_gpus}" if rack else name if domain else ""
-    return Node(name=name, gpus=hardware.gpus_per_node, free=hardware.gpus_per_node, domain=joined, path=(), labels={})
+    joined = (
+        f"rack-{index * hardware.gpus_per_node // hardware.domain_gpus}"
+        if rack
+        else name
+        if domain
+        else ""
+    )
+    return Node(
+        name=name,
+        gpus=hardware.gpus_per_node,
+        free=hardware.gpus_per_node,
+        domain=joined,
+        path=(),
+        labels={},
+    )
 
 
 def _layout(fields: CaseReader) -> Layout:
-    """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout beside it."""
+    """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout
+    beside it.
+    """
     ranks, attention_data = fields.degree("tensor"), fields.degree("attentionData")
     if ranks % attention_data:
         fields.refuse("attentionData", f"must divide tensor {ranks}")
@@ -190,16 +245,28 @@ def _layout(fields: CaseReader) -> Layout:
 
 
 def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
-    """Return FP8 where checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of their K/V cache."""
+    """Return FP8 where checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
+    their K/V cache.
+    """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
-    return "fp8" if "nvfp4" in stored or ("fp8" in stored and traits.cache_follows_weights) else "auto"
+    return (
+        "fp8"
+        if "nvfp4" in stored or ("fp8" in stored and traits.cache_follows_weights)
+        else "auto"
+    )
 
 
-def _workload(top: CaseReader, layout: Layout, traits: EngineTraits, cache: str) -> Workload:
+def _workload(
+    top: CaseReader, layout: Layout, traits: EngineTraits, cache: str
+) -> Workload:
     fields = top.section("workload")
-    arrival = Arrival(fields.choice("arrival", tuple(Arrival), default=Arrival.CLOSED_LOOP))
+    arrival = Arrival(
+        fields.choice("arrival", tuple(Arrival), default=Arrival.CLOSED_LOOP)
+    )
     groups = layout.replicas * layout.attention_data
-    all_that_fits = float(traits.max_sequences * groups) if arrival is Arrival.SATURATED else None
+    all_that_fits = (
+        float(traits.max_sequences * groups) if arrival is Arrival.SATURATED else None
+    )
     inputs, outputs = fields.number("inputTokens"), fields.number("outputTokens")
     length = top.number("maxModelLen", default=inputs + outputs)
     return Workload(

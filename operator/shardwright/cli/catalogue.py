@@ -10,39 +10,66 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.hardware.untrusted import mapping
-from shardwright.modelspec.catalogue import find_model, known_ids, listed_ids, listing_of
+from shardwright.modelspec.catalogue import (
+    find_model,
+    known_ids,
+    listed_ids,
+    listing_of,
+)
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.reporting.lines import paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
-_WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
+_WITHOUT_CONFIG = (
+    "any other model needs its config.json: --fetch, --config FILE, or "
+    "spec.model.configMapRef"
+)
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
-_UNBOUNDED = 200  #: columns in a file or a pipe: one line for each, for whoever searches them
-_ABOUT_PRICES = "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet"
+_UNBOUNDED = (
+    200  #: columns in a file or a pipe: one line for each, for whoever searches them
+)
+_ABOUT_PRICES = (
+    "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data "
+    "sheet"
+)
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
 def list_models(arguments: Namespace) -> None:
-    """Print the ids that contain the searched text, with architecture and date: those built in, then those known by id alone."""
+    """Print the ids that contain the searched text, with architecture and date: those built in,
+    then those known by id alone.
+    """
     ids = (*known_ids(), *listed_ids())
-    rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
+    rows = [
+        _model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()
+    ]
     if arguments.output != "text":
         _print_rows("ModelList", rows, arguments.output)
         return
-    cells = [(row["id"] or "", row["architecture"] or _BY_ID, row["released"] or "") for row in rows]
+    cells = [
+        (row["id"] or "", row["architecture"] or _BY_ID, row["released"] or "")
+        for row in rows
+    ]
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
     _print_table(("ID", "ARCHITECTURE", "RELEASED"), cells, missing=missing)
 
 
 def list_gpus(arguments: Namespace) -> None:
     """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
-    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()]
+    gpus = [
+        gpu
+        for gpu in load_gpus().values()
+        if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()
+    ]
     if arguments.output != "text":
         _print_rows("GpuList", [_gpu(gpu) for gpu in gpus], arguments.output)
         return
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
-    missing = f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; {_OTHER_GPUS}"
+    missing = (
+        f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; "
+        f"{_OTHER_GPUS}"
+    )
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
         width = width_of_output(_UNBOUNDED)
@@ -62,7 +89,9 @@ def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> N
         print_text(in_terminal(str(row["id"])))
 
 
-def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str) -> None:
+def _print_table(
+    header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str
+) -> None:
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
@@ -72,13 +101,29 @@ def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missi
 
 def _model(model_id: str) -> dict[str, str | None]:
     entry = find_model(model_id)
-    config = mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}  # beside a quantization file, or alone
+    config = (
+        mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}
+    )  # beside a quantization file, or alone
     architectures = config.get("architectures")
-    named = str(architectures[0]) if isinstance(architectures, list | tuple) and architectures else None
+    named = (
+        str(architectures[0])
+        if isinstance(architectures, list | tuple) and architectures
+        else None
+    )
     listing = listing_of(model_id)
-    source, revision = (entry.source, entry.revision) if entry else (listing.source if listing else None, None)
+    source, revision = (
+        (entry.source, entry.revision)
+        if entry
+        else (listing.source if listing else None, None)
+    )
     released = listing.released if listing else None
-    return {"id": model_id, "architecture": named, "source": source, "revision": revision, "released": released}
+    return {
+        "id": model_id,
+        "architecture": named,
+        "source": source,
+        "revision": revision,
+        "released": released,
+    }
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:
@@ -92,14 +137,22 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
         "link": link.name,
         "linkBytesPerSecond": link.bytes_per_second,
         "linkGpus": gpu.scale_up_gpus if gpu.scale_up else 1,
-        "relativePrice": {"h100Hours": price.per_hour, "basis": price.basis.value, "source": price.source},
+        "relativePrice": {
+            "h100Hours": price.per_hour,
+            "basis": price.basis.value,
+            "source": price.source,
+        },
         "source": gpu.source,
     }
 
 
 def _cells(gpu: Gpu) -> tuple[str, ...]:
     bf16, price = gpu.flops.get("bf16"), relative_price(gpu)
-    joined = f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}" if gpu.scale_up else gpu.host.name
+    joined = (
+        f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}"
+        if gpu.scale_up
+        else gpu.host.name
+    )
     return (
         gpu.id,
         f"{gpu.memory_bytes / GIB:.0f}",

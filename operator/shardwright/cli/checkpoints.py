@@ -1,4 +1,5 @@
-"""Models that are not built in: their files from a folder, or from the Hugging Face hub by their ids.
+"""Models that are not built in: their files from a folder, or from the Hugging Face hub by their
+ids.
 
 Most models are built in, so what speaks HTTP and TLS is loaded where it is needed.
 """
@@ -21,7 +22,12 @@ from shardwright.hub.places import Hub, hub_of
 from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
-from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
+from shardwright.modelspec.parse import (
+    CONFIG_FILE,
+    QUANTIZATION_FILE,
+    folder_text,
+    parse_config,
+)
 from shardwright.modelspec.read import read_model
 from shardwright.units import format_bytes
 
@@ -35,12 +41,13 @@ NOTHING: Final[Mapping[Named, Checkpoint]] = MappingProxyType({})
 
 
 def read_config(place: str) -> str:
-    """Return the text of ``--config``: of a file, a checkpoint's folder, or a model's folder in the hub's cache.
+    """Return the text of ``--config``: of a file, a checkpoint's folder, or a model's folder in the
+    hub's cache.
 
     Raises:
         InputError: There is no config in it, under the name of the file.
     """
-    if os.path.isdir(place):  # noqa: PTH112  Path raises where a name is too long
+    if os.path.isdir(place):  # noqa: PTH112
         return _of_folder(place).config_text
     beside = Path(place).with_name(QUANTIZATION_FILE)
     files = {CONFIG_FILE: read_text(place)}
@@ -58,7 +65,7 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         InputError: It is not there, may not be read, or is no checkpoint.
         UnreachableError: The hub cannot be asked now.
     """
-    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
+    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415
 
     try:
         return fetch(hub, model, revision)
@@ -66,8 +73,11 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         raise UnreachableError(error.problem) from None
 
 
-def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Named, Checkpoint]:
-    """Return the checkpoints of all models and draft models that neither the catalogue nor their resource has a config of.
+def fetch_unknown(
+    resources: Iterable[tuple[str, ShardedModel]],
+) -> Mapping[Named, Checkpoint]:
+    """Return the checkpoints of all models and draft models that neither the catalogue nor their
+    resource has a config of.
 
     Raises:
         InputError: Of all of them, each with the file and the field that names the model.
@@ -84,7 +94,9 @@ def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Name
                 fetched[named] = fetch_one(hub, *named)
                 print_note(_what_was_fetched(named, fetched[named]))
             except InputError as error:
-                problems += [_located(problem.under(path), file) for problem in error.problems]
+                problems += [
+                    _located(problem.under(path), file) for problem in error.problems
+                ]
     if problems:
         raise InputError(problems)
     return fetched
@@ -94,41 +106,66 @@ def _located(problem: Problem, file: str) -> Problem:
     return in_file(file, problem) if file else of_option(problem)
 
 
-def fetched_for(resource: ShardedModel, fetched: Mapping[Named, Checkpoint]) -> dict[str, Mapping[str, object]]:
+def fetched_for(
+    resource: ShardedModel, fetched: Mapping[Named, Checkpoint]
+) -> dict[str, Mapping[str, object]]:
     """Return the configs of a resource by model id, as the catalogue has them."""
     named = [named for _, named in _unknown(resource)]
-    return {one[0]: parse_config(fetched[one].config_text, source=one[0]) for one in named if one in fetched}
+    return {
+        one[0]: parse_config(fetched[one].config_text, source=one[0])
+        for one in named
+        if one in fetched
+    }
 
 
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
     """Yield the field and the name of each model whose config nothing has."""
     model, draft = resource.spec.model, resource.spec.workload.draft_model
-    if model.config is None and model.config_map_ref is None and find_model(model.id) is None:
+    if (
+        model.config is None
+        and model.config_map_ref is None
+        and find_model(model.id) is None
+    ):
         yield "spec.model.id", (model.id, model.revision)
-    if draft is not None and draft.config is None and draft.id != model.id and find_model(draft.id) is None:
+    if (
+        draft is not None
+        and draft.config is None
+        and draft.id != model.id
+        and find_model(draft.id) is None
+    ):
         yield "spec.workload.draftModel.id", (draft.id, draft.revision)
 
 
 def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:
     model, revision = named
     pinned = "" if revision else ", the newest: spec.model.revision pins it"
-    return f"{model}: {', '.join(checkpoint.files)} of commit {checkpoint.commit}{pinned}{_sizes(model, checkpoint)}"
+    return (
+        f"{model}: {', '.join(checkpoint.files)} of commit "
+        f"{checkpoint.commit}{pinned}{_sizes(model, checkpoint)}"
+    )
 
 
 def _sizes(model: str, checkpoint: Checkpoint) -> str:
-    """Return what the index says beside what is counted; nothing where the one is missing or the other cannot be told."""
+    """Return what the index says beside what is counted; nothing where the one is missing or the
+    other cannot be told.
+    """
     if checkpoint.tensor_bytes is None:
         return ""
     try:
-        counted = read_model(parse_config(checkpoint.config_text, source=model), source=model).least_bytes
+        counted = read_model(
+            parse_config(checkpoint.config_text, source=model), source=model
+        ).least_bytes
     except InputError:  # said of the question that asks for the model
         return ""
     whole = format_bytes(checkpoint.tensor_bytes)
-    return f"; its tensors have {whole} by {INDEX_FILE}, {format_bytes(counted)} are counted (without scales of quantization)"
+    return (
+        f"; its tensors have {whole} by {INDEX_FILE}, {format_bytes(counted)} are counted "
+        "(without scales of quantization)"
+    )
 
 
 def _of_folder(folder: str) -> Checkpoint:
-    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415 - see above
+    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415
 
     try:
         found = name_the_file(folder, lambda: read_folder(Path(folder)))
@@ -140,5 +177,7 @@ def _of_folder(folder: str) -> Checkpoint:
 
 
 def _unreadable(folder: str, what: str) -> Problem:
-    remedy = "give the folder of a checkpoint, or models--ORG--NAME of the cache of the hub"
+    remedy = (
+        "give the folder of a checkpoint, or models--ORG--NAME of the cache of the hub"
+    )
     return in_file(folder, Problem(code="FileUnreadable", what=what, remedy=remedy))

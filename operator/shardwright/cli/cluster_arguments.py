@@ -1,4 +1,6 @@
-"""What can be typed of the commands that ask a cluster; imports nothing of the planner, as ``arguments``."""
+"""What can be typed of the commands that ask a cluster; imports nothing of the planner, as
+``arguments``.
+"""
 
 from argparse import ArgumentParser
 from typing import Any, Protocol
@@ -21,7 +23,7 @@ examples:
   %(prog)s llama-405b --operator-version 0.1.0 -o json
 
 exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or a fault
-"""
+"""  # noqa: E501
 
 
 IMPORT_EXAMPLES = """\
@@ -52,7 +54,7 @@ examples:
   %(prog)s -o json | jq -r '.checks[].findings[].command'
 
 exit codes: 0 nothing is wrong, 1 something is, 2 the options must be changed, 3 the cluster cannot be reached, or a fault of ours
-"""
+"""  # noqa: E501
 
 
 ROLLOUT_EXAMPLES = """\
@@ -63,7 +65,7 @@ examples:
   %(prog)s retry llama -n models
 
 exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or a fault of ours
-"""
+"""  # noqa: E501
 
 
 ONE_LIST = "text for people; json and yaml are one list, whatever is in it"
@@ -72,7 +74,9 @@ ONE_LIST = "text for people; json and yaml are one list, whatever is in it"
 class AddCommand(Protocol):
     """Adds a command with its summary and its examples."""
 
-    def __call__(self, commands: Any, name: str, *, summary: str, epilog: str = "") -> ArgumentParser:
+    def __call__(
+        self, commands: Any, name: str, *, summary: str, epilog: str = ""
+    ) -> ArgumentParser:
         """Return its parser."""
 
 
@@ -84,15 +88,32 @@ def add_cluster_commands(commands: Any, add: AddCommand) -> None:
     _add_doctor(commands, add)
     _add_import(commands, add)
     completion = add(
-        commands, "completion", summary="print what a shell reads to complete commands and names", epilog=COMPLETION_EXAMPLES
+        commands,
+        "completion",
+        summary="print what a shell reads to complete commands and names",
+        epilog=COMPLETION_EXAMPLES,
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    completion.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help="which shell"
+    )
 
 
 def _add_status(commands: Any, add: AddCommand) -> None:
-    command = add(commands, "status", summary="say who waits for whom, since when, and what to type", epilog=STATUS_EXAMPLES)
-    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")
-    command.add_argument("-w", "--watch", action="store_true", help="go on until Ctrl-C; in a pipe, print what has changed")
+    command = add(
+        commands,
+        "status",
+        summary="say who waits for whom, since when, and what to type",
+        epilog=STATUS_EXAMPLES,
+    )
+    command.add_argument(
+        "name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)"
+    )
+    command.add_argument(
+        "-w",
+        "--watch",
+        action="store_true",
+        help="go on until Ctrl-C; in a pipe, print what has changed",
+    )
     _add_output(command, ("text", "wide", "name", "json", "yaml"))
     add_namespace(command, everywhere=True)
     add_connection(command)
@@ -100,9 +121,17 @@ def _add_status(commands: Any, add: AddCommand) -> None:
 
 def _add_diff(commands: Any, add: AddCommand) -> None:
     command = add(
-        commands, "diff", summary="say what an edit or a release would change, and which groups restart", epilog=DIFF_EXAMPLES
+        commands,
+        "diff",
+        summary="say what an edit or a release would change, and which groups restart",
+        epilog=DIFF_EXAMPLES,
     )
-    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel of the cluster, as it is; or -f")
+    command.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a ShardedModel of the cluster, as it is; or -f",
+    )
     command.add_argument(
         "-f",
         "--filename",
@@ -115,7 +144,11 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
         metavar="VERSION",
         help="refuse to answer as another release than this (a program renders as its own)",
     )
-    command.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, as for plan")
+    command.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="what the administrator says for all models, as for plan",
+    )
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)
     add_connection(command)
@@ -128,29 +161,56 @@ def _add_rollout(commands: Any, add: AddCommand) -> None:
         summary="show what a model has served with, go back to it, or have its spec tried again",
         epilog=ROLLOUT_EXAMPLES,
     )
-    meaning = "history: revisions; undo: one of them runs until the spec changes; retry: the spec is tried again"
+    meaning = (
+        "history: revisions; undo: one of them runs until the spec changes; retry: the spec "
+        "is tried again"
+    )
     command.add_argument("action", choices=("history", "undo", "retry"), help=meaning)
     command.add_argument("name", metavar="NAME", help="name of the ShardedModel")
     command.add_argument(
-        "--to-revision", type=count_of, metavar="NUMBER", help="of undo: which one (default: the newest that does not run)"
+        "--to-revision",
+        type=count_of,
+        metavar="NUMBER",
+        help="of undo: which one (default: the newest that does not run)",
     )
-    _add_output(command, ("text", "json", "yaml"), "of history: a table, or one list as json or yaml")
+    _add_output(
+        command,
+        ("text", "json", "yaml"),
+        "of history: a table, or one list as json or yaml",
+    )
     add_namespace(command)
     add_connection(command)
 
 
 def _add_doctor(commands: Any, add: AddCommand) -> None:
-    command = add(commands, "doctor", summary="say what is wrong with an installation, and what to type", epilog=DOCTOR_EXAMPLES)
+    command = add(
+        commands,
+        "doctor",
+        summary="say what is wrong with an installation, and what to type",
+        epilog=DOCTOR_EXAMPLES,
+    )
     command.add_argument(
         "--network-policies",
         action="store_true",
-        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a policy between them",
+        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a "
+        "policy between them",
     )
     command.add_argument(
-        "--trial-namespace", default="", metavar="NAMESPACE", help="where these pods run (default: one that is made and deleted)"
+        "--trial-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="where these pods run (default: one that is made and deleted)",
     )
-    command.add_argument("--image", default="", help="of these pods, with Python 3 in it (default: the operator's)")
-    _add_output(command, ("text", "json", "yaml"), "text for people; json and yaml are one object with every check")
+    command.add_argument(
+        "--image",
+        default="",
+        help="of these pods, with Python 3 in it (default: the operator's)",
+    )
+    _add_output(
+        command,
+        ("text", "json", "yaml"),
+        "text for people; json and yaml are one object with every check",
+    )
     add_connection(command)
 
 
@@ -158,7 +218,8 @@ def _add_import(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "import",
-        summary="turn what LeaderWorkerSet, KServe, KAITO or a Deployment serves with vLLM into ShardedModels",
+        summary="turn what LeaderWorkerSet, KServe, KAITO or a Deployment serves with vLLM into "
+        "ShardedModels",
         epilog=IMPORT_EXAMPLES,
     )
     command.add_argument(
@@ -167,14 +228,41 @@ def _add_import(commands: Any, add: AddCommand) -> None:
         metavar="KIND/NAME",
         help="of the cluster: deployment/, lws/, llmisvc/ or workspace/NAME; or -f",
     )
-    command.add_argument("-f", "--filename", action="append", metavar="FILE", help="file or folder with them ('-': stdin)")
-    command.add_argument("--pin", action="store_true", help="keep the degrees of parallelism (default: the planner chooses)")
-    command.add_argument("--model", metavar="ID", help="id of the model, where the object names only a folder")
-    _add_output(command, ("yaml", "json"), "yaml: manifests, and on stderr what was left out; json: one list with both")
+    command.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        metavar="FILE",
+        help="file or folder with them ('-': stdin)",
+    )
+    command.add_argument(
+        "--pin",
+        action="store_true",
+        help="keep the degrees of parallelism (default: the planner chooses)",
+    )
+    command.add_argument(
+        "--model",
+        metavar="ID",
+        help="id of the model, where the object names only a folder",
+    )
+    _add_output(
+        command,
+        ("yaml", "json"),
+        "yaml: manifests, and on stderr what was left out; json: one list with both",
+    )
     add_namespace(command)
     add_connection(command)
 
 
-def _add_output(command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST) -> None:
+def _add_output(
+    command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST
+) -> None:
     about = f"{meaning} (default: {formats[0]})"
-    command.add_argument("-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about)
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=formats,
+        default=formats[0],
+        action=OutputForm,
+        help=about,
+    )

@@ -1,4 +1,6 @@
-"""A live cluster: the way to it, and what is asked of it; loads nothing of the planner, so that no answer is soon said."""
+"""A live cluster: the way to it, and what is asked of it; loads nothing of the planner, so that no
+answer is soon said.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -41,7 +43,11 @@ class Target:
             return open_connection(self.connection)
         except AccessError as error:
             remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
-            problem = Problem(code="NoKubeconfig", what=f"no access to a cluster: {error}", remedy=remedy)
+            problem = Problem(
+                code="NoKubeconfig",
+                what=f"no access to a cluster: {error}",
+                remedy=remedy,
+            )
             raise UnreachableError(problem) from None
 
     @property
@@ -57,8 +63,11 @@ class Target:
         """
         return asyncio.run(self._ask(asking))
 
-    def read_config_map(self, namespace: str, name: str, *, must: bool = True) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None where there is none; nor where it may not be read, unless it ``must``.
+    def read_config_map(
+        self, namespace: str, name: str, *, must: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return a ConfigMap, None where there is none; nor where it may not be read, unless it
+        ``must``.
 
         Raises:
             UnreachableError: no answer, no credentials, or it may not be read.

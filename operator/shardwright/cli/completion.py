@@ -1,4 +1,6 @@
-"""What a shell may offer next: commands and options, and names out of the cluster, the kubeconfig and the catalogue."""
+"""What a shell may offer next: commands and options, and names out of the cluster, the kubeconfig
+and the catalogue.
+"""
 
 import argparse
 import sys
@@ -25,7 +27,8 @@ PATIENCE_SECONDS: Final = 2.0
 
 NO_FILES: Final = ":4"
 ANY_FILES: Final = ":0"
-"""What kubectl is told last: whether the shell may offer files. Source: cobra's ShellCompDirective."""
+"""What kubectl is told last: whether the shell may offer files. Source: cobra's ShellCompDirective.
+"""
 
 Completer = Callable[..., Iterable[str]]
 
@@ -42,11 +45,17 @@ def complete_for_shell(parser: argparse.ArgumentParser) -> None:
 
 
 def complete_for_kubectl() -> int:
-    """Answer kubectl, which runs ``kubectl_complete-shardwright`` with the words so far; the last one is incomplete."""
+    """Answer kubectl, which runs ``kubectl_complete-shardwright`` with the words so far; the last
+    one is incomplete.
+    """
     words = sys.argv[1:] or [""]
     for found in completions(words):
         print_text(found)
-    print_text(ANY_FILES if words[-2:-1] and words[-2] in {"-f", "--filename", "--nodes", "--kubeconfig"} else NO_FILES)
+    print_text(
+        ANY_FILES
+        if words[-2:-1] and words[-2] in {"-f", "--filename", "--nodes", "--kubeconfig"}
+        else NO_FILES
+    )
     return Exit.PLAN
 
 
@@ -54,9 +63,11 @@ def completions(words: list[str]) -> list[str]:
     """Return what the last word may become."""
     program = "kubectl shardwright"
     finder = CompletionFinder(
-        _with_completers(build_parser(program)), always_complete_options="long", default_completer=SuppressCompleter()
+        _with_completers(build_parser(program)),
+        always_complete_options="long",
+        default_completer=SuppressCompleter(),
     )
-    ask: Any = finder._get_completions  # noqa: SLF001 - it has no public name
+    ask: Any = finder._get_completions  # noqa: SLF001
     found = ask([program, *words[:-1]], words[-1], "", None)
     return [item.strip() for item in found]
 
@@ -64,7 +75,7 @@ def completions(words: list[str]) -> list[str]:
 def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Return a parser whose options know how to complete their values."""
     for command in _commands(parser):
-        for action in command._actions:  # noqa: SLF001 - it has no public name
+        for action in command._actions:  # noqa: SLF001
             completer = COMPLETERS.get(action.dest)
             if completer and not (action.dest == "name" and action.nargs == "*"):
                 action.completer = completer  # type: ignore[attr-defined]
@@ -72,14 +83,14 @@ def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    for action in parser._actions:  # noqa: SLF001 - it has no public name
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - it has no public name
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             yield from action.choices.values()
 
 
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels."""
-    from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
+    from shardwright.cli.live_models import list_models  # noqa: PLC0415
 
     def names(cluster: "Target") -> list[str]:
         found = cluster.ask(lambda client: list_models(client, cluster.namespace))
@@ -90,38 +101,48 @@ def _models(parsed_args: Namespace, **_: Any) -> list[str]:
 
 def _models_and_ids(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels, and ids of the catalogue where one is begun."""
-    from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415 - only where somebody waits for it
+    from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415
 
     ids = [found for found in known_ids() if found.startswith(prefix)] if prefix else []
     return ids or _models(parsed_args)
 
 
 def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
-    from shardwright.cluster.resources import Resource  # noqa: PLC0415 - only where somebody waits for it
+    from shardwright.cluster.resources import Resource  # noqa: PLC0415
 
     async def names(client: "Client") -> list[str]:
-        found = await client.list(Resource(prefix="/api/v1", plural="namespaces", kind="Namespace"))
+        found = await client.list(
+            Resource(prefix="/api/v1", plural="namespaces", kind="Namespace")
+        )
         return [item["metadata"]["name"] for item in found]
 
     return _of_cluster(parsed_args, lambda cluster: cluster.ask(names))
 
 
-def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) -> list[str]:
+def _of_cluster(
+    parsed_args: Namespace, asked: Callable[["Target"], list[str]]
+) -> list[str]:
     """Return what a cluster answers, nothing where it does not: a shell has no place for why."""
-    from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
+    from dataclasses import replace  # noqa: PLC0415
 
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
+    from shardwright.cli.clusters import Target  # noqa: PLC0415
+    from shardwright.cli.connecting import connection_of  # noqa: PLC0415
 
     try:
-        return asked(Target(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS)))
+        return asked(
+            Target(
+                connection=replace(
+                    connection_of(parsed_args), request_seconds=PATIENCE_SECONDS
+                )
+            )
+        )
     except UnreachableError:
         return []
 
 
 def _of_kubeconfig(part: str) -> Completer:
     def names(parsed_args: Namespace, **_: Any) -> list[str]:
-        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415 - only where somebody waits for it
+        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415
 
         return named_in_kubeconfig(getattr(parsed_args, "kubeconfig", None), part)
 
@@ -130,7 +151,7 @@ def _of_kubeconfig(part: str) -> Completer:
 
 def _gpus(prefix: str, **_: Any) -> list[str]:
     """Return products, behind the count where there is one."""
-    from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
+    from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415
 
     count, times, _rest = prefix.partition("x")
     front = f"{count}x" if times and count.isdigit() else ""

@@ -15,10 +15,18 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     ("--cluster", "NAME", "a cluster of the kubeconfig instead of the context's"),
     ("--user", "NAME", "a user of the kubeconfig instead of the context's"),
     ("--token", "TOKEN", "bearer token; others see it in the list of processes"),
-    ("--certificate-authority", "FILE", "certificates of who may sign the API server's"),
+    (
+        "--certificate-authority",
+        "FILE",
+        "certificates of who may sign the API server's",
+    ),
     ("--client-certificate", "FILE", "certificate to show to the API server"),
     ("--client-key", "FILE", "its key"),
-    ("--tls-server-name", "NAME", "name that the API server's certificate is checked for"),
+    (
+        "--tls-server-name",
+        "NAME",
+        "name that the API server's certificate is checked for",
+    ),
     ("--as", "USER", "act as this user (needs the right to impersonate)"),
     ("--as-uid", "UID", "uid of that user"),
 )
@@ -29,21 +37,45 @@ SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|)", re.ASCII)
 
 
-def add_connection(command: argparse.ArgumentParser, *, context: bool = True, server: bool = True) -> None:
-    """Add the flags; ``context`` and ``server`` are left to commands that give them more meaning."""
+def add_connection(
+    command: argparse.ArgumentParser, *, context: bool = True, server: bool = True
+) -> None:
+    """Add the flags; ``context`` and ``server`` are left to commands that give them more
+    meaning.
+    """
     group = command.add_argument_group(CONNECTION)
-    group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, which may be a list, else ~/.kube/config")
+    group.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: $KUBECONFIG, which may be a list, else ~/.kube/config",
+    )
     if context:
-        group.add_argument("--context", metavar="NAME", help="a context of the kubeconfig (default: the current one)")
+        group.add_argument(
+            "--context",
+            metavar="NAME",
+            help="a context of the kubeconfig (default: the current one)",
+        )
     for flag, placeholder, text in FLAGS:
         group.add_argument(flag, metavar=placeholder, dest=_attribute(flag), help=text)
     group.add_argument(
-        "--as-group", metavar="GROUP", action="append", default=[], help="a group to act as a member of; may be repeated"
+        "--as-group",
+        metavar="GROUP",
+        action="append",
+        default=[],
+        help="a group to act as a member of; may be repeated",
     )
     if server:
-        group.add_argument("-s", "--server", metavar="URL", dest="api_server", help="address of the API server")
+        group.add_argument(
+            "-s",
+            "--server",
+            metavar="URL",
+            dest="api_server",
+            help="address of the API server",
+        )
     group.add_argument(
-        "--insecure-skip-tls-verify", action="store_true", help="do not check the API server's certificate: anybody may be it"
+        "--insecure-skip-tls-verify",
+        action="store_true",
+        help="do not check the API server's certificate: anybody may be it",
     )
     group.add_argument(
         "--request-timeout",
@@ -53,16 +85,28 @@ def add_connection(command: argparse.ArgumentParser, *, context: bool = True, se
     )
 
 
-def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
+def add_namespace(
+    command: argparse.ArgumentParser, *, everywhere: bool = False
+) -> None:
     """Add ``-n`` and, where a command looks at several resources, ``-A``."""
     one_of = command.add_mutually_exclusive_group()
-    one_of.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="namespace (default: the context's)")
+    one_of.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        default="",
+        help="namespace (default: the context's)",
+    )
     if everywhere:
-        one_of.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+        one_of.add_argument(
+            "-A", "--all-namespaces", action="store_true", help="all namespaces"
+        )
 
 
 class PlannedByServer(argparse.Action):
-    """``--server`` alone lets the operator plan; ``--server URL`` is kubectl's flag. Both may be given."""
+    """``--server`` alone lets the operator plan; ``--server URL`` is kubectl's flag. Both may be
+    given.
+    """
 
     def __call__(
         self,
@@ -77,15 +121,26 @@ class PlannedByServer(argparse.Action):
         elif isinstance(values, str) and values.startswith(("http://", "https://")):
             namespace.api_server = values
         else:
-            parser.error(f"argument {option_string}: {values!r:.60} is not a URL; alone it lets the operator plan")
+            parser.error(
+                f"argument {option_string}: {values!r:.60} is not a URL; alone it lets the "
+                "operator plan"
+            )
 
 
 def connection_of(arguments: Namespace) -> "Connection":
-    """Return the connection that the flags describe; flags that a command does not have count as not given."""
-    from shardwright.cluster.connection import Connection  # noqa: PLC0415 - what asks no cluster loads nothing of it
+    """Return the connection that the flags describe; flags that a command does not have count as
+    not given.
+    """
+    from shardwright.cluster.connection import Connection  # noqa: PLC0415
 
-    given = {name: getattr(arguments, name, None) or None for name in map(_attribute, ("--kubeconfig", "--context"))}
-    named = {_attribute(flag): getattr(arguments, _attribute(flag), None) for flag, *_ in FLAGS}
+    given = {
+        name: getattr(arguments, name, None) or None
+        for name in map(_attribute, ("--kubeconfig", "--context"))
+    }
+    named = {
+        _attribute(flag): getattr(arguments, _attribute(flag), None)
+        for flag, *_ in FLAGS
+    }
     return Connection(
         **given,
         **named,
@@ -110,5 +165,7 @@ def _seconds(text: str) -> float | None:
     """Read a duration as kubectl does; 0 is no limit."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a duration; write for example 5s")
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40} is not a duration; write for example 5s"
+        )
     return float(match[1]) * SECONDS[match[2]] or None

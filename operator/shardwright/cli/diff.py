@@ -1,4 +1,6 @@
-"""The command ``diff``: what an edit, or this release of the operator, would change, and which groups restart for it."""
+"""The command ``diff``: what an edit, or this release of the operator, would change, and which
+groups restart for it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 from shardwright import __version__
@@ -48,7 +51,9 @@ class Differs(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedModel:
-    """A ShardedModel as it is to be; ``content`` is None for one that is compared as it is in the cluster."""
+    """A ShardedModel as it is to be; ``content`` is None for one that is compared as it is in the
+    cluster.
+    """
 
     namespace: str
     name: str
@@ -60,53 +65,114 @@ def diff(arguments: Namespace) -> int:
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
     cluster, file = Target(connection=connection_of(arguments)), arguments.settings
-    settings = name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
+    settings = (
+        name_the_file(file, lambda: read_settings(read_text(file)))
+        if file
+        else Settings()
+    )
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
     if arguments.output == "text":
         for index, difference in enumerate(differences):
-            print_lines([*([Line()] if index else []), *difference_lines(difference, width_of_output())])
+            print_lines(
+                [
+                    *([Line()] if index else []),
+                    *difference_lines(difference, width_of_output()),
+                ]
+            )
     else:
-        print_list("ModelDiffList", [difference_document(item) for item in differences], arguments.output)
+        print_list(
+            "ModelDiffList",
+            [difference_document(item) for item in differences],
+            arguments.output,
+        )
     return Differs.YES if any(item.differs for item in differences) else Differs.NO
 
 
 def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     if bool(arguments.name) == bool(arguments.filename):
-        what = "a name and a file are given" if arguments.name else "neither a name nor a file is given"
-        yield Problem(code="NotTogether", path="NAME", what=what, remedy="give one of them: diff NAME, or diff -f FILE")
+        what = (
+            "a name and a file are given"
+            if arguments.name
+            else "neither a name nor a file is given"
+        )
+        yield Problem(
+            code="NotTogether",
+            path="NAME",
+            what=what,
+            remedy="give one of them: diff NAME, or diff -f FILE",
+        )
     version = arguments.operator_version
     if version and version.removeprefix("v") != __version__:
-        what, limit = f"this program renders as release {__version__} does", "and as no other"
-        remedy = f"install the command line of {version} beside it, for example into a virtual environment, and ask that"
-        yield Problem(code="NotAllowed", path="--operator-version", what=what, limit=limit, remedy=remedy)
+        what, limit = (
+            f"this program renders as release {__version__} does",
+            "and as no other",
+        )
+        remedy = (
+            f"install the command line of {version} beside it, for example into a virtual "
+            "environment, and ask that"
+        )
+        yield Problem(
+            code="NotAllowed",
+            path="--operator-version",
+            what=what,
+            limit=limit,
+            remedy=remedy,
+        )
 
 
 def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
     if arguments.name:
         yield WantedModel(namespace=cluster.namespace, name=arguments.name)
         return
-    sources = [source for source in read_sources(arguments.filename) if source.kind == "ShardedModel"]
+    sources = [
+        source
+        for source in read_sources(arguments.filename)
+        if source.kind == "ShardedModel"
+    ]
     if not sources:
         what, remedy = "no ShardedModel is in it", "give a file with one"
-        raise InputError([Problem(code="NoShardedModel", path=", ".join(arguments.filename), what=what, remedy=remedy)])
+        raise InputError(
+            [
+                Problem(
+                    code="NoShardedModel",
+                    path=", ".join(arguments.filename),
+                    what=what,
+                    remedy=remedy,
+                )
+            ]
+        )
     for source in sources:
         content = name_the_file(
             source.file,
-            lambda source=source: placed_in(source.content, arguments.namespace, lambda: cluster.namespace),  # type: ignore[misc]
+            lambda source=source: placed_in(
+                source.content, arguments.namespace, lambda: cluster.namespace
+            ),  # type: ignore[misc]
         )
-        resource = name_the_file(source.file, lambda content=content: parse_manifest(content))  # type: ignore[misc]
-        yield WantedModel(namespace=resource.metadata.namespace, name=resource.metadata.name, content=content)
+        resource = name_the_file(source.file, partial(parse_manifest, content))
+        yield WantedModel(
+            namespace=resource.metadata.namespace,
+            name=resource.metadata.name,
+            content=content,
+        )
 
 
-async def _differences(client: Client, wanted: tuple[WantedModel, ...], settings: Settings) -> list[ModelDifference]:
+async def _differences(
+    client: Client, wanted: tuple[WantedModel, ...], settings: Settings
+) -> list[ModelDifference]:
     around = await read_live_surroundings(client, settings.stated)
     return [await _difference(client, item, settings, around) for item in wanted]
 
 
-async def _difference(client: Client, wanted: WantedModel, settings: Settings, around: Surroundings) -> ModelDifference:
+async def _difference(
+    client: Client, wanted: WantedModel, settings: Settings, around: Surroundings
+) -> ModelDifference:
     live = await _live(client, wanted)
-    before = await _resolved(client, live, read_stored(live.content), settings) if live else None
+    before = (
+        await _resolved(client, live, read_stored(live.content), settings)
+        if live
+        else None
+    )
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
@@ -114,13 +180,28 @@ async def _difference(client: Client, wanted: WantedModel, settings: Settings, a
         content = {**wanted.content, "metadata": {**wanted.content["metadata"], **uid}}
         after = await _resolved(client, model, parse_manifest(content), settings)
     if after is None:
-        raise InputError([Problem(code="NoShardedModel", path="NAME", what=f"there is no ShardedModel {wanted.name}")])
+        raise InputError(
+            [
+                Problem(
+                    code="NoShardedModel",
+                    path="NAME",
+                    what=f"there is no ShardedModel {wanted.name}",
+                )
+            ]
+        )
     fields = tuple(changed_fields(before[0], after[0])) if before else ()
-    now, generation = datetime.now(UTC), model.content["metadata"].get("generation", 1) + bool(fields)
+    now, generation = (
+        datetime.now(UTC),
+        model.content["metadata"].get("generation", 1) + bool(fields),
+    )
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
     rehearsed = rehearse(model, after[1], around, generation, now, formers)
-    anyway = rehearse(model, before[1], around, generation, now, formers) if before and fields else None
+    anyway = (
+        rehearse(model, before[1], around, generation, now, formers)
+        if before and fields
+        else None
+    )
     return ModelDifference(
         name=wanted.name,
         namespace=wanted.namespace,
@@ -134,17 +215,29 @@ async def _difference(client: Client, wanted: WantedModel, settings: Settings, a
 
 async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
     """Return what there is of a model; one that is to be created may be missing."""
-    if wanted.content is not None and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None:
+    if (
+        wanted.content is not None
+        and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None
+    ):
         return None
-    return await with_objects(client, await read_model(client, wanted.namespace, wanted.name))
+    return await with_objects(
+        client, await read_model(client, wanted.namespace, wanted.name)
+    )
 
 
 def _as_new(wanted: WantedModel) -> dict[str, Any]:
-    metadata = {"name": wanted.name, "namespace": wanted.namespace, "uid": _NOBODY, "generation": 1}
+    metadata = {
+        "name": wanted.name,
+        "namespace": wanted.namespace,
+        "uid": _NOBODY,
+        "generation": 1,
+    }
     return {"metadata": metadata, "status": {}}
 
 
-async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, settings: Settings) -> tuple[ShardedModel, Subject]:
+async def _resolved(
+    client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
+) -> tuple[ShardedModel, Subject]:
     """Return a resource with what it resolves to.
 
     Raises:
@@ -153,17 +246,26 @@ async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, se
     source, config_text = source_of(resource), None
     if source is not None:
         name, key = source
-        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {"metadata": {}}
-        if resource.spec.model.config_map_ref or controller_uid(found) == model.owner.uid:
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {
+            "metadata": {}
+        }
+        if (
+            resource.spec.model.config_map_ref
+            or controller_uid(found) == model.owner.uid
+        ):
             config_text = folder_text(found.get("data") or {}, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
-    question = Question(resource=resource, config_text=config_text, kept_version=kept, settings=settings)
+    question = Question(
+        resource=resource, config_text=config_text, kept_version=kept, settings=settings
+    )
     return resource, resolve(question)
 
 
 def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:
     """Yield the fields of the spec in which two resources differ, defaults filled in."""
-    was, wanted = (item.spec.model_dump(mode="json", by_alias=True) for item in (before, after))
+    was, wanted = (
+        item.spec.model_dump(mode="json", by_alias=True) for item in (before, after)
+    )
     yield from _changed(was, wanted, "spec")
 
 

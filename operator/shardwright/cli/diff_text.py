@@ -1,4 +1,6 @@
-"""A difference in words and as data: the spec, the plan, and which groups restart and for how long."""
+"""A difference in words and as data: the spec, the plan, and which groups restart and for how
+long.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +9,13 @@ from typing import Any, Final
 
 from shardwright import __version__
 from shardwright.api.plan_status import planned_nodes
-from shardwright.cli.rehearsal import Fate, FieldChange, GroupFate, ModelDifference, ObjectChange
+from shardwright.cli.rehearsal import (
+    Fate,
+    FieldChange,
+    GroupFate,
+    ModelDifference,
+    ObjectChange,
+)
 from shardwright.documents import to_camel
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
@@ -15,7 +23,9 @@ from shardwright.reporting.figures import format_layout, format_plural, format_s
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 
 SHOWN_FIELDS: Final = 3
-"""How many fields of an object are named in text; assumed: the first ones tell which part it is. JSON has all."""
+"""How many fields of an object are named in text; assumed: the first ones tell which part it is.
+JSON has all.
+"""
 
 SHOWN_VALUE: Final = 60
 """Characters of a value of the spec in text. Basis: assumed, an image fits."""
@@ -34,17 +44,26 @@ def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
     """Yield what would change, for a person."""
     restarts = len(difference.rehearsed.restarts)
     role = Role.WARNING if restarts else Role.HEADLINE
-    yield from paragraph(f"{difference.name}: {_headline(difference)}", width=width, role=role)
+    yield from paragraph(
+        f"{difference.name}: {_headline(difference)}", width=width, role=role
+    )
     if difference.fields:
         yield _section("Spec")
-        yield from table(("FIELD", "NOW", "THEN"), [_field(change) for change in difference.fields], width=width)
+        yield from table(
+            ("FIELD", "NOW", "THEN"),
+            [_field(change) for change in difference.fields],
+            width=width,
+        )
     if difference.differs:
         yield _section("Plan")
         yield from paragraph(_plan(difference), width=width, first=[Span("  ")])
     yield from _groups(difference, width)
     if difference.rehearsed.objects:
         yield _section("Other objects")
-        rows = [(f"{item.kind}/{item.name}", item.how, _some(item.fields)) for item in difference.rehearsed.objects]
+        rows = [
+            (f"{item.kind}/{item.name}", item.how, _some(item.fields))
+            for item in difference.rehearsed.objects
+        ]
         yield from table(("OBJECT", "IS", "FIELDS"), rows, width=width)
     yield Line()
     for note in _notes(difference):
@@ -59,8 +78,15 @@ def _headline(difference: ModelDifference) -> str:
         return "nothing changes"
     ends = sum(group.fate is Fate.ENDS for group in groups)
     parts = [
-        f"{restarts} of {format_plural(len(groups), 'group')} {'restarts' if restarts == 1 else 'restart'}" if restarts else "",
-        f"{format_plural(ends, 'group')} {'ends' if ends == 1 else 'end'}" if ends else "",
+        (
+            f"{restarts} of {format_plural(len(groups), 'group')} "
+            f"{'restarts' if restarts == 1 else 'restart'}"
+        )
+        if restarts
+        else "",
+        f"{format_plural(ends, 'group')} {'ends' if ends == 1 else 'end'}"
+        if ends
+        else "",
     ]
     return ", ".join(part for part in parts if part) or "changes, and restarts nothing"
 
@@ -70,12 +96,26 @@ def _field(change: FieldChange) -> tuple[str, str, str]:
 
 
 def _value(value: Any) -> str:
-    text = "-" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN_VALUE else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    text = (
+        "-"
+        if value is None
+        else value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+    )
+    return (
+        text
+        if len(text) <= SHOWN_VALUE
+        else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    )
 
 
 def _plan(difference: ModelDifference) -> str:
-    before, after, found = difference.plan_before, difference.plan_after, difference.rehearsed.published.found
+    before, after, found = (
+        difference.plan_before,
+        difference.plan_after,
+        difference.rehearsed.published.found,
+    )
     if found.no_plan:
         return f"there is none: {found.no_plan.problem.sentence()}"
     if found.problems:
@@ -92,12 +132,18 @@ def _change_of_plan(before: Plan | None, after: Plan) -> str:
     if before == after:
         return f"stays: {then}"
     was = said_of(before)
-    return f"{then}, now on {', '.join(planned_nodes(after))}" if was == then else f"{was} becomes {then}"
+    return (
+        f"{then}, now on {', '.join(planned_nodes(after))}"
+        if was == then
+        else f"{was} becomes {then}"
+    )
 
 
 def said_of(plan: Plan) -> str:
     """Return a plan in one line."""
-    return explain(Report(outcome=plan, alternatives=(), excluded=(), considered=0)).headline
+    return explain(
+        Report(outcome=plan, alternatives=(), excluded=(), considered=0)
+    ).headline
 
 
 def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
@@ -105,8 +151,13 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
     if not groups or not difference.differs:
         return
     yield _section("Groups")
-    rows = [(group.name, FATES[group.fate], _down(group, seconds), _some(group.fields)) for group in groups]
-    yield from table(("GROUP", "WHAT", "DOWN FOR", "FIELDS OF ITS PODS"), rows, width=width)
+    rows = [
+        (group.name, FATES[group.fate], _down(group, seconds), _some(group.fields))
+        for group in groups
+    ]
+    yield from table(
+        ("GROUP", "WHAT", "DOWN FOR", "FIELDS OF ITS PODS"), rows, width=width
+    )
 
 
 def _down(group: GroupFate, seconds: int | None) -> str:
@@ -114,7 +165,11 @@ def _down(group: GroupFate, seconds: int | None) -> str:
     if group.fate is not Fate.RESTARTS:
         return "for good" if group.fate is Fate.ENDS else "-"
     most = f"at most {format_seconds(seconds)}" if seconds else "?"
-    return most if group.last_outage_seconds is None else f"{most}, {format_seconds(group.last_outage_seconds)} last time"
+    return (
+        most
+        if group.last_outage_seconds is None
+        else f"{most}, {format_seconds(group.last_outage_seconds)} last time"
+    )
 
 
 def _some(fields: tuple[str, ...]) -> str:
@@ -123,16 +178,32 @@ def _some(fields: tuple[str, ...]) -> str:
 
 
 def _notes(difference: ModelDifference) -> Iterator[str]:
-    waits = [group for group in difference.rehearsed.groups if group.fate is Fate.STAYS and group.fields]
+    waits = [
+        group
+        for group in difference.rehearsed.groups
+        if group.fate is Fate.STAYS and group.fields
+    ]
     if waits:
-        yield "Fields of groups that stay are taken on with their next restart, whatever that is for."
+        yield (
+            "Fields of groups that stay are taken on with their next restart, whatever that is "
+            "for."
+        )
     if any(group.fate is Fate.BESIDE for group in difference.rehearsed.groups):
-        yield "A group is made anew beside itself where GPUs are free when its turn comes; else it restarts."
+        yield (
+            "A group is made anew beside itself where GPUs are free when its turn comes; else "
+            "it restarts."
+        )
     if difference.rehearsed.restarts:
-        yield "Groups restart one after another, as spec.rollout says. A start that takes longer than that time counts as failed."
+        yield (
+            "Groups restart one after another, as spec.rollout says. A start that takes longer "
+            "than that time counts as failed."
+        )
     if difference.restarts_anyway:
         names = ", ".join(difference.restarts_anyway)
-        yield f"{names} would restart for the spec in the cluster, too: the operator's settings are not known here (--settings)."
+        yield (
+            f"{names} would restart for the spec in the cluster, too: the operator's settings "
+            "are not known here (--settings)."
+        )
     yield f"As release {__version__} plans and renders; nothing was written."
 
 
@@ -149,7 +220,10 @@ def difference_document(difference: ModelDifference) -> dict[str, Any]:
         "differs": difference.differs,
         "operatorVersion": __version__,
         "spec": [asdict(change) for change in difference.fields],
-        "plan": {"before": _shown(difference.plan_before), "after": _shown(difference.plan_after)},
+        "plan": {
+            "before": _shown(difference.plan_before),
+            "after": _shown(difference.plan_after),
+        },
         "startSeconds": rehearsed.start_seconds,
         "groups": [_camel(group) for group in rehearsed.groups],
         "objects": [_camel(change) for change in rehearsed.objects],
@@ -160,7 +234,11 @@ def difference_document(difference: ModelDifference) -> dict[str, Any]:
 def _shown(plan: Plan | None) -> dict[str, Any] | None:
     if plan is None:
         return None
-    return {"layout": format_layout(plan.layout), "product": plan.product, "nodes": list(planned_nodes(plan))}
+    return {
+        "layout": format_layout(plan.layout),
+        "product": plan.product,
+        "nodes": list(planned_nodes(plan)),
+    }
 
 
 def _camel(item: GroupFate | ObjectChange) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The command ``doctor``: read a cluster, say what is wrong with the installation, and what to type."""
+"""The command ``doctor``: read a cluster, say what is wrong with the installation, and what to
+type.
+"""
 
 import sys
 from argparse import Namespace
@@ -28,7 +30,11 @@ _SIGNS: Final = {
     Result.UNREAD: "?",
     Result.SKIPPED: "-",
 }
-_ROLES: Final = {Result.FINE: Role.HEADLINE, Result.NOTED: Role.WARNING, Result.WRONG: Role.REFUSAL}
+_ROLES: Final = {
+    Result.FINE: Role.HEADLINE,
+    Result.NOTED: Role.WARNING,
+    Result.WRONG: Role.REFUSAL,
+}
 
 
 def doctor(arguments: Namespace) -> int:
@@ -47,14 +53,22 @@ def doctor(arguments: Namespace) -> int:
         print_lines(lines_of(examined, width_of_output()))
     else:
         print_document("Diagnosis", document(examined), arguments.output)
-    return Exit.SOMETHING_WRONG if any(one.result is Result.WRONG for one in examined) else Exit.PLAN
+    return (
+        Exit.SOMETHING_WRONG
+        if any(one.result is Result.WRONG for one in examined)
+        else Exit.PLAN
+    )
 
 
 def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
     what, remedy = "is of the pods that measure", "give --network-policies, too"
     if not arguments.network_policies:
-        yield from (Problem(code="NotTogether", path=flag, what=what, remedy=remedy) for flag, said in given.items() if said)
+        yield from (
+            Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
+            for flag, said in given.items()
+            if said
+        )
 
 
 def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
@@ -62,11 +76,20 @@ def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
     told = {Result.UNREAD: f" ({_UNREAD})", Result.SKIPPED: f" ({_SKIPPED})"}
     for one in examined:
         sign = Span(f"{_SIGNS[one.result]:<6}", _ROLES.get(one.result, Role.PLAIN))
-        yield from paragraph(f"{WORDS[one.check]}{told.get(one.result, '')}", width=width, first=[sign])
+        yield from paragraph(
+            f"{WORDS[one.check]}{told.get(one.result, '')}", width=width, first=[sign]
+        )
         for finding in one.findings:
             result = Result.WRONG if finding.wrong else Result.NOTED
-            yield from paragraph(sentence(finding), width=width, first=[Span(f"      {_SIGNS[result]}: ", _ROLES[result])])
-            yield line(Span("        $ ", Role.FAINT), Span(command(finding, _program()), Role.COMMAND))
+            yield from paragraph(
+                sentence(finding),
+                width=width,
+                first=[Span(f"      {_SIGNS[result]}: ", _ROLES[result])],
+            )
+            yield line(
+                Span("        $ ", Role.FAINT),
+                Span(command(finding, _program()), Role.COMMAND),
+            )
 
 
 def _program() -> str:

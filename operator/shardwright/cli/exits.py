@@ -6,8 +6,12 @@ from typing import Final
 from shardwright.errors import Problem
 
 INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
-BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
-TERMINATED: Final = 143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
+BROKEN_PIPE: Final = (
+    141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
+)
+TERMINATED: Final = (
+    143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
+)
 
 
 class Exit(IntEnum):
@@ -21,7 +25,9 @@ class Exit(IntEnum):
 
 
 class UnreachableError(Exception):
-    """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message says why."""
+    """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message
+    says why.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -1,4 +1,6 @@
-"""The command ``fetch``: what the hub says of a model, as a ConfigMap that a ShardedModel may name."""
+"""The command ``fetch``: what the hub says of a model, as a ConfigMap that a ShardedModel may
+name.
+"""
 
 import os
 import re
@@ -23,9 +25,18 @@ _COMMIT_DIGITS: Final = 12
 def fetch_config_map(arguments: Namespace) -> Exit:
     """Print the ConfigMap of a model, and on stderr how a ShardedModel names it."""
     model, revision = arguments.model, arguments.revision
-    problems = [*_not_matching("MODEL", model, MODEL_ID, "must be the id of a repository of the hub, as org/name")]
+    problems = [
+        *_not_matching(
+            "MODEL",
+            model,
+            MODEL_ID,
+            "must be the id of a repository of the hub, as org/name",
+        )
+    ]
     if revision is not None:
-        problems += _not_matching("--revision", revision, COMMIT, "must be a commit: 40 hexadecimal digits")
+        problems += _not_matching(
+            "--revision", revision, COMMIT, "must be a commit: 40 hexadecimal digits"
+        )
     if problems:
         raise InputError(problems)
     checkpoint = fetch_one(hub_of(os.environ), model, revision)
@@ -35,12 +46,18 @@ def fetch_config_map(arguments: Namespace) -> Exit:
     else:
         print_yaml([config_map])
     name = config_map["metadata"]["name"]
-    print_note(f"set spec.model to {{id: {model}, revision: {checkpoint.commit}, configMapRef: {{name: {name}}}}}")
+    print_note(
+        f"set spec.model to {{id: {model}, revision: {checkpoint.commit}, configMapRef: {{name: "
+        f"{name}"
+        "}}"
+    )
     return Exit.PLAN
 
 
 def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the ConfigMap of a checkpoint of the hub: named by id and commit, and immutable, for the commit is."""
+    """Return the ConfigMap of a checkpoint of the hub: named by id and commit, and immutable, for
+    the commit is.
+    """
     commit = checkpoint.commit or ""
     return {
         "apiVersion": "v1",
@@ -55,4 +72,8 @@ def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _not_matching(path: str, value: str, pattern: str, limit: str) -> list[Problem]:
-    return [] if re.fullmatch(pattern, value) else [Problem(code="BadFormat", path=path, what=f"{value!r:.200}", limit=limit)]
+    return (
+        []
+        if re.fullmatch(pattern, value)
+        else [Problem(code="BadFormat", path=path, what=f"{value!r:.200}", limit=limit)]
+    )

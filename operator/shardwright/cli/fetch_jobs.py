@@ -12,7 +12,9 @@ from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
 
 SLOW_SECONDS: Final = 60
-"""How old a Job is that should have read. Basis: it reads for 60 s at most; what takes longer is a node, an image or a Secret."""
+"""How old a Job is that should have read. Basis: it reads for 60 s at most; what takes longer is a
+node, an image or a Secret.
+"""
 
 _AILMENTS: Final = {
     JobState.FAILED: Ailment.FETCH_FAILED,
@@ -23,7 +25,9 @@ _AILMENTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosedFetch:
-    """What matters of such a Job: for which ShardedModel it reads which model of the hub, and what of it says how far it is."""
+    """What matters of such a Job: for which ShardedModel it reads which model of the hub, and what
+    of it says how far it is.
+    """
 
     namespace: str
     name: str
@@ -35,7 +39,11 @@ class DiagnosedFetch:
 def read_fetch(item: Mapping[str, Any]) -> DiagnosedFetch:
     """Return what matters of a Job, whatever it holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
-    owners = (owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == KIND)
+    owners = (
+        owner
+        for owner in mappings(metadata.get("ownerReferences"))
+        if owner.get("kind") == KIND
+    )
     created = metadata.get("creationTimestamp")
     return DiagnosedFetch(
         namespace=text_or_empty(metadata.get("namespace")),

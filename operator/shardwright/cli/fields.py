@@ -1,4 +1,6 @@
-"""The fields of one JSON object, each within its bounds; what is wrong is collected, with its path."""
+"""The fields of one JSON object, each within its bounds; what is wrong is collected, with its
+path.
+"""
 
 import json
 import math
@@ -13,7 +15,9 @@ _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
 class CaseReader:
     """Reads the fields of one case; every problem has the path of its field."""
 
-    def __init__(self, values: Mapping[str, Any], path: str, problems: list[Problem]) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], path: str, problems: list[Problem]
+    ) -> None:
         self.values, self._path, self.problems = values, path, problems
 
     def section(self, name: str) -> "CaseReader":
@@ -24,12 +28,18 @@ class CaseReader:
             value = {}
         return CaseReader(value, f"{self._path}{name}.", self.problems)
 
-    def number(self, name: str, *, default: float | None = None, least: float = 1) -> float:
+    def number(
+        self, name: str, *, default: float | None = None, least: float = 1
+    ) -> float:
         """Return a finite number of at least ``least``."""
         value = self.values.get(name)
         if value is None and default is not None:
             return default
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        number = (
+            value
+            if isinstance(value, int | float) and not isinstance(value, bool)
+            else math.nan
+        )
         if not least <= number <= _MOST:
             self.refuse(name, f"must be a number from {least:g} to {_MOST:,}")
             return default or least
@@ -42,7 +52,13 @@ class CaseReader:
             self.refuse(name, "must be a whole number")
         return int(value)
 
-    def choice(self, name: str, allowed: tuple[str, ...] | Mapping[str, str], *, default: str | None = None) -> str:
+    def choice(
+        self,
+        name: str,
+        allowed: tuple[str, ...] | Mapping[str, str],
+        *,
+        default: str | None = None,
+    ) -> str:
         """Return a string that is one of ``allowed``."""
         value = self.values.get(name)
         if value is None and default is not None:
@@ -67,4 +83,11 @@ class CaseReader:
     def refuse(self, name: str, limit: str) -> None:
         """Note that a field is wrong."""
         shown = json.dumps(self.values[name]) if name in self.values else "missing,"
-        self.problems.append(Problem(code="CaseInvalid", path=f"{self._path}{name}", what=f"{shown:.60}", limit=limit))
+        self.problems.append(
+            Problem(
+                code="CaseInvalid",
+                path=f"{self._path}{name}",
+                what=f"{shown:.60}",
+                limit=limit,
+            )
+        )

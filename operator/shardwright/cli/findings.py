@@ -70,7 +70,9 @@ class Enforcement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or to be known: which objects it is about, and what others say of it."""
+    """One thing that is wrong, or to be known: which objects it is about, and what others say of
+    it.
+    """
 
     ailment: Ailment
     objects: tuple[str, ...] = ()
@@ -96,4 +98,6 @@ def examined(check: Check, read: object, findings: Iterable[Finding]) -> Examine
     found = tuple(findings)
     if any(finding.wrong for finding in found):
         return Examined(check=check, result=Result.WRONG, findings=found)
-    return Examined(check=check, result=Result.NOTED if found else Result.FINE, findings=found)
+    return Examined(
+        check=check, result=Result.NOTED if found else Result.FINE, findings=found
+    )

@@ -1,4 +1,6 @@
-"""The help of a command: the first screen says what it is for and what is typed most, ``--help-all`` says all."""
+"""The help of a command: the first screen says what it is for and what is typed most,
+``--help-all`` says all.
+"""
 
 import argparse
 import sys
@@ -29,12 +31,19 @@ class HelpAll(argparse.Action):
 
 
 def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
-    """Return the help of a command with a line for each option, as wide as the terminal, and without kubectl's own flags."""
-    import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
-    import textwrap  # noqa: PLC0415 - only for help
+    """Return the help of a command with a line for each option, as wide as the terminal, and
+    without kubectl's own flags.
+    """
+    import shutil  # noqa: PLC0415
+    import textwrap  # noqa: PLC0415
 
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
-    taken = " ".join(str(action.metavar) for group in groups for action in group._group_actions if not action.option_strings)  # noqa: SLF001
+    taken = " ".join(
+        str(action.metavar)
+        for group in groups
+        for action in group._group_actions  # noqa: SLF001
+        if not action.option_strings
+    )
     lines = [
         f"usage: {parser.prog}{f' [{taken}]' if taken else ''} [OPTIONS]",
         "",
@@ -43,20 +52,38 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     for group in groups:
         rows = list(_rows(group)) if group.title != CONNECTION else []
         if rows:
-            lines += ["", f"{group.title}:", *(_line(option, said, width) for option, said in rows)]
-    lines += ["", *_examples(parser), "all options, in full, and the exit codes: --help-all"]
+            lines += [
+                "",
+                f"{group.title}:",
+                *(_line(option, said, width) for option, said in rows),
+            ]
+    lines += [
+        "",
+        *_examples(parser),
+        "all options, in full, and the exit codes: --help-all",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str]]:
-    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
-        if action.help is argparse.SUPPRESS or any(name.startswith("--help") for name in action.option_strings):
+    for action in group._group_actions:  # noqa: SLF001
+        if action.help is argparse.SUPPRESS or any(
+            name.startswith("--help") for name in action.option_strings
+        ):
             continue
         names = ", ".join(action.option_strings)
         metavar = (
-            "" if action.nargs == 0 else str(action.metavar or (f"{{{','.join(action.choices)}}}" if action.choices else ""))
+            ""
+            if action.nargs == 0
+            else str(
+                action.metavar
+                or (f"{{{','.join(action.choices)}}}" if action.choices else "")
+            )
         )
-        yield f"{names} {metavar}".strip(), str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""}
+        yield (
+            f"{names} {metavar}".strip(),
+            str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""},
+        )
 
 
 def _line(option: str, said: str, width: int) -> str:
@@ -65,6 +92,13 @@ def _line(option: str, said: str, width: int) -> str:
 
 
 def _examples(parser: argparse.ArgumentParser) -> list[str]:
-    examples = (parser.epilog or "").partition("\n\n")[0].replace("%(prog)s", parser.prog).splitlines()
-    shown = [line for line in examples if line.startswith(("examples", "  "))][: 1 + _EXAMPLES_SHOWN]
+    examples = (
+        (parser.epilog or "")
+        .partition("\n\n")[0]
+        .replace("%(prog)s", parser.prog)
+        .splitlines()
+    )
+    shown = [line for line in examples if line.startswith(("examples", "  "))][
+        : 1 + _EXAMPLES_SHOWN
+    ]
     return [*shown, ""] if shown else []

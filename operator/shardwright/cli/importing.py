@@ -1,15 +1,23 @@
-"""The command ``import``: what LeaderWorkerSet, KServe, KAITO or a Deployment serves, as ShardedModels."""
+"""The command ``import``: what LeaderWorkerSet, KServe, KAITO or a Deployment serves, as
+ShardedModels.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import Exit
 from shardwright.cli.imports.draft import Content, Imported
-from shardwright.cli.imports.kinds import READERS, ImportOptions, import_object, importable
+from shardwright.cli.imports.kinds import (
+    READERS,
+    ImportOptions,
+    import_object,
+    importable,
+)
 from shardwright.cli.inputs import name_the_file, read_sources
 from shardwright.cli.output import print_note, print_yaml
 from shardwright.cli.outputs import print_list
@@ -21,10 +29,25 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "deployment": ("Deployment", "apps", "deployments", ("v1",)),
     "deploy": ("Deployment", "apps", "deployments", ("v1",)),
-    "leaderworkerset": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
+    "leaderworkerset": (
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io",
+        "leaderworkersets",
+        ("v1",),
+    ),
     "lws": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
-    "llminferenceservice": ("LLMInferenceService", "serving.kserve.io", "llminferenceservices", ("v1alpha2", "v1alpha1")),
-    "llmisvc": ("LLMInferenceService", "serving.kserve.io", "llminferenceservices", ("v1alpha2", "v1alpha1")),
+    "llminferenceservice": (
+        "LLMInferenceService",
+        "serving.kserve.io",
+        "llminferenceservices",
+        ("v1alpha2", "v1alpha1"),
+    ),
+    "llmisvc": (
+        "LLMInferenceService",
+        "serving.kserve.io",
+        "llminferenceservices",
+        ("v1alpha2", "v1alpha1"),
+    ),
     "workspace": ("Workspace", "kaito.sh", "workspaces", ("v1beta1", "v1alpha1")),
 }
 """What can be named in a cluster: kind, API group, plural, and versions, the newest first."""
@@ -33,11 +56,23 @@ KINDS: Final = {
 def import_models(arguments: Namespace) -> Exit:
     """Print the ShardedModels, and on stderr what of each was not carried over."""
     if bool(arguments.filename) == bool(arguments.name):
-        what, remedy = "give files, or objects of the cluster", "import -f FILE, or import deployment/NAME"
-        raise InputError([Problem(code="NotTogether", path="KIND/NAME", what=what, remedy=remedy)])
+        what, remedy = (
+            "give files, or objects of the cluster",
+            "import -f FILE, or import deployment/NAME",
+        )
+        raise InputError(
+            [Problem(code="NotTogether", path="KIND/NAME", what=what, remedy=remedy)]
+        )
     found = list(_from_cluster(arguments) if arguments.name else _from_files(arguments))
     if arguments.output == "json":
-        items = [{"source": item.source, "manifest": item.manifest, "leftOut": _left_out(item)} for item in found]
+        items = [
+            {
+                "source": item.source,
+                "manifest": item.manifest,
+                "leftOut": _left_out(item),
+            }
+            for item in found
+        ]
         print_list("ImportList", items, "json")
         return Exit.PLAN
     print_yaml([item.manifest for item in found])
@@ -65,7 +100,9 @@ def _from_files(arguments: Namespace) -> Iterator[Imported]:
     for source in wanted:
         yield name_the_file(
             source.file,
-            lambda source=source: checked(import_object(source.content, others, _options(arguments))),  # type: ignore[misc]
+            lambda source=source: checked(
+                import_object(source.content, others, _options(arguments))
+            ),  # type: ignore[misc]
         )
 
 
@@ -82,32 +119,58 @@ def checked(item: Imported) -> Imported:
 def _nothing(files: str, kinds: Sequence[str]) -> Problem:
     gap = f"found {', '.join(kinds[:5])}" if kinds else ""
     remedy = f"give one of {', '.join(READERS)}"
-    return Problem(code="ImportUnclear", path=files, what="nothing in it can be imported", gap=gap, remedy=remedy)
+    return Problem(
+        code="ImportUnclear",
+        path=files,
+        what="nothing in it can be imported",
+        gap=gap,
+        remedy=remedy,
+    )
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
+    from shardwright.cli.clusters import Target  # noqa: PLC0415
+    from shardwright.cli.connecting import connection_of  # noqa: PLC0415
 
     names = [_kind_and_name(word) for word in arguments.name]
-    cluster = Target(connection=connection_of(arguments), without="give -f FILE to import without a cluster")
+    cluster = Target(
+        connection=connection_of(arguments),
+        without="give -f FILE to import without a cluster",
+    )
     for kind, name in names:
-        content, others = cluster.ask(lambda client, kind=kind, name=name: _read(client, kind, cluster.namespace, name))  # type: ignore[misc]
+        content, others = cluster.ask(
+            partial(_read, kind=kind, namespace=cluster.namespace, name=name)
+        )
         yield checked(import_object(content, others, _options(arguments)))
 
 
 def _kind_and_name(word: str) -> tuple[str, str]:
     kind, _, name = word.partition("/")
-    if (kind.lower().removesuffix("s") not in KINDS and kind.lower() not in KINDS) or not name:
+    if (
+        kind.lower().removesuffix("s") not in KINDS and kind.lower() not in KINDS
+    ) or not name:
         what = f"{word!r:.80} is not KIND/NAME"
-        raise InputError([Problem(code="NotAllowed", path="KIND/NAME", what=what, remedy=f"kinds are {', '.join(KINDS)}")])
-    return (kind.lower() if kind.lower() in KINDS else kind.lower().removesuffix("s")), name
+        raise InputError(
+            [
+                Problem(
+                    code="NotAllowed",
+                    path="KIND/NAME",
+                    what=what,
+                    remedy=f"kinds are {', '.join(KINDS)}",
+                )
+            ]
+        )
+    return (
+        kind.lower() if kind.lower() in KINDS else kind.lower().removesuffix("s")
+    ), name
 
 
-async def _read(client: Client, kind: str, namespace: str, name: str) -> tuple[Content, list[Any]]:
+async def _read(
+    client: Client, kind: str, namespace: str, name: str
+) -> tuple[Content, list[Any]]:
     """Return an object of the cluster, and the ConfigMap that it refers to."""
-    from shardwright.cluster.client import ApiError  # noqa: PLC0415 - files need no cluster
-    from shardwright.cluster.resources import CONFIG_MAPS, Resource  # noqa: PLC0415 - same
+    from shardwright.cluster.client import ApiError  # noqa: PLC0415
+    from shardwright.cluster.resources import CONFIG_MAPS, Resource  # noqa: PLC0415
 
     ours, group, plural, versions = KINDS[kind]
     for version in versions:
@@ -115,13 +178,26 @@ async def _read(client: Client, kind: str, namespace: str, name: str) -> tuple[C
         try:
             found = await client.get(resource, namespace, name)
         except ApiError as error:
-            if error.code == 404 and version != versions[-1]:  # noqa: PLR2004 - this version is not served
+            if error.code == 404 and version != versions[-1]:  # noqa: PLR2004
                 continue
             raise
         if found is None:
             what = f"there is no {ours} {name} in namespace {namespace}"
-            raise InputError([Problem(code="ImportUnclear", path="KIND/NAME", what=what, remedy="-n names another namespace")])
+            raise InputError(
+                [
+                    Problem(
+                        code="ImportUnclear",
+                        path="KIND/NAME",
+                        what=what,
+                        remedy="-n names another namespace",
+                    )
+                ]
+            )
         config = (found.get("inference") or {}).get("config")
-        kept = await client.get(CONFIG_MAPS, namespace, config) if isinstance(config, str) and config else None
+        kept = (
+            await client.get(CONFIG_MAPS, namespace, config)
+            if isinstance(config, str) and config
+            else None
+        )
         return {"kind": ours, **found}, [{"kind": "ConfigMap", **kept}] if kept else []
     raise AssertionError("every kind has a version")

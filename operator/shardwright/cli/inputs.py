@@ -1,4 +1,6 @@
-"""Read files as kubectl does and sort what is in them; every problem names the file that it is in."""
+"""Read files as kubectl does and sort what is in them; every problem names the file that it is
+in.
+"""
 
 import gc
 import os
@@ -12,7 +14,11 @@ from typing import Any, Final, TypeVar
 from shardwright.errors import InputError, Problem
 
 STDIN: Final = "-"
-SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
+SUFFIXES: Final = (
+    ".json",
+    ".yaml",
+    ".yml",
+)  #: what is read in a folder, as kubectl does
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -38,7 +44,9 @@ def read_sources(files: Iterable[str]) -> tuple[Given, ...]:
         InputError: a file cannot be read or holds something else than Kubernetes objects.
     """
     with _collector_paused():
-        return tuple(source for file in files for path in _expand(file) for source in _read(path))
+        return tuple(
+            source for file in files for path in _expand(file) for source in _read(path)
+        )
 
 
 def read_text(file: str) -> str:
@@ -51,13 +59,21 @@ def read_text(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return raw.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(file, error.strerror or str(error), "give a file that exists and that you may read") from None
+        raise _unreadable(
+            file,
+            error.strerror or str(error),
+            "give a file that exists and that you may read",
+        ) from None
     except UnicodeDecodeError as error:
-        raise _unreadable(file, f"byte {error.start} is not UTF-8", "save it as UTF-8") from None
+        raise _unreadable(
+            file, f"byte {error.start} is not UTF-8", "save it as UTF-8"
+        ) from None
 
 
 def name_the_file(file: str, read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; the problems that it raises get the file in front of their path."""
+    """Return what ``read`` returns; the problems that it raises get the file in front of their
+    path.
+    """
     try:
         return read()
     except InputError as error:
@@ -66,7 +82,8 @@ def name_the_file(file: str, read: Callable[[], T]) -> T:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking over millions of fresh objects, none of which is garbage.
+    """Keep the cycle collector from walking over millions of fresh objects, none of which is
+    garbage.
 
     Measured: a YAML list of 1,000 nodes and 10,000 pods is read in 3 instead of 8 seconds.
     """
@@ -81,14 +98,16 @@ def _collector_paused() -> Iterator[None]:
 
 def _expand(file: str) -> Iterator[str]:
     folder = Path(file)
-    if file == STDIN or not os.path.isdir(file):  # noqa: PTH112  Path raises where a name is too long
+    if file == STDIN or not os.path.isdir(file):  # noqa: PTH112
         yield file
         return
-    yield from (str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES)
+    yield from (
+        str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES
+    )
 
 
 def _read(file: str) -> Iterator[Given]:
-    from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - help and version need no YAML
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415
 
     text = read_text(file)
     for content in name_the_file(file, lambda: read_manifests(text)):
@@ -102,4 +121,6 @@ def in_file(file: str, problem: Problem) -> Problem:
 
 
 def _unreadable(file: str, what: str, remedy: str) -> InputError:
-    return InputError([in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))])
+    return InputError(
+        [in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))]
+    )

@@ -1,4 +1,6 @@
-"""The installations of the operator in a cluster: whether each runs, may do what it must, and has nodes that nobody else has."""
+"""The installations of the operator in a cluster: whether each runs, may do what it must, and has
+nodes that nobody else has.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +19,12 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledOperator:
-    """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read).
+    """One installation: its Deployment's name, version and pods, and who holds its Lease (None:
+    that may not be read).
 
-    ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is what claims call it, empty where
-    it has none, ``node_set`` whose nodes are for it (None: its settings may not be read).
+    ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is what
+    claims call it, empty where it has none, ``node_set`` whose nodes are for it (None: its settings
+    may not be read).
     """
 
     namespace: str
@@ -39,12 +43,15 @@ class InstalledOperator:
         """Return what it is for, None where that cannot be told."""
         if not self.installation or self.node_set is None:
             return None
-        return Installation(name=self.installation, node_set=self.node_set, namespaces=self.watches)
+        return Installation(
+            name=self.installation, node_set=self.node_set, namespaces=self.watches
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What a service account may not do and must: ``closed`` are watched namespaces where it may do nothing at all.
+    """What a service account may not do and must: ``closed`` are watched namespaces where it may do
+    nothing at all.
 
     ``sees_pods``: those of all namespaces.
     """
@@ -55,20 +62,34 @@ class Rights:
 
 
 def read_operator(
-    deployment: Object, lease: Object | None, *, lease_known: bool, node_set: str | None = None
+    deployment: Object,
+    lease: Object | None,
+    *,
+    lease_known: bool,
+    node_set: str | None = None,
 ) -> InstalledOperator:
     """Return what matters of an operator's Deployment and of the Lease of its name."""
-    metadata, spec = mapping(deployment.get("metadata")), mapping(deployment.get("spec"))
-    pods, status = mapping(mapping(spec.get("template")).get("spec")), mapping(deployment.get("status"))
+    metadata, spec = (
+        mapping(deployment.get("metadata")),
+        mapping(deployment.get("spec")),
+    )
+    pods, status = (
+        mapping(mapping(spec.get("template")).get("spec")),
+        mapping(deployment.get("status")),
+    )
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
     return InstalledOperator(
         namespace=text_or_empty(metadata.get("namespace")),
         name=text_or_empty(metadata.get("name")),
-        version=text_or_empty(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
+        version=text_or_empty(
+            mapping(metadata.get("labels")).get("app.kubernetes.io/version")
+        ),
         account=text_or_empty(pods.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 1,
         ready=ready if isinstance(ready, int) else 0,
-        holder=text_or_empty(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
+        holder=text_or_empty(mapping((lease or {}).get("spec")).get("holderIdentity"))
+        if lease_known
+        else None,
         watches=tuple(filter(None, _told(pods, WATCHES).split(","))),
         installation=_told(pods, INSTALLATION),
         node_set=node_set,
@@ -77,11 +98,19 @@ def read_operator(
 
 def _told(pods: Object, option: str) -> str:
     """Return what an operator is told by an option, empty where nothing."""
-    words = (str(word) for container in mappings(pods.get("containers")) for word in container.get("args") or ())
-    return next((word.removeprefix(option) for word in words if word.startswith(option)), "")
+    words = (
+        str(word)
+        for container in mappings(pods.get("containers"))
+        for word in container.get("args") or ()
+    )
+    return next(
+        (word.removeprefix(option) for word in words if word.startswith(option)), ""
+    )
 
 
-def of_operators(operators: Sequence[InstalledOperator], version: str) -> Iterator[Finding]:
+def of_operators(
+    operators: Sequence[InstalledOperator], version: str
+) -> Iterator[Finding]:
     """Yield what is wrong with the pods of the operators; ``version`` is ours."""
     if not operators:
         yield Finding(ailment=Ailment.NOT_INSTALLED)
@@ -89,28 +118,53 @@ def of_operators(operators: Sequence[InstalledOperator], version: str) -> Iterat
         if one.ready == 0 or one.ready < one.wanted:
             ready = f"{one.ready} of {one.wanted}"
             yield Finding(
-                ailment=Ailment.NOT_READY, objects=(one.name,), namespace=one.namespace, about=ready, wrong=one.ready == 0
+                ailment=Ailment.NOT_READY,
+                objects=(one.name,),
+                namespace=one.namespace,
+                about=ready,
+                wrong=one.ready == 0,
             )
         if one.holder == "":
-            yield Finding(ailment=Ailment.NOBODY_LEADS, objects=(one.name,), namespace=one.namespace)
+            yield Finding(
+                ailment=Ailment.NOBODY_LEADS,
+                objects=(one.name,),
+                namespace=one.namespace,
+            )
         if one.version != version:
             yield Finding(
-                ailment=Ailment.OTHER_VERSION, objects=(one.name,), namespace=one.namespace, about=one.version, wrong=False
+                ailment=Ailment.OTHER_VERSION,
+                objects=(one.name,),
+                namespace=one.namespace,
+                about=one.version,
+                wrong=False,
             )
 
 
 def of_rights(rights: Mapping[str, Rights]) -> Iterator[Finding]:
-    """Yield what service accounts may not do, those namespaces by themselves in which one may do nothing."""
+    """Yield what service accounts may not do, those namespaces by themselves in which one may do
+    nothing.
+    """
     for account, found in rights.items():
         if found.missing:
-            yield Finding(ailment=Ailment.RIGHTS_MISSING, objects=found.missing, about=account)
-        ailment = Ailment.NAMESPACE_CLOSED if found.sees_pods else Ailment.NAMESPACE_UNSEEN
+            yield Finding(
+                ailment=Ailment.RIGHTS_MISSING, objects=found.missing, about=account
+            )
+        ailment = (
+            Ailment.NAMESPACE_CLOSED if found.sees_pods else Ailment.NAMESPACE_UNSEEN
+        )
         for namespace in found.closed:
-            yield Finding(ailment=ailment, objects=(namespace,), namespace=namespace, about=account)
+            yield Finding(
+                ailment=ailment,
+                objects=(namespace,),
+                namespace=namespace,
+                about=account,
+            )
 
 
 def of_installations(
-    operators: Sequence[InstalledOperator], claims: Mapping[str, str], node_sets: Mapping[str, tuple[str, ...]] | None
+    operators: Sequence[InstalledOperator],
+    claims: Mapping[str, str],
+    node_sets: Mapping[str, tuple[str, ...]] | None,
 ) -> Iterator[Finding]:
     """Yield where installations get in each other's way, and which nodes are for none of them."""
     for one in operators:
@@ -127,13 +181,26 @@ def of_installations(
         yield from _of_node_sets(operators, node_sets)
 
 
-def _of_node_sets(operators: Iterable[InstalledOperator], node_sets: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """Yield the nodes with GPUs that are for no installation, and the installations that no such node is for."""
+def _of_node_sets(
+    operators: Iterable[InstalledOperator], node_sets: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    """Yield the nodes with GPUs that are for no installation, and the installations that no such
+    node is for.
+    """
     ours = {one.node_set: one for one in operators}
     for name in sorted(node_sets.keys() - ours.keys()) if None not in ours else ():
-        yield Finding(ailment=Ailment.NODE_SET_OF_NOBODY, objects=node_sets[name], about=name, wrong=bool(name))
+        yield Finding(
+            ailment=Ailment.NODE_SET_OF_NOBODY,
+            objects=node_sets[name],
+            about=name,
+            wrong=bool(name),
+        )
     for one in ours.values():
         if one.node_set is not None and one.node_set not in node_sets:
             yield Finding(
-                ailment=Ailment.NODE_SET_EMPTY, objects=(one.name,), namespace=one.namespace, about=one.node_set, wrong=False
+                ailment=Ailment.NODE_SET_EMPTY,
+                objects=(one.name,),
+                namespace=one.namespace,
+                about=one.node_set,
+                wrong=False,
             )

@@ -10,7 +10,15 @@ from typing import Any, Final, NoReturn
 from shardwright.api.record import PlanRecord
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.resources import CHILDREN, CONFIG_MAPS, OPTIONAL_CHILDREN, POD_GROUPS, PODS, SHARDED_MODELS, Resource
+from shardwright.cluster.resources import (
+    CHILDREN,
+    CONFIG_MAPS,
+    OPTIONAL_CHILDREN,
+    POD_GROUPS,
+    PODS,
+    SHARDED_MODELS,
+    Resource,
+)
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller_uid, object_key
@@ -28,7 +36,9 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LiveModel:
-    """A ShardedModel as the API server holds it, with what there is of it; None is what may not be read."""
+    """A ShardedModel as the API server holds it, with what there is of it; None is what may not be
+    read.
+    """
 
     content: Content
     record: PlanRecord | None = None
@@ -50,19 +60,28 @@ class LiveModel:
 def owner_of(content: Content) -> Owner:
     """Return whom objects of a stored ShardedModel belong to."""
     metadata = content["metadata"]
-    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+    return Owner(
+        name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
+    )
 
 
-async def list_objects(client: Client, resource: Resource, namespace: str | None, **selectors: str) -> list[Content]:
+async def list_objects(
+    client: Client, resource: Resource, namespace: str | None, **selectors: str
+) -> list[Content]:
     """Return objects of a kind, each with its kind, which a LIST leaves out."""
     kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return [{**kind, **item} for item in await client.list(resource, namespace, **selectors)]
+    return [
+        {**kind, **item} for item in await client.list(resource, namespace, **selectors)
+    ]
 
 
 async def list_models(client: Client, namespace: str | None) -> list[Content]:
     """Return the ShardedModels of a namespace, or of all (None), in order of namespace and name."""
     found = await list_objects(client, SHARDED_MODELS, namespace)
-    return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
+    return sorted(
+        found,
+        key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
+    )
 
 
 async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
@@ -96,9 +115,16 @@ async def with_objects(client: Client, model: LiveModel) -> LiveModel:
     )
 
 
-async def _listed(client: Client, resource: Resource, owner: Owner) -> list[Content] | None:
+async def _listed(
+    client: Client, resource: Resource, owner: Owner
+) -> list[Content] | None:
     try:
-        return await list_objects(client, resource, owner.namespace, labelSelector=f"{MODEL}={base_name(owner.name)}")
+        return await list_objects(
+            client,
+            resource,
+            owner.namespace,
+            labelSelector=f"{MODEL}={base_name(owner.name)}",
+        )
     except ApiError as error:
         if error.code in _REFUSED:
             return None
@@ -118,8 +144,17 @@ async def no_such_model(client: Client, namespace: str, name: str) -> NoReturn:
     Raises:
         InputError: always; one that is written alike is named.
     """
-    there = [item["metadata"]["name"] for item in await unless_forbidden(client.list(SHARDED_MODELS, namespace)) or ()]
+    there = [
+        item["metadata"]["name"]
+        for item in await unless_forbidden(client.list(SHARDED_MODELS, namespace)) or ()
+    ]
     near = difflib.get_close_matches(name, there, n=1)
-    remedy = f"did you mean {near[0]}?" if near else "'kubectl get smodel -A' lists all; -n names another namespace"
+    remedy = (
+        f"did you mean {near[0]}?"
+        if near
+        else "'kubectl get smodel -A' lists all; -n names another namespace"
+    )
     what = f"there is no ShardedModel {name} in namespace {namespace}"
-    raise InputError([Problem(code="NoShardedModel", path="NAME", what=what, remedy=remedy)])
+    raise InputError(
+        [Problem(code="NoShardedModel", path="NAME", what=what, remedy=remedy)]
+    )

@@ -29,30 +29,43 @@ MOST_RATE: Final = 100_000.0
 """Requests a second; the limit of ``spec.workload.requestsPerSecond``."""
 
 _MOST_PRICED: Final = 20_000
-"""Layouts times loads up to which all loads are planned; above it lengths stay as they are. Basis: assumed, some ten seconds of
-CPU, and half a megabyte of page."""
+"""Layouts times loads up to which all loads are planned; above it lengths stay as they are. Basis:
+assumed, some ten seconds of CPU, and half a megabyte of page.
+"""
 
 _DIGITS: Final = 4
 """Significant digits of the points of the curve: more than can be seen, a third of the size."""
 
 
-def loads_around(answer: PlannedModel, inputs: PlanInputs, *, candidates: int) -> dict[str, Any]:
+def loads_around(
+    answer: PlannedModel, inputs: PlanInputs, *, candidates: int
+) -> dict[str, Any]:
     """Return the plan under every load of a grid around the one that was asked for, as data.
 
-    ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points`` what is planned at each load,
-    the last axis fastest. ``layouts`` are named once; a point says of each layout that can run its place in them, the
-    time per token and the output of a GPU, of four digits.
+    ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points``
+    what is planned at each load, the last axis fastest. ``layouts`` are named once; a point says of
+    each layout that can run its place in them, the time per token and the output of a GPU, of four
+    digits.
     """
     ((_, resource),) = inputs.resources
     manifest = resource.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    axes = _axes(answer.subject.request.workload, lengths=_loads() * candidates <= _MOST_PRICED)
+    axes = _axes(
+        answer.subject.request.workload, lengths=_loads() * candidates <= _MOST_PRICED
+    )
     layouts: dict[tuple[str, str, int], int] = {}
     points = [
-        _point(_under(manifest, dict(zip(axes, values, strict=True))), inputs, answer.inventory, layouts)
+        _point(
+            _under(manifest, dict(zip(axes, values, strict=True))),
+            inputs,
+            answer.inventory,
+            layouts,
+        )
         for values in product(*(axis["values"] for axis in axes.values()))
     ]
     return {
-        "axes": [{"field": field, "values": axis["values"]} for field, axis in axes.items()],
+        "axes": [
+            {"field": field, "values": axis["values"]} for field, axis in axes.items()
+        ],
         "base": [axis["base"] for axis in axes.values()],
         "layouts": [list(key) for key in layouts],
         "points": points,
@@ -66,14 +79,23 @@ def _loads() -> int:
 def _axes(load: Workload, *, lengths: bool) -> dict[str, dict[str, Any]]:
     factors = LENGTH_FACTORS if lengths else (1,)
     tokens = {"inputTokens": load.input_tokens, "outputTokens": load.output_tokens}
-    return {**dict([_arrival(load)]), **{field: _whole(value, factors, most=None) for field, value in tokens.items()}}
+    return {
+        **dict([_arrival(load)]),
+        **{field: _whole(value, factors, most=None) for field, value in tokens.items()},
+    }
 
 
 def _arrival(load: Workload) -> tuple[str, dict[str, Any]]:
     rate = load.requests_per_second
     if rate is None:
-        return "concurrency", _whole(load.concurrency, ARRIVAL_FACTORS, most=MOST_REQUESTS)
-    values = [value for factor in ARRIVAL_FACTORS if (value := _short(rate * factor) if factor != 1 else rate) <= MOST_RATE]
+        return "concurrency", _whole(
+            load.concurrency, ARRIVAL_FACTORS, most=MOST_REQUESTS
+        )
+    values = [
+        value
+        for factor in ARRIVAL_FACTORS
+        if (value := _short(rate * factor) if factor != 1 else rate) <= MOST_RATE
+    ]
     return "requestsPerSecond", {"values": values, "base": values.index(rate)}
 
 
@@ -84,17 +106,29 @@ def _whole(base: int, factors: Sequence[float], *, most: int | None) -> dict[str
 
 
 def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with another load; its other fields stay as they are, and what is not set has its default."""
+    """Return a manifest with another load; its other fields stay as they are, and what is not set
+    has its default.
+    """
     spec = manifest["spec"]
-    return {**manifest, "spec": {**spec, "workload": {**spec.get("workload", {}), **load}}}
+    return {
+        **manifest,
+        "spec": {**spec, "workload": {**spec.get("workload", {}), **load}},
+    }
 
 
 def _point(
-    manifest: Mapping[str, Any], inputs: PlanInputs, inventory: Inventory, layouts: dict[tuple[str, str, int], int]
+    manifest: Mapping[str, Any],
+    inputs: PlanInputs,
+    inventory: Inventory,
+    layouts: dict[tuple[str, str, int], int],
 ) -> dict[str, Any]:
     """Return what is planned at one load, or why nothing is."""
     try:
-        subject = resolve(replace(question_of(parse_manifest(manifest), inputs), settings=inputs.settings))
+        subject = resolve(
+            replace(
+                question_of(parse_manifest(manifest), inputs), settings=inputs.settings
+            )
+        )
     except InputError as error:
         return {"problem": _sentence(error.problems[0]), "speeds": []}
     report, surveyed = plan_with_survey(subject, inventory)
@@ -104,7 +138,9 @@ def _point(
         return {"problem": _sentence(outcome.problem), "speeds": speeds}
     speed = outcome.performance
     return {
-        "chosen": _place(full_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
+        "chosen": _place(
+            full_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts
+        ),
         "carriesLoad": outcome.carries_load,
         "ttftSeconds": speed.ttft_seconds,
         "tpotSeconds": speed.tpot_seconds,
@@ -117,15 +153,24 @@ def _sentence(problem: Problem) -> str:
     return replace(problem, path="").sentence()
 
 
-def _speeds(surveyed: Sequence[Surveyed], layouts: dict[tuple[str, str, int], int]) -> Iterator[list[float]]:
+def _speeds(
+    surveyed: Sequence[Surveyed], layouts: dict[tuple[str, str, int], int]
+) -> Iterator[list[float]]:
     for one in surveyed:
         speed = tradeoff(one)
         if speed is not None and not one.codes:
             place = _place(full_layout(one.layout), one.pool, one.layout.gpus, layouts)
-            yield [place, _short(speed.tpot_seconds), _short(speed.output_tokens_per_second_per_gpu), int(one.carries_load)]
+            yield [
+                place,
+                _short(speed.tpot_seconds),
+                _short(speed.output_tokens_per_second_per_gpu),
+                int(one.carries_load),
+            ]
 
 
-def _place(layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]) -> int:
+def _place(
+    layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]
+) -> int:
     return layouts.setdefault((layout, pool, gpus), len(layouts))
 
 

@@ -17,8 +17,10 @@ from shardwright.cli.output import print_error, print_text
 from shardwright.errors import InputError, Problem
 
 YOUNG_OBJECTS: Final = 200_000
-"""How many objects are made until the first search for garbage. Basis: measured, loading the planner and planning makes 98,000,
-of which none is garbage; searching at each 700, as Python does, took 5 to 26 % of the CPU of a plan, by run."""
+"""How many objects are made until the first search for garbage. Basis: measured, loading the
+planner and planning makes 98,000, of which none is garbage; searching at each 700, as Python does,
+took 5 to 26 % of the CPU of a plan, by run.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     parser = build_parser(program_name(sys.argv[0]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
-        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then
+        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415
 
         complete_for_shell(parser)
     words = sys.argv[1:] if argv is None else argv
@@ -55,40 +57,60 @@ def _run(arguments: Namespace) -> int:
         return _report_input(error, _form_of(arguments))
     except UnreachableError as error:
         return _report_unreachable(error, _form_of(arguments))
-    except Exception as error:  # noqa: BLE001 - the last place that can say what happened
+    except Exception as error:  # noqa: BLE001
         return _report_other(error, arguments)
     return code
 
 
 def _no_client(package: str) -> Problem:
-    """Return what to install where a library is missing: the command line alone comes without those that talk to a cluster."""
+    """Return what to install where a library is missing: the command line alone comes without those
+    that talk to a cluster.
+    """
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
-        remedy="install 'shardwright[cluster]', or give --nodes or --gpus to plan without a cluster",
+        remedy="install 'shardwright[cluster]', or give --nodes or --gpus to plan without a "
+        "cluster",
     )
 
 
 def _form_of(arguments: Namespace) -> str:
     """Return the form of the document that was asked for, empty where a person reads."""
-    form = getattr(arguments, "asked_output", "")  # what is printed without -o is for people, also where it is YAML
+    form = getattr(
+        arguments, "asked_output", ""
+    )  # what is printed without -o is for people, also where it is YAML
     return form if form in {"json", "yaml"} else ""
 
 
 def _typed_form(words: Sequence[str]) -> str:
-    """Return the form of the document that somebody asked for in words which no command takes, empty where a person reads."""
+    """Return the form of the document that somebody asked for in words which no command takes,
+    empty where a person reads.
+    """
     typed = " ".join(words)
-    return next((form for form in ("json", "yaml") if re.search(rf"(^| )(-o ?=?|--output[ =]){form}( |$)", typed)), "")
+    return next(
+        (
+            form
+            for form in ("json", "yaml")
+            if re.search(rf"(^| )(-o ?=?|--output[ =]){form}( |$)", typed)
+        ),
+        "",
+    )
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
-    """Return what to type instead of a command that there is not, None where nothing is written like it."""
+    """Return what to type instead of a command that there is not, None where nothing is written
+    like it.
+    """
     word = words[0] if words else ""
     if word.startswith("-") or word in COMMANDS:
         return None
     near = difflib.get_close_matches(word, COMMANDS, n=2)
     remedy = f"did you mean {' or '.join(near)}?"
-    return Problem(code="NotAllowed", what=f"{word!r:.40} is not a command", remedy=remedy) if near else None
+    return (
+        Problem(code="NotAllowed", what=f"{word!r:.40} is not a command", remedy=remedy)
+        if near
+        else None
+    )
 
 
 def _report_input(error: InputError, form: str = "") -> int:
@@ -102,7 +124,9 @@ def _report_unreachable(error: UnreachableError, form: str) -> int:
 
 
 def _report(problems: Sequence[Problem], form: str) -> None:
-    """Say what is wrong in lines on stderr and, where a program reads, as the document that it waits for."""
+    """Say what is wrong in lines on stderr and, where a program reads, as the document that it
+    waits for.
+    """
     for problem in problems:
         print_error(problem.sentence(), problem.code)
     _print_as_document(problems, form)
@@ -110,23 +134,34 @@ def _report(problems: Sequence[Problem], form: str) -> None:
 
 def _print_as_document(problems: Sequence[Problem], form: str) -> None:
     if form:
-        from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
+        from shardwright.cli.outputs import print_problems  # noqa: PLC0415
 
         print_problems(problems, form)
 
 
 def _report_other(error: Exception, arguments: Namespace) -> int:
-    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwright"):
-        return _report_unreachable(UnreachableError(_no_client(error.name)), _form_of(arguments))
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and not error.name.startswith("shardwright")
+    ):
+        return _report_unreachable(
+            UnreachableError(_no_client(error.name)), _form_of(arguments)
+        )
     return _report_fault(error, show_traceback=arguments.debug)
 
 
 def _report_fault(error: Exception, *, show_traceback: bool) -> int:
     if show_traceback:
-        import traceback  # noqa: PLC0415 - only for a fault
+        import traceback  # noqa: PLC0415
 
-        print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
-    print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
+        print_text(
+            "".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr
+        )
+    print_error(
+        f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the "
+        "output of --debug"
+    )
     return Exit.FAULT
 
 
@@ -137,99 +172,99 @@ def _leave_quietly() -> int:
 
 
 def _plan(arguments: Namespace) -> int:
-    from shardwright.cli.plan import plan  # noqa: PLC0415 - the planner is loaded by the commands that plan
+    from shardwright.cli.plan import plan  # noqa: PLC0415
 
     return plan(arguments)
 
 
 def _explain(arguments: Namespace) -> int:
-    from shardwright.cli.plan import explain  # noqa: PLC0415 - see _plan
+    from shardwright.cli.plan import explain  # noqa: PLC0415
 
     return explain(arguments)
 
 
 def _draw(arguments: Namespace) -> int:
-    from shardwright.cli.report import report  # noqa: PLC0415 - see _plan
+    from shardwright.cli.report import report  # noqa: PLC0415
 
     return report(arguments)
 
 
 def _render(arguments: Namespace) -> int:
-    from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
+    from shardwright.cli.plan import render  # noqa: PLC0415
 
     return render(arguments)
 
 
 def _size(arguments: Namespace) -> int:
-    from shardwright.cli.size import print_size  # noqa: PLC0415 - see _plan
+    from shardwright.cli.size import print_size  # noqa: PLC0415
 
     return print_size(arguments)
 
 
 def _predict(arguments: Namespace) -> int:
-    from shardwright.cli.predict import predict  # noqa: PLC0415 - see _plan
+    from shardwright.cli.predict import predict  # noqa: PLC0415
 
     return predict(arguments)
 
 
 def _fetch(arguments: Namespace) -> int:
-    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415 - see _plan
+    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415
 
     return fetch_config_map(arguments)
 
 
 def _doctor(arguments: Namespace) -> int:
-    from shardwright.cli.doctor import doctor  # noqa: PLC0415 - see _plan
+    from shardwright.cli.doctor import doctor  # noqa: PLC0415
 
     return doctor(arguments)
 
 
 def _status(arguments: Namespace) -> int:
-    from shardwright.cli.status import status  # noqa: PLC0415 - see _plan
+    from shardwright.cli.status import status  # noqa: PLC0415
 
     return status(arguments)
 
 
 def _diff(arguments: Namespace) -> int:
-    from shardwright.cli.diff import diff  # noqa: PLC0415 - see _plan
+    from shardwright.cli.diff import diff  # noqa: PLC0415
 
     return diff(arguments)
 
 
 def _import(arguments: Namespace) -> int:
-    from shardwright.cli.importing import import_models  # noqa: PLC0415 - see _plan
+    from shardwright.cli.importing import import_models  # noqa: PLC0415
 
     return import_models(arguments)
 
 
 def _completion(arguments: Namespace) -> int:
-    from shardwright.cli.completion import print_script  # noqa: PLC0415 - see _plan
+    from shardwright.cli.completion import print_script  # noqa: PLC0415
 
     return print_script(arguments)
 
 
 def _rollout(arguments: Namespace) -> int:
-    from shardwright.cli.rollout import rollout  # noqa: PLC0415 - see _plan
+    from shardwright.cli.rollout import rollout  # noqa: PLC0415
 
     return rollout(arguments)
 
 
 def _models(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
+    from shardwright.cli.catalogue import list_models  # noqa: PLC0415
 
     list_models(arguments)
     return Exit.PLAN
 
 
 def _gpus(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415 - see _plan
+    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415
 
     list_gpus(arguments)
     return Exit.PLAN
 
 
 def _crd(_: Namespace) -> int:
-    from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - see _plan
+    from shardwright.api.schema import crd_yaml  # noqa: PLC0415
 
     print_text(crd_yaml().removesuffix("\n"))
     return Exit.PLAN

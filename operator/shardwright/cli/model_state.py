@@ -1,4 +1,6 @@
-"""How ShardedModels stand, as facts: who waits for whom and since when; read from their status, StatefulSets and pods."""
+"""How ShardedModels stand, as facts: who waits for whom and since when; read from their status,
+StatefulSets and pods.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """An engine that starts: for how long all its ranks run, and for how long they may; None where nobody says."""
+    """An engine that starts: for how long all its ranks run, and for how long they may; None where
+    nobody says.
+    """
 
     seconds: float
     most_seconds: int | None
@@ -58,7 +62,9 @@ class Loading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingGroup:
-    """How a group stands. ``said`` is what its status says, where its pods may not be read; then ``state`` is None."""
+    """How a group stands. ``said`` is what its status says, where its pods may not be read; then
+    ``state`` is None.
+    """
 
     name: str
     ready: bool
@@ -70,18 +76,26 @@ class StandingGroup:
     @property
     def waited_for(self) -> tuple[Wait, ...]:
         """Return what ranks wait for that others wait for in turn."""
-        return tuple(wait for wait in (self.state.waits if self.state else ()) if wait.ranks and wait.what is not Awaited.PEERS)
+        return tuple(
+            wait
+            for wait in (self.state.waits if self.state else ())
+            if wait.ranks and wait.what is not Awaited.PEERS
+        )
 
     @property
     def waiting_for_peers(self) -> tuple[int, ...]:
         """Return the ranks that run and have not met the others."""
         waits = self.state.waits if self.state else ()
-        return tuple(rank for wait in waits if wait.what is Awaited.PEERS for rank in wait.ranks)
+        return tuple(
+            rank for wait in waits if wait.what is Awaited.PEERS for rank in wait.ranks
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
-    """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``conditions`` are others worth a line."""
+    """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``conditions``
+    are others worth a line.
+    """
 
     name: str
     namespace: str
@@ -97,11 +111,20 @@ class ModelState:
     conditions: tuple[Content, ...]
 
 
-def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable[Content] | None, now: datetime) -> ModelState:
-    """Return how a model stands; ``sets`` and ``pods`` are those of its namespace, None where they may not be read."""
+def standing_of(
+    content: Content,
+    sets: Iterable[Content] | None,
+    pods: Iterable[Content] | None,
+    now: datetime,
+) -> ModelState:
+    """Return how a model stands; ``sets`` and ``pods`` are those of its namespace, None where they
+    may not be read.
+    """
     metadata, status = content["metadata"], mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
-    ready = next((item for item in conditions if item.get("type") == ConditionType.READY), {})
+    ready = next(
+        (item for item in conditions if item.get("type") == ConditionType.READY), {}
+    )
     generation = metadata.get("generation")
     shown = mappings(status.get("groups"))
     return ModelState(
@@ -113,7 +136,9 @@ def standing_of(content: Content, sets: Iterable[Content] | None, pods: Iterable
         since=read_time(text_or_empty(ready.get("lastTransitionTime"))),
         current=status.get("observedGeneration") == generation,
         plan=mapping(status.get("plan")),
-        groups=_groups(content, sets, pods, now) if sets is not None and pods is not None else tuple(map(_said, shown)),
+        groups=_groups(content, sets, pods, now)
+        if sets is not None and pods is not None
+        else tuple(map(_said, shown)),
         wanted=_wanted(content),
         endpoint=text_or_empty(status.get("endpoint")),
         conditions=tuple(_worth_saying(conditions, ready)),
@@ -131,24 +156,39 @@ def _worth_saying(conditions: Sequence[Content], ready: Content) -> Iterable[Con
     return (
         item
         for item in conditions
-        if item.get("status") == "True" and item.get("type") in _WORTH_SAYING and item.get("message") != said
+        if item.get("status") == "True"
+        and item.get("type") in _WORTH_SAYING
+        and item.get("message") != said
     )
 
 
 def _said(group: Content) -> StandingGroup:
     return StandingGroup(
-        name=text_or_empty(group.get("name")), ready=group.get("ready") is True, said=text_or_empty(group.get("waiting"))
+        name=text_or_empty(group.get("name")),
+        ready=group.get("ready") is True,
+        said=text_or_empty(group.get("waiting")),
     )
 
 
-def _groups(content: Content, sets: Iterable[Content], pods: Iterable[Content], now: datetime) -> tuple[StandingGroup, ...]:
+def _groups(
+    content: Content, sets: Iterable[Content], pods: Iterable[Content], now: datetime
+) -> tuple[StandingGroup, ...]:
     uid = content["metadata"]["uid"]
-    ours = {item["metadata"]["name"]: item for item in sets if controller_uid(item) == uid}
+    ours = {
+        item["metadata"]["name"]: item for item in sets if controller_uid(item) == uid
+    }
     uids = {item["metadata"]["uid"] for item in ours.values()}
-    theirs = {pod["metadata"]["name"]: pod for pod in pods if controller_uid(pod) in uids}
+    theirs = {
+        pod["metadata"]["name"]: pod for pod in pods if controller_uid(pod) in uids
+    }
     members = tuple(member for pod in theirs.values() if (member := read_member(pod)))
-    observed = Observed(objects={(STATEFUL_SET, name): item for name, item in ours.items()}, members=members)
-    budget = mapping(mapping(mapping(content.get("status")).get("engine")).get("startBudget")).get("loadSeconds")
+    observed = Observed(
+        objects={(STATEFUL_SET, name): item for name, item in ours.items()},
+        members=members,
+    )
+    budget = mapping(
+        mapping(mapping(content.get("status")).get("engine")).get("startBudget")
+    ).get("loadSeconds")
     most = budget if isinstance(budget, int) else None
     states = standing_groups(observed, uid, now, _rules(content))
     return tuple(_group(state, ours[state.name], theirs, most, now) for state in states)
@@ -156,28 +196,68 @@ def _groups(content: Content, sets: Iterable[Content], pods: Iterable[Content], 
 
 def _rules(content: Content) -> LifeRules:
     try:
-        return life_rules(intent_of(read_stored(content).spec), mapping(content["metadata"].get("annotations")))
+        return life_rules(
+            intent_of(read_stored(content).spec),
+            mapping(content["metadata"].get("annotations")),
+        )
     except InputError:
         return LifeRules()
 
 
-def _group(state: GroupState, live: Content, pods: Mapping[str, Content], most: int | None, now: datetime) -> StandingGroup:
+def _group(
+    state: GroupState,
+    live: Content,
+    pods: Mapping[str, Content],
+    most: int | None,
+    now: datetime,
+) -> StandingGroup:
     memory = read_annotations(live)
-    its = [pod for pod in pods.values() if controller_uid(pod) == live["metadata"]["uid"]]
+    its = [
+        pod for pod in pods.values() if controller_uid(pod) == live["metadata"]["uid"]
+    ]
     made = max(
-        (time for pod in its if (time := read_time(text_or_empty(pod["metadata"].get("creationTimestamp"))))), default=None
+        (
+            time
+            for pod in its
+            if (
+                time := read_time(
+                    text_or_empty(pod["metadata"].get("creationTimestamp"))
+                )
+            )
+        ),
+        default=None,
     )
-    since = memory.ready_since if state.ready else memory.stopped_at if state.situation in AT_ZERO else made
-    loads = state.situation is Situation.STARTING and any(wait.what in _LOADING for wait in state.waits)
+    since = (
+        memory.ready_since
+        if state.ready
+        else memory.stopped_at
+        if state.situation in AT_ZERO
+        else made
+    )
+    loads = state.situation is Situation.STARTING and any(
+        wait.what in _LOADING for wait in state.waits
+    )
     runs = [time for pod in its if (time := _runs_since(pod))]
     whole = loads and len(runs) == len(its) > 0
-    loading = Loading(seconds=max(0.0, (now - max(runs)).total_seconds()), most_seconds=most) if whole else None
-    return StandingGroup(name=state.name, ready=state.ready, state=state, since=since, loading=loading)
+    loading = (
+        Loading(seconds=max(0.0, (now - max(runs)).total_seconds()), most_seconds=most)
+        if whole
+        else None
+    )
+    return StandingGroup(
+        name=state.name, ready=state.ready, state=state, since=since, loading=loading
+    )
 
 
 def _runs_since(pod: Content) -> datetime | None:
     """Return since when the engine of a pod runs, None where it does not."""
     for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
         if status.get("name") == ENGINE:
-            return read_time(text_or_empty(mapping(mapping(status.get("state")).get("running")).get("startedAt")))
+            return read_time(
+                text_or_empty(
+                    mapping(mapping(status.get("state")).get("running")).get(
+                        "startedAt"
+                    )
+                )
+            )
     return None

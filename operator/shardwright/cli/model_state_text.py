@@ -27,12 +27,33 @@ _SITUATIONS: Final = {
 
 
 def table_lines(
-    found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
+    found: Sequence[ModelState],
+    now: datetime,
+    width: int,
+    *,
+    namespaces: bool,
+    wide: bool = False,
 ) -> Iterator[Line]:
     """Yield one line for each model; a wide one has its GPUs and its address, too."""
-    header = (*(["NAMESPACE"] if namespaces else []), "NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON")
+    header = (
+        *(["NAMESPACE"] if namespaces else []),
+        "NAME",
+        "READY",
+        "GROUPS",
+        "SINCE",
+        "LAYOUT",
+        "GPUS",
+        "REASON",
+    )
     header = (*header, *(["PRODUCT", "ENDPOINT"] if wide else []))
-    rows = [(*([item.namespace] if namespaces else []), *_row(item, now), *(_wide(item) if wide else ())) for item in found]
+    rows = [
+        (
+            *([item.namespace] if namespaces else []),
+            *_row(item, now),
+            *(_wide(item) if wide else ()),
+        )
+        for item in found
+    ]
     yield from table(header, rows, width=width, indent="")
 
 
@@ -40,7 +61,15 @@ def _row(item: ModelState, now: datetime) -> tuple[str, ...]:
     ready = sum(group.ready for group in item.groups)
     gpus = str(item.plan.get("gpus", "-"))
     reason = item.reason or "NotLookedAt"
-    return item.name, item.ready, f"{ready}/{item.wanted}", _age(item.since, now), layout_of(item.plan), gpus, reason
+    return (
+        item.name,
+        item.ready,
+        f"{ready}/{item.wanted}",
+        _age(item.since, now),
+        layout_of(item.plan),
+        gpus,
+        reason,
+    )
 
 
 def _wide(item: ModelState) -> tuple[str, str]:
@@ -50,12 +79,33 @@ def _wide(item: ModelState) -> tuple[str, str]:
 def layout_of(plan: Any) -> str:
     """Return the degrees of a plan in a status that are not 1.
 
-    >>> layout_of({"layout": {"tensor": 8, "pipeline": 2, "expert": 1, "attentionData": 1}}), layout_of({})
+    >>> (
+    ...     layout_of(
+    ...         {
+    ...             "layout": {
+    ...                 "tensor": 8,
+    ...                 "pipeline": 2,
+    ...                 "expert": 1,
+    ...                 "attentionData": 1,
+    ...             }
+    ...         }
+    ...     ),
+    ...     layout_of({}),
+    ... )
     ('TP8 PP2', '-')
     """
     layout = mapping(mapping(plan).get("layout"))
-    degrees = (("TP", "tensor"), ("PP", "pipeline"), ("DP", "attentionData"), ("EP", "expert"))
-    shown = [f"{short}{layout[name]}" for short, name in degrees if isinstance(layout.get(name), int) and layout[name] > 1]
+    degrees = (
+        ("TP", "tensor"),
+        ("PP", "pipeline"),
+        ("DP", "attentionData"),
+        ("EP", "expert"),
+    )
+    shown = [
+        f"{short}{layout[name]}"
+        for short, name in degrees
+        if isinstance(layout.get(name), int) and layout[name] > 1
+    ]
     return " ".join(shown) or ("1 GPU" if layout else "-")
 
 
@@ -70,18 +120,28 @@ def _age(since: datetime | None, now: datetime) -> str:
     return f"{seconds // 86_400}d"
 
 
-def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> Iterator[Line]:
+def detail_lines(
+    item: ModelState, now: datetime, width: int, program: str
+) -> Iterator[Line]:
     """Yield all about one model: why, what each group does, and what to type."""
-    state = {"True": "ready", "False": "not ready"}.get(item.ready, "nobody has looked at it yet")
+    state = {"True": "ready", "False": "not ready"}.get(
+        item.ready, "nobody has looked at it yet"
+    )
     since = f" for {_age(item.since, now)}" if item.since else ""
     reason = f", {item.reason}" if item.reason and item.ready != "True" else ""
     role = Role.HEADLINE if item.ready == "True" else Role.REFUSAL
-    yield from paragraph(f"{item.name} in {item.namespace}: {state}{since}{reason}", width=width, role=role)
+    yield from paragraph(
+        f"{item.name} in {item.namespace}: {state}{since}{reason}",
+        width=width,
+        role=role,
+    )
     if item.message and item.ready != "True":
         yield from paragraph(item.message, width=width, first=[Span("  ")])
     for condition in item.conditions:
         first = (Span(f"  {condition.get('reason', '')}  ", Role.WARNING),)
-        yield from paragraph(str(condition.get("message", "")), width=width, first=first)
+        yield from paragraph(
+            str(condition.get("message", "")), width=width, first=first
+        )
     yield from _facts(item, width)
     for group in item.groups:
         yield from _group(group, now, width)
@@ -95,20 +155,33 @@ def _facts(item: ModelState, width: int) -> Iterator[Line]:
     plan = item.plan
     facts = []
     if plan.get("layout"):
-        where = f"{plan.get('gpus')} GPUs of {format_plural(int(plan.get('nodes') or 0), 'node')} ({plan.get('product')})"
+        where = (
+            f"{plan.get('gpus')} GPUs of {format_plural(int(plan.get('nodes') or 0), 'node')} "
+            f"({plan.get('product')})"
+        )
         facts.append(("Plan", f"{layout_of(plan)} on {where}"))
     if item.endpoint:
         facts.append(("Serves", item.endpoint))
     for label, value in facts:
-        yield from paragraph(value, width=width, first=[Span(f"  {label:<8}", Role.LABEL)])
+        yield from paragraph(
+            value, width=width, first=[Span(f"  {label:<8}", Role.LABEL)]
+        )
 
 
 def _group(group: StandingGroup, now: datetime, width: int) -> Iterator[Line]:
     state = group.state
-    word = _SITUATIONS[state.situation] if state else ("ready" if group.ready else "not ready")
+    word = (
+        _SITUATIONS[state.situation]
+        if state
+        else ("ready" if group.ready else "not ready")
+    )
     since = f" for {_age(group.since, now)}" if group.since else ""
     bar = _bar(group)
-    yield line(Span(f"  {group.name}", Role.LABEL), Span(f"  {word}{since}", Role.PLAIN if group.ready else Role.WARNING), *bar)
+    yield line(
+        Span(f"  {group.name}", Role.LABEL),
+        Span(f"  {word}{since}", Role.PLAIN if group.ready else Role.WARNING),
+        *bar,
+    )
     for sentence in _sentences(group):
         yield from paragraph(sentence, width=width, first=[Span("    ")])
 
@@ -152,7 +225,10 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def _advice(one: Advice, width: int) -> Iterator[Line]:
     if len(one.command) + len(one.purpose) + 8 <= width:
-        yield line(Span(f"  {one.command}", Role.COMMAND), Span(f"  # {one.purpose}", Role.FAINT))
+        yield line(
+            Span(f"  {one.command}", Role.COMMAND),
+            Span(f"  # {one.purpose}", Role.FAINT),
+        )
     else:
         yield line(Span(f"  # {one.purpose}", Role.FAINT))
         yield line(Span(f"  {one.command}", Role.COMMAND))
@@ -167,17 +243,34 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
         "message": item.message,
         "since": _time(item.since),
         "current": item.current,
-        "plan": {name: item.plan[name] for name in ("layout", "nodes", "gpus", "product") if name in item.plan},
+        "plan": {
+            name: item.plan[name]
+            for name in ("layout", "nodes", "gpus", "product")
+            if name in item.plan
+        },
         "endpoint": item.endpoint or None,
-        "conditions": [{name: one.get(name) for name in ("type", "reason", "message")} for one in item.conditions],
+        "conditions": [
+            {name: one.get(name) for name in ("type", "reason", "message")}
+            for one in item.conditions
+        ],
         "groups": [_group_document(group) for group in item.groups],
-        "commands": [{"command": one.command, "purpose": one.purpose} for one in advice(item, program)],
+        "commands": [
+            {"command": one.command, "purpose": one.purpose}
+            for one in advice(item, program)
+        ],
     }
 
 
 def _group_document(group: StandingGroup) -> dict[str, Any]:
     state, loading = group.state, group.loading
-    waits = [{"for": wait.what.value, "ranks": list(wait.ranks), "said": wait.said} for wait in state.waits] if state else []
+    waits = (
+        [
+            {"for": wait.what.value, "ranks": list(wait.ranks), "said": wait.said}
+            for wait in state.waits
+        ]
+        if state
+        else []
+    )
     return {
         "name": group.name,
         "ready": group.ready,
@@ -186,7 +279,12 @@ def _group_document(group: StandingGroup) -> dict[str, Any]:
         "waits": waits,
         "message": group.said or (waiting_sentence(state) if state else ""),
         "restarts": state.restarts if state else None,
-        "loading": {"seconds": round(loading.seconds), "mostSeconds": loading.most_seconds} if loading else None,
+        "loading": {
+            "seconds": round(loading.seconds),
+            "mostSeconds": loading.most_seconds,
+        }
+        if loading
+        else None,
     }
 
 

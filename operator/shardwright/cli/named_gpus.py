@@ -1,4 +1,6 @@
-"""GPUs named on the command line become Nodes, as a cluster that has them would show them: ``--gpus 16xH100``."""
+"""GPUs named on the command line become Nodes, as a cluster that has them would show them: ``--gpus
+16xH100``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from shardwright.hardware.instances import Instance, load_instances
 from shardwright.resolving.subject import Subject
 
 MOST_USUAL: Final = 8
-"""Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards have as many."""
+"""Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards
+have as many.
+"""
 
 GPUS: Final = "--gpus"
 
@@ -29,7 +33,9 @@ _NAMED: Final = re.compile(r"([0-9]{1,6})x([A-Za-z0-9][A-Za-z0-9 ._-]{0,62})", r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
-    """So many GPUs of one product; ``gpus_per_node`` in each node, ``gpus_per_domain`` joined by NVLink where that is more."""
+    """So many GPUs of one product; ``gpus_per_node`` in each node, ``gpus_per_domain`` joined by
+    NVLink where that is more.
+    """
 
     gpu: Gpu
     count: int
@@ -39,9 +45,13 @@ class NamedGpus:
 
 
 def read_named_gpus(
-    texts: Iterable[str], *, gpus_per_node: int | None = None, network_gbps_per_gpu: float | None = None
+    texts: Iterable[str],
+    *,
+    gpus_per_node: int | None = None,
+    network_gbps_per_gpu: float | None = None,
 ) -> tuple[NamedGpus, ...]:
-    """Return what ``--gpus`` names, each as COUNTxGPU; the product is an id of the catalogue or any name that means one.
+    """Return what ``--gpus`` names, each as COUNTxGPU; the product is an id of the catalogue or any
+    name that means one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
@@ -60,18 +70,31 @@ def read_named_gpus(
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
-    """Return how many GPUs a node of this product usually has, and how many one NVLink domain joins over nodes.
+    """Return how many GPUs a node of this product usually has, and how many one NVLink domain joins
+    over nodes.
 
     The largest instance type with up to eight of them says it.
 
     Where no instance has it, it is the board that joins them; None where there is none.
 
-    >>> usual_node(find_gpu("H100")), usual_node(find_gpu("GB200")), usual_node(find_gpu("GH200-96GB"))
+    >>> (
+    ...     usual_node(find_gpu("H100")),
+    ...     usual_node(find_gpu("GB200")),
+    ...     usual_node(find_gpu("GH200-96GB")),
+    ... )
     ((8, 8), (4, 72), None)
     """
-    rows = [row for row in load_instances().values() if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL]
+    rows = [
+        row
+        for row in load_instances().values()
+        if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL
+    ]
     if not rows:
-        return (min(gpu.scale_up_gpus, MOST_USUAL), gpu.scale_up_gpus) if gpu.scale_up and gpu.scale_up_gpus > 1 else None
+        return (
+            (min(gpu.scale_up_gpus, MOST_USUAL), gpu.scale_up_gpus)
+            if gpu.scale_up and gpu.scale_up_gpus > 1
+            else None
+        )
     largest: Instance = max(rows, key=lambda row: (row.gpus, row.nvlink_domain_gpus))
     return largest.gpus, largest.nvlink_domain_gpus
 
@@ -79,17 +102,33 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 def problems_of_gpus(arguments: Namespace) -> tuple[Problem, ...]:
     """Return what describes GPUs that are not named."""
     given = {"--nodes-of": arguments.nodes_of, "--network": arguments.network}
-    lost = [flag for flag, value in given.items() if value is not None and not arguments.gpus]
-    what, remedy = "describes GPUs that are not named", "name them, for example with --gpus 16xH100"
-    return tuple(Problem(code="NotTogether", path=flag, what=what, remedy=remedy) for flag in lost)
+    lost = [
+        flag
+        for flag, value in given.items()
+        if value is not None and not arguments.gpus
+    ]
+    what, remedy = (
+        "describes GPUs that are not named",
+        "name them, for example with --gpus 16xH100",
+    )
+    return tuple(
+        Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
+        for flag in lost
+    )
 
 
 def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
     """Return Nodes with these GPUs; the last of a product has what is left over."""
-    return tuple(node for index, gpus in enumerate(named) for node in _nodes(gpus, index if len(named) > 1 else None))
+    return tuple(
+        node
+        for index, gpus in enumerate(named)
+        for node in _nodes(gpus, index if len(named) > 1 else None)
+    )
 
 
-def _read(text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None) -> NamedGpus | Problem:
+def _read(
+    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
+) -> NamedGpus | Problem:
     match = _NAMED.fullmatch(text.strip())
     if match is None:
         return Problem(
@@ -101,7 +140,12 @@ def _read(text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | No
         )
     count, name = int(match[1]), match[2]
     if not 1 <= count <= MOST_GPUS:
-        return Problem(code="OutOfRange", path=GPUS, what=f"{count:,} GPUs", limit=f"must be from 1 to {MOST_GPUS:,}")
+        return Problem(
+            code="OutOfRange",
+            path=GPUS,
+            what=f"{count:,} GPUs",
+            limit=f"must be from 1 to {MOST_GPUS:,}",
+        )
     gpu = find_gpu(name)
     if gpu is None:
         return _unknown(name)
@@ -142,8 +186,18 @@ def _unknown(name: str) -> Problem:
             remedy=f"write for example 8x{ids[-1]}",
         )
     near = nearest_gpus(name)
-    remedy = f"did you mean {' or '.join(near)}?" if near else "'shardwright gpus' lists them"
-    return Problem(code="GpuUnknown", path=GPUS, what=f"{name!r}", limit="is not a GPU that can be planned", remedy=remedy)
+    remedy = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "'shardwright gpus' lists them"
+    )
+    return Problem(
+        code="GpuUnknown",
+        path=GPUS,
+        what=f"{name!r}",
+        limit="is not a GPU that can be planned",
+        remedy=remedy,
+    )
 
 
 def nearest_gpus(name: str) -> tuple[str, ...]:
@@ -159,14 +213,23 @@ def nearest_gpus(name: str) -> tuple[str, ...]:
 
 
 def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
-    resource = next(resource for resource, vendor in VENDORS.items() if vendor == named.gpu.vendor)
-    prefix = named.gpu.id.lower() if pool is None else f"{named.gpu.id.lower()}-{'abcdefghijklmnopqrstuvwxyz'[pool % 26]}"
+    resource = next(
+        resource for resource, vendor in VENDORS.items() if vendor == named.gpu.vendor
+    )
+    prefix = (
+        named.gpu.id.lower()
+        if pool is None
+        else f"{named.gpu.id.lower()}-{'abcdefghijklmnopqrstuvwxyz'[pool % 26]}"
+    )
     for index, first in enumerate(range(0, named.count, named.gpus_per_node)):
         gpus = str(min(named.gpus_per_node, named.count - first))
         yield {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": f"{prefix}-{index + 1}", "labels": _labels(named, pool or 0, first, int(gpus))},
+            "metadata": {
+                "name": f"{prefix}-{index + 1}",
+                "labels": _labels(named, pool or 0, first, int(gpus)),
+            },
             "status": {"capacity": {resource: gpus}, "allocatable": {resource: gpus}},
         }
 
@@ -174,23 +237,38 @@ def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
 def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str]:
     labels = {"shardwright.io/gpu-model": named.gpu.id}
     if named.network_gbps_per_gpu:
-        labels["shardwright.io/network-gbps-per-gpu"] = f"{named.network_gbps_per_gpu:g}"
+        labels["shardwright.io/network-gbps-per-gpu"] = (
+            f"{named.network_gbps_per_gpu:g}"
+        )
     if _part_of_board(named.gpu, gpus):
         labels["shardwright.io/nvlink-domain"] = f"board-{first}"
     if named.gpus_per_domain > named.gpus_per_node:
-        labels[CLIQUE_LABEL] = f"00000000-0000-0000-{pool + 1:04x}-{first // named.gpus_per_domain:012x}.0"
+        labels[CLIQUE_LABEL] = (
+            f"00000000-0000-0000-{pool + 1:04x}-{first // named.gpus_per_domain:012x}.0"
+        )
     return labels
 
 
 def _part_of_board(gpu: Gpu, gpus: int) -> bool:
-    """Return whether so many GPUs are some of a board that joins them all: of a product that is named, nothing else is sold."""
-    return gpu.scale_up is not None and "bridge" not in gpu.scale_up.name and 1 < gpus < gpu.scale_up_gpus <= RACK_GPUS
+    """Return whether so many GPUs are some of a board that joins them all: of a product that is
+    named, nothing else is sold.
+    """
+    return (
+        gpu.scale_up is not None
+        and "bridge" not in gpu.scale_up.name
+        and 1 < gpus < gpu.scale_up_gpus <= RACK_GPUS
+    )
 
 
 def on_named_gpus(subject: Subject) -> Subject:
-    """Return the same without labels that GPUs which are named cannot have: whoever names them has chosen already."""
+    """Return the same without labels that GPUs which are named cannot have: whoever names them has
+    chosen already.
+    """
     if not subject.terms.selector:
         return subject
     dropped = ", ".join(sorted(subject.terms.selector))
-    print_note(f"{subject.owner.name}: spec.placement.nodeSelector is left out ({dropped}): GPUs of --gpus have no labels")
+    print_note(
+        f"{subject.owner.name}: spec.placement.nodeSelector is left out ({dropped}): GPUs of "
+        "--gpus have no labels"
+    )
     return replace(subject, terms=replace(subject.terms, selector={}))

@@ -15,7 +15,9 @@ from shardwright.hardware.stated import Stated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A ShardedModel of the cluster; ``record`` is the plan that stands for its spec as it is, None where there is none."""
+    """A ShardedModel of the cluster; ``record`` is the plan that stands for its spec as it is, None
+    where there is none.
+    """
 
     resource: ShardedModel
     record: PlanRecord | None
@@ -30,9 +32,15 @@ def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
         UnreachableError: no answer, no credentials, or it has no plan and nodes may not be listed.
     """
     live = cluster.ask(lambda client: read_model(client, cluster.namespace, name))
-    current = live.content["metadata"]["generation"] == (live.content.get("status") or {}).get("observedGeneration")
+    current = live.content["metadata"]["generation"] == (
+        live.content.get("status") or {}
+    ).get("observedGeneration")
     record = live.record if current and is_planned(live.content) else None
-    return NamedModel(resource=read_stored(live.content), record=record, surroundings=_around(cluster, record, stated))
+    return NamedModel(
+        resource=read_stored(live.content),
+        record=record,
+        surroundings=_around(cluster, record, stated),
+    )
 
 
 def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surroundings:

@@ -9,8 +9,12 @@ _MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
 
 def count_of(text: str) -> int:
     """Read a whole number of at least 1."""
-    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0):  # noqa: PLR2004 - 99,999
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1 to 99,999")
+    if not (
+        text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0  # noqa: PLR2004
+    ):
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40} is not a whole number from 1 to 99,999"
+        )
     return int(text)
 
 
@@ -21,12 +25,16 @@ def gbps_of(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate <= _MOST_GBPS:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}"
+        )
     return rate
 
 
 class OutputForm(argparse.Action):
-    """``-o``: the form of what is printed, and that somebody asked for it: what is wrong is printed in it, too."""
+    """``-o``: the form of what is printed, and that somebody asked for it: what is wrong is printed
+    in it, too.
+    """
 
     def __call__(
         self,

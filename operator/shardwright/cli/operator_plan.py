@@ -1,4 +1,6 @@
-"""``plan --server``: the operator plans a copy of a ShardedModel that runs nothing, and the copy is deleted again."""
+"""``plan --server``: the operator plans a copy of a ShardedModel that runs nothing, and the copy is
+deleted again.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,18 @@ NAME_LENGTH: Final = 40
 """Characters of a name that its copy keeps; names of objects are made of it."""
 
 WAIT_SECONDS: Final = 120.0
-"""How long the operator is waited for. Basis: assumed; it takes 1 to 2 s, and what costs too much ends after a minute."""
+"""How long the operator is waited for. Basis: assumed; it takes 1 to 2 s, and what costs too much
+ends after a minute.
+"""
 
 LOOK_SECONDS: Final = 0.3
 """How often it is looked for. Basis: assumed."""
 
 
 def plan_by_operator(arguments: Namespace) -> Exit:
-    """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the cluster."""
+    """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the
+    cluster.
+    """
     if problems := tuple(_problems_of_use(arguments)):
         raise InputError(problems)
     cluster = Target(connection=connection_of(arguments))
@@ -62,12 +68,19 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         print_yaml([document(model) for model in found])
     else:
         print_list("PlanReportList", [document(model) for model in found], "json")
-    return Exit.PLAN if all(is_planned(model.content) for model in found) else Exit.NOTHING_FITS
+    return (
+        Exit.PLAN
+        if all(is_planned(model.content) for model in found)
+        else Exit.NOTHING_FITS
+    )
 
 
 def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     if not arguments.filename:
-        what, remedy = "is for manifests", "name one with -f; 'plan NAME' shows the plan of one that is in the cluster"
+        what, remedy = (
+            "is for manifests",
+            "name one with -f; 'plan NAME' shows the plan of one that is in the cluster",
+        )
         yield Problem(code="NotTogether", path="--server", what=what, remedy=remedy)
     given = {
         "MODEL": arguments.model,
@@ -79,21 +92,48 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         "-o manifest": arguments.output == "manifest",
     }
     for path in (name for name, value in given.items() if value):
-        what, limit = "is for a plan that is made here", "and with --server the operator makes it"
-        yield Problem(code="NotTogether", path=path, what=what, limit=limit, remedy="leave one of both out")
+        what, limit = (
+            "is for a plan that is made here",
+            "and with --server the operator makes it",
+        )
+        yield Problem(
+            code="NotTogether",
+            path=path,
+            what=what,
+            limit=limit,
+            remedy="leave one of both out",
+        )
 
 
 def _models(arguments: Namespace) -> Sequence[Given]:
-    found = [source for source in read_sources(arguments.filename) if source.kind == KIND]
+    found = [
+        source for source in read_sources(arguments.filename) if source.kind == KIND
+    ]
     if not found:
         files = ", ".join(arguments.filename)
-        raise InputError([Problem(code="NoShardedModel", path=files, what="no ShardedModel is in it", remedy="give one")])
+        raise InputError(
+            [
+                Problem(
+                    code="NoShardedModel",
+                    path=files,
+                    what="no ShardedModel is in it",
+                    remedy="give one",
+                )
+            ]
+        )
     return found
 
 
 def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any]:
-    """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its name."""
-    content = name_the_file(source.file, lambda: placed_in(source.content, arguments.namespace, lambda: cluster.namespace))
+    """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its
+    name.
+    """
+    content = name_the_file(
+        source.file,
+        lambda: placed_in(
+            source.content, arguments.namespace, lambda: cluster.namespace
+        ),
+    )
     metadata = name_the_file(source.file, lambda: parse_manifest(content)).metadata
     return {
         "apiVersion": API_VERSION,
@@ -107,7 +147,9 @@ def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any
     }
 
 
-async def _plan_all(client: Client, copies: Sequence[Mapping[str, Any]]) -> list[LiveModel]:
+async def _plan_all(
+    client: Client, copies: Sequence[Mapping[str, Any]]
+) -> list[LiveModel]:
     task = asyncio.current_task()
     if task:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -118,38 +160,61 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     async with _created(client, copy):
         ends = monotonic() + WAIT_SECONDS
-        while not _has_answer(content := await client.get(SHARDED_MODELS, namespace, name)):
+        while not _has_answer(
+            content := await client.get(SHARDED_MODELS, namespace, name)
+        ):
             if content is None or monotonic() > ends:
-                why = "somebody has deleted it" if content is None else f"no operator has planned it within {WAIT_SECONDS:.0f} s"
-                raise UnreachableError(_silent(copy["metadata"]["annotations"][COPY_OF], why))
+                why = (
+                    "somebody has deleted it"
+                    if content is None
+                    else f"no operator has planned it within {WAIT_SECONDS:.0f} s"
+                )
+                raise UnreachableError(
+                    _silent(copy["metadata"]["annotations"][COPY_OF], why)
+                )
             await asyncio.sleep(LOOK_SECONDS)
         return await read_model(client, namespace, name)
 
 
 def _silent(name: str, why: str) -> Problem:
-    remedy = "'kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator' shows whether one runs"
+    remedy = (
+        "'kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator' shows whether "
+        "one runs"
+    )
     return Problem(code="OperatorSilent", what=f"{name}: {why}", remedy=remedy)
 
 
 @asynccontextmanager
 async def _created(client: Client, copy: Mapping[str, Any]) -> AsyncIterator[None]:
-    """Have an object for as long as it is needed; it is deleted whatever happens, an interrupt before the answer included."""
+    """Have an object for as long as it is needed; it is deleted whatever happens, an interrupt
+    before the answer included.
+    """
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     creating = asyncio.ensure_future(client.create(SHARDED_MODELS, namespace, copy))
     try:
         await asyncio.shield(creating)
         yield
     finally:
-        await asyncio.shield(asyncio.ensure_future(_delete(client, creating, namespace, name)))
+        await asyncio.shield(
+            asyncio.ensure_future(_delete(client, creating, namespace, name))
+        )
 
 
-async def _delete(client: Client, creating: asyncio.Future[dict[str, Any]], namespace: str, name: str) -> None:
+async def _delete(
+    client: Client, creating: asyncio.Future[dict[str, Any]], namespace: str, name: str
+) -> None:
     try:
         content: Mapping[str, Any] | None = await creating
     except ApiError as error:
-        content = await client.get(SHARDED_MODELS, namespace, name) if error.code == 0 else None
+        content = (
+            await client.get(SHARDED_MODELS, namespace, name)
+            if error.code == 0
+            else None
+        )
     if content is not None:
-        await client.delete(SHARDED_MODELS, namespace, name, uid=content["metadata"]["uid"])
+        await client.delete(
+            SHARDED_MODELS, namespace, name, uid=content["metadata"]["uid"]
+        )
 
 
 def _has_answer(content: Mapping[str, Any] | None) -> bool:
@@ -157,7 +222,9 @@ def _has_answer(content: Mapping[str, Any] | None) -> bool:
     if content is None:
         return False
     planned = _condition(content, ConditionType.PLANNED)
-    known = content["metadata"]["generation"] == mapping(content.get("status")).get("observedGeneration")
+    known = content["metadata"]["generation"] == mapping(content.get("status")).get(
+        "observedGeneration"
+    )
     return known and planned.get("status") in {"True", "False"}
 
 
@@ -173,7 +240,9 @@ def _condition(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _name(model: LiveModel) -> str:
     metadata = model.content["metadata"]
-    return text_or_empty(mapping(metadata.get("annotations")).get(COPY_OF)) or text_or_empty(metadata["name"])
+    return text_or_empty(
+        mapping(metadata.get("annotations")).get(COPY_OF)
+    ) or text_or_empty(metadata["name"])
 
 
 def _lines(model: LiveModel) -> list[Line]:
@@ -184,32 +253,65 @@ def _lines(model: LiveModel) -> list[Line]:
     role = Role.HEADLINE if is_planned(content) else Role.REFUSAL
     headline = f"{_name(model)}: {planned.get('message') or planned.get('reason')}"
     lines = paragraph(headline, width=width, role=role)
-    excluded = mappings(mapping(mapping(content.get("status")).get("plan")).get("excluded"))
+    excluded = mappings(
+        mapping(mapping(content.get("status")).get("plan")).get("excluded")
+    )
     if excluded:
         rows = [
-            (text_or_empty(item.get("code")), str(item.get("count")), text_or_empty(item.get("nearestMiss"))) for item in excluded
+            (
+                text_or_empty(item.get("code")),
+                str(item.get("count")),
+                text_or_empty(item.get("nearestMiss")),
+            )
+            for item in excluded
         ]
-        lines += [Line(), line(Span("Ruled out", Role.SECTION)), *table(("REASON", "LAYOUTS", "NEAREST MISS"), rows, width=width)]
+        lines += [
+            Line(),
+            line(Span("Ruled out", Role.SECTION)),
+            *table(("REASON", "LAYOUTS", "NEAREST MISS"), rows, width=width),
+        ]
     return lines
 
 
 def _explanation(model: LiveModel) -> Explanation:
-    spec, engine = model.content["spec"], mapping(mapping(model.content.get("status")).get("engine"))
+    spec, engine = (
+        model.content["spec"],
+        mapping(mapping(model.content.get("status")).get("engine")),
+    )
     if model.record is None:
         raise AssertionError("only a plan of record can be explained")
     explanation = explain(model.record.report())
     served = f"{spec['model']['id']}, on {engine.get('name')} {engine.get('version')}"
-    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+    return replace(
+        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
+    )
 
 
 def document(model: LiveModel) -> dict[str, Any]:
-    """Return what the operator says of a plan, for a program; as far as it tells, what ``plan`` says itself."""
-    status, planned = mapping(model.content.get("status")), _condition(model.content, ConditionType.PLANNED)
-    problem = {} if is_planned(model.content) else {"problem": {"code": planned.get("reason"), "message": planned.get("message")}}
+    """Return what the operator says of a plan, for a program; as far as it tells, what ``plan``
+    says itself.
+    """
+    status, planned = (
+        mapping(model.content.get("status")),
+        _condition(model.content, ConditionType.PLANNED),
+    )
+    problem = (
+        {}
+        if is_planned(model.content)
+        else {
+            "problem": {
+                "code": planned.get("reason"),
+                "message": planned.get("message"),
+            }
+        }
+    )
     return {
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
-        "metadata": {"name": _name(model), "namespace": model.content["metadata"]["namespace"]},
+        "metadata": {
+            "name": _name(model),
+            "namespace": model.content["metadata"]["namespace"],
+        },
         "model": {"id": model.content["spec"]["model"]["id"]},
         "engine": status.get("engine"),
         "reason": _condition(model.content, ConditionType.READY).get("reason"),

@@ -20,14 +20,22 @@ _DIGITS: Final = 6  #: of COLUMNS, at most five
 
 
 def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
-    """Return the columns to write: of COLUMNS, of the terminal, of the one that a pager is on; ``unbounded`` into a file."""
+    """Return the columns to write: of COLUMNS, of the terminal, of the one that a pager is on;
+    ``unbounded`` into a file.
+    """
     stated = os.environ.get("COLUMNS", "")
-    found = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS else _columns_of_terminal()
+    found = (
+        int(stated)
+        if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS
+        else _columns_of_terminal()
+    )
     return min(max(found, NARROWEST), WIDEST) if found else unbounded
 
 
 def _columns_of_terminal() -> int:
-    """Return the columns of the terminal that is written to; behind a pipe of that which messages go to, 0 for a file."""
+    """Return the columns of the terminal that is written to; behind a pipe of that which messages
+    go to, 0 for a file.
+    """
     streams = (sys.__stdout__, sys.__stderr__)
     with suppress(OSError, ValueError, AttributeError):
         if not stat.S_ISREG(os.fstat(sys.__stdout__.fileno()).st_mode):  # type: ignore[union-attr]
@@ -38,18 +46,24 @@ def _columns_of_terminal() -> int:
 
 
 def in_colours() -> bool:
-    """Return whether colours are wanted: NO_COLOR takes them away, FORCE_COLOR wants them in a pipe, too."""
+    """Return whether colours are wanted: NO_COLOR takes them away, FORCE_COLOR wants them in a
+    pipe, too.
+    """
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+    return bool(os.environ.get("FORCE_COLOR")) or (
+        sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    )
 
 
 def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
-    """Print styled lines, none wider than the output: with colours where they are wanted, else as plain text."""
+    """Print styled lines, none wider than the output: with colours where they are wanted, else as
+    plain text.
+    """
     room = width or width_of_output()
     fitting = (clipped(line, room) for line in lines)
     if in_colours():
-        from shardwright.cli.terminal import print_styled  # noqa: PLC0415 - rich is loaded only for a terminal
+        from shardwright.cli.terminal import print_styled  # noqa: PLC0415
 
         print_styled(fitting)
         return
@@ -63,7 +77,9 @@ def clear_terminal() -> None:
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print lines, with plain signs where the stream cannot encode the better ones; all that is printed passes here."""
+    """Print lines, with plain signs where the stream cannot encode the better ones; all that is
+    printed passes here.
+    """
     target = stream or sys.stdout
     text = in_lines(text)
     try:
@@ -75,12 +91,14 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, keys in the order they have."""
-    print_text(_unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode)))
+    print_text(
+        _unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode))
+    )
 
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print one YAML document per value, keys in the order they have."""
-    import yaml  # noqa: PLC0415 - not needed for text
+    import yaml  # noqa: PLC0415
 
     class Dumper(yaml.SafeDumper):
         """Writes text of several lines as lines: scripts are to be read."""
@@ -90,22 +108,33 @@ def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
         separator = "---\n" if index else ""
         plain = _plain(document)
         text = _unharmed(
-            lambda unicode, plain=plain: yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=unicode, width=110)  # type: ignore[misc]
+            lambda unicode, plain=plain: yaml.dump(
+                plain, Dumper=Dumper, sort_keys=False, allow_unicode=unicode, width=110
+            )  # type: ignore[misc]
         )
         print_text(separator + text.removesuffix("\n"))
 
 
 def _text(dumper: Any, value: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
+    )
 
 
 def print_error(message: str, code: str = "") -> None:
-    """Print a message to stderr, behind what it is and the word under which docs/reasons.md explains it."""
-    print_text(in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"), sys.stderr)
+    """Print a message to stderr, behind what it is and the word under which docs/reasons.md
+    explains it.
+    """
+    print_text(
+        in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"),
+        sys.stderr,
+    )
 
 
 def _unharmed(write: Callable[[bool], str]) -> str:
-    """Return a document that means the same however it is printed: one that would have to be changed has escapes of its own."""
+    """Return a document that means the same however it is printed: one that would have to be
+    changed has escapes of its own.
+    """
     text = write(_speaks_unicode())
     return text if in_lines(text) == text else write(False)
 
@@ -133,6 +162,6 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
+    from shardwright.cli.terminal import track  # noqa: PLC0415
 
     yield from track(items, noun)

@@ -1,4 +1,6 @@
-"""Documents for programs: a list is always a list, whatever is in it, and says of which kind it is."""
+"""Documents for programs: a list is always a list, whatever is in it, and says of which kind it
+is.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +12,9 @@ from shardwright.errors import Problem
 
 
 def print_problems(problems: Sequence[Problem], form: str) -> None:
-    """Print what is wrong as a list of its own kind, where json or yaml was asked for: a program reads nothing else."""
+    """Print what is wrong as a list of its own kind, where json or yaml was asked for: a program
+    reads nothing else.
+    """
     print_list("ProblemList", [problem_parts(problem) for problem in problems], form)
 
 

@@ -1,30 +1,70 @@
-"""The commands ``plan`` and ``render``: files or a cluster in, the operator's pipeline, text or objects out."""
+"""The commands ``plan`` and ``render``: files or a cluster in, the operator's pipeline, text or
+objects out.
+"""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
-from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
+from shardwright.cli.checkpoints import (
+    NOTHING,
+    Named,
+    fetch_unknown,
+    fetched_for,
+    read_config,
+)
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import STDIN, Given, in_file, name_the_file, read_sources, read_text
-from shardwright.cli.named_gpus import nodes_of, on_named_gpus, problems_of_gpus, read_named_gpus
+from shardwright.cli.inputs import (
+    STDIN,
+    Given,
+    in_file,
+    name_the_file,
+    read_sources,
+    read_text,
+)
+from shardwright.cli.named_gpus import (
+    nodes_of,
+    on_named_gpus,
+    problems_of_gpus,
+    read_named_gpus,
+)
 from shardwright.cli.namespaces import placed_in
-from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
+from shardwright.cli.output import (
+    print_error,
+    print_json,
+    print_lines,
+    print_note,
+    print_text,
+    print_yaml,
+    width_of_output,
+)
 from shardwright.cli.plan_forms import plans_table, print_documents
 from shardwright.cli.surroundings import Surroundings, read_surroundings
-from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
+from shardwright.cli.typed import (
+    names_live_model,
+    of_option,
+    problems_of_use,
+    read_typed,
+    typed_manifest,
+)
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
+from shardwright.pipeline import (
+    bundle_for,
+    plan_serving,
+    plan_with_survey,
+    with_ways_out,
+)
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.hashing import with_content_hash
@@ -44,7 +84,9 @@ if TYPE_CHECKING:
     from shardwright.cli.clusters import Target
     from shardwright.hub.checkpoint import Checkpoint
 
-_WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
+_WITHOUT_OPERATOR: Final = (
+    "docs/reference/cli.md says how to make it, where no operator does"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +122,7 @@ class PlanInputs:
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     if arguments.by_operator:
-        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see _cluster
+        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415
 
         return plan_by_operator(arguments)
     answers = answers_to(read_inputs(arguments))
@@ -88,21 +130,33 @@ def plan(arguments: Namespace) -> Exit:
         for index, answer in enumerate(answers):
             print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
     elif arguments.output == "wide":
-        print_lines(plans_table((answer.name, answer.report.outcome) for answer in answers))
+        print_lines(
+            plans_table((answer.name, answer.report.outcome) for answer in answers)
+        )
     elif arguments.output == "name":
-        print_lines(line(Span(f"shardedmodel.shardwright.io/{answer.name}")) for answer in answers)
+        print_lines(
+            line(Span(f"shardedmodel.shardwright.io/{answer.name}"))
+            for answer in answers
+        )
     elif arguments.output == "manifest":
         print_yaml([typed_manifest(arguments)])
     else:
-        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
+        from shardwright.documents import plan_document  # noqa: PLC0415
 
-        print_documents([plan_document(answer.subject, answer.report) for answer in answers], arguments.output)
+        print_documents(
+            [plan_document(answer.subject, answer.report) for answer in answers],
+            arguments.output,
+        )
     return exit_of(answers)
 
 
 def exit_of(answers: Sequence[PlannedModel]) -> Exit:
     """Return whether all have a plan."""
-    return Exit.PLAN if all(isinstance(answer.report.outcome, Plan) for answer in answers) else Exit.NOTHING_FITS
+    return (
+        Exit.PLAN
+        if all(isinstance(answer.report.outcome, Plan) for answer in answers)
+        else Exit.NOTHING_FITS
+    )
 
 
 def explain(arguments: Namespace) -> Exit:
@@ -113,17 +167,29 @@ def explain(arguments: Namespace) -> Exit:
             for index, answer in enumerate(answers):
                 print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
         case "markdown":
-            print_text("\n".join(to_markdown(explanation_of(answer), title=answer.name) for answer in answers).removesuffix("\n"))
+            print_text(
+                "\n".join(
+                    to_markdown(explanation_of(answer), title=answer.name)
+                    for answer in answers
+                ).removesuffix("\n")
+            )
         case _:
-            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
+            from shardwright.documents import explanation_document  # noqa: PLC0415
 
-            documents = [explanation_document(answer.subject, answer.report, drawn_explanation_of(answer)) for answer in answers]
+            documents = [
+                explanation_document(
+                    answer.subject, answer.report, drawn_explanation_of(answer)
+                )
+                for answer in answers
+            ]
             print_documents(documents, arguments.output)
     return exit_of(answers)
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of every ShardedModel, or explain on stderr why one has none and print nothing."""
+    """Print the objects of every ShardedModel, or explain on stderr why one has none and print
+    nothing.
+    """
     answers = answers_to(read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
@@ -134,7 +200,10 @@ def render(arguments: Namespace) -> Exit:
     objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
     for _, bundle in bundles:
         for secret in bundle.keys:
-            print_note(f"the pods mount Secret {secret['metadata']['name']}, which is not printed: {_WITHOUT_OPERATOR}")
+            print_note(
+                f"the pods mount Secret {secret['metadata']['name']}, which is not printed: "
+                f"{_WITHOUT_OPERATOR}"
+            )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
@@ -152,17 +221,30 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         raise InputError(misused)
     if names_live_model(arguments):
         return _named_inputs(arguments)
-    named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
+    named = read_named_gpus(
+        arguments.gpus,
+        gpus_per_node=arguments.nodes_of,
+        network_gbps_per_gpu=arguments.network,
+    )
     wanted = read_sources(arguments.filename or ())
-    there = (*(Given(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
+    there = (
+        *(Given(file="--gpus", content=node) for node in nodes_of(named)),
+        *_there(arguments, wanted),
+    )
     cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
     typed = arguments.model is not None
-    resources = tuple(_typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster))
+    resources = tuple(
+        _typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster)
+    )
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     return PlanInputs(
         resources=resources,
-        config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
+        config_maps={
+            _key(source.content): source.content
+            for source in (*there, *wanted)
+            if source.kind == "ConfigMap"
+        },
         config_text=read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
         fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
@@ -175,7 +257,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
     """Return a ShardedModel of the cluster, and what is around it."""
-    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
+    from shardwright.cli.named_models import read_named  # noqa: PLC0415
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     cluster = _cluster(arguments)
@@ -194,40 +276,72 @@ def _named_inputs(arguments: Namespace) -> PlanInputs:
     )
 
 
-def _surroundings(arguments: Namespace, cluster: "Target | None", there: Sequence[Given], settings: Settings) -> Surroundings:
+def _surroundings(
+    arguments: Namespace,
+    cluster: "Target | None",
+    there: Sequence[Given],
+    settings: Settings,
+) -> Surroundings:
     if cluster:
-        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated)
-    return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
+    return (
+        replace(found, usage=()) if arguments.gpus else found
+    )  # GPUs that are named are free
 
 
 def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
-    """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
+    """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold
+    both.
+    """
     if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
-    shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
+    shared = (
+        source for source in wanted if source.file == STDIN and STDIN in arguments.nodes
+    )
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
 def _cluster(arguments: Namespace) -> "Target":
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
+    from shardwright.cli.clusters import Target  # noqa: PLC0415
 
-    return Target(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
+    return Target(
+        connection=connection_of(arguments),
+        without="give --nodes to plan without a cluster",
+    )
 
 
-def _typed(arguments: Namespace, cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
-    yield "", read_typed(placed_in(typed_manifest(arguments), arguments.namespace, lambda: _namespace(cluster)))
+def _typed(
+    arguments: Namespace, cluster: "Target | None"
+) -> Iterator[tuple[str, ShardedModel]]:
+    yield (
+        "",
+        read_typed(
+            placed_in(
+                typed_manifest(arguments),
+                arguments.namespace,
+                lambda: _namespace(cluster),
+            )
+        ),
+    )
 
 
-def _resources(arguments: Namespace, sources: Sequence[Given], cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
+def _resources(
+    arguments: Namespace, sources: Sequence[Given], cluster: "Target | None"
+) -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
     models = [source for source in sources if source.kind == "ShardedModel"]
     for source in models:
         try:
-            yield source.file, name_the_file(source.file, lambda source=source: _parsed(arguments, source, cluster))  # type: ignore[misc]
+            yield (
+                source.file,
+                name_the_file(
+                    source.file, partial(_parsed, arguments, source, cluster)
+                ),
+            )
         except InputError as error:
             problems += error.problems
     if not models:
@@ -237,25 +351,44 @@ def _resources(arguments: Namespace, sources: Sequence[Given], cluster: "Target 
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
-    """Raise an error for a ShardedModel that is there twice: the second would take GPUs beside the first."""
+    """Raise an error for a ShardedModel that is there twice: the second would take GPUs beside the
+    first.
+    """
     files: dict[tuple[str, str], str] = {}
     problems: list[Problem] = []
     for file, resource in resources:
         key = resource.metadata.namespace, resource.metadata.name
         if key in files:
-            what, gap = f"ShardedModel {key[1]} in namespace {key[0]}", f"it stands in {files[key]} before"
-            problems.append(Problem(code="Duplicate", path=file, what=what, limit="must be there once", gap=gap))
+            what, gap = (
+                f"ShardedModel {key[1]} in namespace {key[0]}",
+                f"it stands in {files[key]} before",
+            )
+            problems.append(
+                Problem(
+                    code="Duplicate",
+                    path=file,
+                    what=what,
+                    limit="must be there once",
+                    gap=gap,
+                )
+            )
         files.setdefault(key, file)
     if problems:
         raise InputError(problems)
 
 
-def _parsed(arguments: Namespace, source: Given, cluster: "Target | None") -> ShardedModel:
-    return parse_manifest(placed_in(source.content, arguments.namespace, lambda: _namespace(cluster)))
+def _parsed(
+    arguments: Namespace, source: Given, cluster: "Target | None"
+) -> ShardedModel:
+    return parse_manifest(
+        placed_in(source.content, arguments.namespace, lambda: _namespace(cluster))
+    )
 
 
 def _namespace(cluster: "Target | None") -> str:
-    """Return the namespace of what names none: that of the context, as with kubectl; without a cluster the default stays."""
+    """Return the namespace of what names none: that of the context, as with kubectl; without a
+    cluster the default stays.
+    """
     return cluster.namespace if cluster else ""
 
 
@@ -266,54 +399,93 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
         asked = on_named_gpus(subject) if inputs.gpus_are_named else subject
-        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
-        report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
-        answer = PlannedModel(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
+        inventory = take_stock(
+            asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept
+        )
+        report = (
+            inputs.standing.report()
+            if inputs.standing
+            else plan_serving(subject, inventory)
+        )
+        answer = PlannedModel(
+            subject=subject,
+            inventory=inventory,
+            report=with_ways_out(subject, inventory, report),
+        )
         kept += _kept(answer)
         answers.append(answer)
     return answers
 
 
 def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
-    """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
+    """Return the question of a manifest; what is wrong with the config of ``--config`` is said of
+    that file.
+    """
     try:
         return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
     except InputError as error:
-        raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
+        raise InputError(
+            _located(problem, file, inputs) for problem in error.problems
+        ) from None
 
 
 def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
     of_config = "spec.model.id."
-    if problem.code == "ModelUnknown" and problem.path == "spec.model.id":  # the file is the model's, not its draft's
-        problem = replace(problem, remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}")
+    if (
+        problem.code == "ModelUnknown" and problem.path == "spec.model.id"
+    ):  # the file is the model's, not its draft's
+        problem = replace(
+            problem,
+            remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}",
+        )
     if inputs.config_file and problem.path.startswith(of_config):
-        return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
+        return in_file(
+            inputs.config_file,
+            replace(problem, path=problem.path.removeprefix(of_config)),
+        )
     return in_file(file, problem) if file else of_option(problem)
 
 
 def _kept(answer: PlannedModel) -> Iterator[Any]:
     owner, outcome = answer.subject.owner, answer.report.outcome
-    if isinstance(outcome, Plan) and outcome.deployable and not answer.subject.intent.plan_only:
+    if (
+        isinstance(outcome, Plan)
+        and outcome.deployable
+        and not answer.subject.intent.plan_only
+    ):
         yield from reservations_of((owner.namespace, base_name(owner.name)), outcome)
 
 
 def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
-    """Return the question of a resource, with the config of its model where that is not built in."""
+    """Return the question of a resource, with the config of its model where that is not built
+    in.
+    """
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
     version = kept_default(inputs.standing.default_of_spec) if inputs.standing else None
-    return Question(resource=resource, config_text=_config_text(resource, inputs), catalogue=catalogue, kept_version=version)
+    return Question(
+        resource=resource,
+        config_text=_config_text(resource, inputs),
+        catalogue=catalogue,
+        kept_version=version,
+    )
 
 
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
     model = resource.spec.model
     if model.config is not None:
-        raise InputError([_config_twice("is in the manifest and in --config", "spec.model.config")])
+        raise InputError(
+            [_config_twice("is in the manifest and in --config", "spec.model.config")]
+        )
     if find_model(model.id) is not None:
-        raise InputError([_config_twice("is built in, and in --config", "spec.model.id")])
+        raise InputError(
+            [_config_twice("is built in, and in --config", "spec.model.id")]
+        )
     config = parse_config(config_text, source=model.id)
-    return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
+    return Question(
+        resource=resource, config_text=config_text, catalogue={model.id: config}
+    )
 
 
 def _read_settings(file: str) -> Settings:
@@ -321,7 +493,9 @@ def _read_settings(file: str) -> Settings:
 
 
 def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
-    """Return the config that a resource refers to, or that an operator has read from the hub for a model that is not built in."""
+    """Return the config that a resource refers to, or that an operator has read from the hub for a
+    model that is not built in.
+    """
     source, named = source_of(resource), resource.spec.model.config_map_ref is not None
     if source is None or not (named or find_model(resource.spec.model.id) is None):
         return None
@@ -334,27 +508,46 @@ def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:
     metadata = mapping(content.get("metadata"))
-    return text_or_empty(metadata.get("namespace")) or "default", text_or_empty(metadata.get("name"))
+    return text_or_empty(metadata.get("namespace")) or "default", text_or_empty(
+        metadata.get("name")
+    )
 
 
 def explanation_of(answer: PlannedModel) -> Explanation:
     """Return what is said of an answer, with what is served first."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
-    served = f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
-    explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
-    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+    served = (
+        f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
+        f"parameters, on {engine}"
+    )
+    explanation = explain_report(
+        answer.report, request=subject.request, inventory=answer.inventory
+    )
+    return replace(
+        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
+    )
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
-    """Return an explanation with what pictures and programs want: ranks, links and every candidate."""
+    """Return an explanation with what pictures and programs want: ranks, links and every
+    candidate.
+    """
     subject, inventory = answer.subject, answer.inventory
     _, surveyed = plan_with_survey(subject, inventory)
-    return with_drawings(explanation_of(answer), answer.report, model=subject.model, inventory=inventory, surveyed=surveyed)
+    return with_drawings(
+        explanation_of(answer),
+        answer.report,
+        model=subject.model,
+        inventory=inventory,
+        surveyed=surveyed,
+    )
 
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
-    return to_lines(explanation_of(answer), title=answer.name, width=width_of_output(), full=full)
+    return to_lines(
+        explanation_of(answer), title=answer.name, width=width_of_output(), full=full
+    )
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
@@ -370,13 +563,19 @@ def _bundles(answer: PlannedModel) -> Iterator[Bundle]:
 
 
 def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
-    """Yield the rendered objects; without an owner that exists the API server would refuse the owner reference."""
+    """Yield the rendered objects; without an owner that exists the API server would refuse the
+    owner reference.
+    """
     for item in bundle.objects:
         yield item if answer.subject.owner.uid else _without_owner(item)
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = {key: value for key, value in item["metadata"].items() if key != "ownerReferences"}
+    metadata = {
+        key: value
+        for key, value in item["metadata"].items()
+        if key != "ownerReferences"
+    }
     return with_content_hash({**item, "metadata": metadata})
 
 

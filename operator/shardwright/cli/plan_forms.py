@@ -11,8 +11,22 @@ from shardwright.reporting.lines import Line, table
 
 def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
     """Return a line for each name and its plan, or why there is none."""
-    header = ("NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
-    return table(header, [(name, *_row(outcome)) for name, outcome in plans], width=width_of_output(), indent="")
+    header = (
+        "NAME",
+        "LAYOUT",
+        "GPUS",
+        "NODES",
+        "PRODUCT",
+        "OUTPUT",
+        "FIRST TOKEN",
+        "PER TOKEN",
+    )
+    return table(
+        header,
+        [(name, *_row(outcome)) for name, outcome in plans],
+        width=width_of_output(),
+        indent="",
+    )
 
 
 def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
@@ -35,6 +49,6 @@ def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:
     if form == "yaml":
         print_yaml(documents)
     else:
-        from shardwright.cli.outputs import print_list  # noqa: PLC0415 - text does not pay for it
+        from shardwright.cli.outputs import print_list  # noqa: PLC0415
 
         print_list(f"{documents[0]['kind']}List", documents, form)

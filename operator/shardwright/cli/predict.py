@@ -1,4 +1,6 @@
-"""The command ``predict``: many what-ifs, one JSON object a line in and out; a bad line gets its answer too."""
+"""The command ``predict``: many what-ifs, one JSON object a line in and out; a bad line gets its
+answer too.
+"""
 
 import json
 import sys
@@ -27,10 +29,15 @@ def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
     _refuse_one_file_for_both(arguments.input, arguments.output)
     cases, failed = Cases(), False
-    with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
+    with (
+        _opened(arguments.input, "r") as source,
+        _opened(arguments.output, "w") as target,
+    ):
         for record in with_progress(_answers(source, cases), "cases"):
             failed |= "error" in record
-            target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+            target.write(
+                json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
+            )
     return Exit.BAD_INPUT if failed else Exit.PLAN
 
 
@@ -43,7 +50,15 @@ def _refuse_one_file_for_both(source: str, target: str) -> None:
         same = Path(source).samefile(target)
     if same:
         remedy = "name another --output"
-        raise InputError([Problem(code="FileUnreadable", what=f"{target}: cannot be read and written at once", remedy=remedy)])
+        raise InputError(
+            [
+                Problem(
+                    code="FileUnreadable",
+                    what=f"{target}: cannot be read and written at once",
+                    remedy=remedy,
+                )
+            ]
+        )
 
 
 def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
@@ -53,16 +68,28 @@ def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
 
 
 def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
-    """Return the prediction for one line, or a record of what is wrong with it, under the case's id."""
+    """Return the prediction for one line, or a record of what is wrong with it, under the case's
+    id.
+    """
     identity: object = None
     try:
         record = _parsed(line, number)
         identity = record.get("id")
-        config = record.get("model", {}).get("config") if isinstance(record.get("model"), Mapping) else None
-        case = cases.read(record, json.dumps(config, sort_keys=True) if isinstance(config, Mapping) else "")
+        config = (
+            record.get("model", {}).get("config")
+            if isinstance(record.get("model"), Mapping)
+            else None
+        )
+        case = cases.read(
+            record,
+            json.dumps(config, sort_keys=True) if isinstance(config, Mapping) else "",
+        )
         return {"id": identity, **_prediction(case, cases)}
     except InputError as error:
-        return {"id": identity, "error": [_reason(problem) for problem in error.problems]}
+        return {
+            "id": identity,
+            "error": [_reason(problem) for problem in error.problems],
+        }
 
 
 def _parsed(line: str, number: int) -> Mapping[str, Any]:
@@ -72,18 +99,31 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         record, problem = None, str(error)[:200]
     if not isinstance(record, Mapping):
-        raise InputError([Problem(code="CaseInvalid", what=f"line {number}", limit="must be a JSON object", gap=problem or "")])
+        raise InputError(
+            [
+                Problem(
+                    code="CaseInvalid",
+                    what=f"line {number}",
+                    limit="must be a JSON object",
+                    gap=problem or "",
+                )
+            ]
+        )
     return record
 
 
 def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
-    """Return the fields of a prediction; what the engine refuses has memory and speed as far as they can be told."""
+    """Return the fields of a prediction; what the engine refuses has memory and speed as far as
+    they can be told.
+    """
     problems = _refusals(case)
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
     estimator = cases.estimator(case)
     found, memory = estimator.estimate(case.candidate), estimator.memory(case.candidate)
-    problems = [violation.problem for violation in memory_violations(case.candidate, memory)]
+    problems = [
+        violation.problem for violation in memory_violations(case.candidate, memory)
+    ]
     return {
         "fits": not problems,
         "reasons": [_reason(problem) for problem in problems],
@@ -97,7 +137,12 @@ def _refusals(case: Case) -> list[Problem]:
     traits = case.traits
     length = case.workload.max_model_len if traits.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
-    return [*problems, *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits)]
+    return [
+        *problems,
+        *dtype_problems(
+            case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits
+        ),
+    ]
 
 
 def _memory(found: Estimate) -> dict[str, float]:
@@ -145,10 +190,18 @@ def _opened(name: str, mode: str) -> Iterator[TextIO]:
 def _file(name: str, mode: str) -> TextIO:
     try:
         if mode == "r":
-            return cast("TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace"))  # a bad line stops no other
+            return cast(
+                "TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace")
+            )  # a bad line stops no other
         return cast("TextIO", Path(name).open(mode, encoding="utf-8"))
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            [Problem(code="FileUnreadable", what=f"{name}: {text}", remedy="name a file that you may open")]
+            [
+                Problem(
+                    code="FileUnreadable",
+                    what=f"{name}: {text}",
+                    remedy="name a file that you may open",
+                )
+            ]
         ) from error

@@ -1,11 +1,13 @@
-"""The program of the pods by which ``doctor --network-policies`` measures: one listens, the other calls it.
+"""The program of the pods by which ``doctor --network-policies`` measures: one listens, the other
+calls it.
 
     python3 -c PROGRAM listen CLOSED OPEN
     python3 -c PROGRAM call ADDRESS CLOSED OPEN SECONDS FILE
 
-A NetworkPolicy lets others reach the port OPEN of the pod that listens, and no other. It may take effect a moment after the pod
-runs: the caller says Ignored when CLOSED was still answered after so many SECONDS, Enforced as soon as OPEN alone was answered a
-few times, and Unclear when nothing was. Standard library alone: the image is anybody's.
+A NetworkPolicy lets others reach the port OPEN of the pod that listens, and no other. It may take
+effect a moment after the pod runs: the caller says Ignored when CLOSED was still answered after so
+many SECONDS, Enforced as soon as OPEN alone was answered a few times, and Unclear when nothing was.
+Standard library alone: the image is anybody's.
 """
 
 import socket
@@ -22,7 +24,12 @@ TIMES = 3
 
 def listen(ports: list[int]) -> None:
     """Take connections on all ports for ever; the first is ready before the last one is."""
-    sockets = [socket.create_server(("", port), family=_family(), dualstack_ipv6=socket.has_dualstack_ipv6()) for port in ports]
+    sockets = [
+        socket.create_server(
+            ("", port), family=_family(), dualstack_ipv6=socket.has_dualstack_ipv6()
+        )
+        for port in ports
+    ]
     for listening in sockets:
         threading.Thread(target=_accept, args=(listening,)).start()
 

@@ -1,4 +1,6 @@
-"""What the operator would do with a ShardedModel: its own decisions on what there is, and nothing is written."""
+"""What the operator would do with a ShardedModel: its own decisions on what there is, and nothing
+is written.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,12 @@ from shardwright.reconcile.writes import (
 )
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
-from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret
+from shardwright.rendering.names import (
+    MADE_SECRETS,
+    base_name,
+    generation_of,
+    made_secret,
+)
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject
@@ -66,7 +73,9 @@ class Fate(StrEnum):
     STAYS = "Stays"  #: its pods go on as they are
     RESTARTS = "Restarts"  #: all its pods end and start again, at its turn
     BESIDE = "Beside"  #: it starts anew on other GPUs, and serves meanwhile
-    KEEPS = "Keeps"  #: others are wanted, and it keeps the pods that it has: a partition, or a rollout that has stopped
+    # : others are wanted, and it keeps the pods that it has: a partition, or a rollout that has
+    # stopped
+    KEEPS = "Keeps"
     STARTS = "Starts"  #: there is none yet
     ENDS = "Ends"  #: it is not wanted any more
 
@@ -86,7 +95,9 @@ class GroupFate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """An object beside the groups that is written: ``created``, ``changed`` with the fields that differ, or ``deleted``."""
+    """An object beside the groups that is written: ``created``, ``changed`` with the fields that
+    differ, or ``deleted``.
+    """
 
     kind: str
     name: str
@@ -96,7 +107,9 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What would come of it. ``start_seconds`` is how long a group may take to start (None: nothing is deployed)."""
+    """What would come of it. ``start_seconds`` is how long a group may take to start (None: nothing
+    is deployed).
+    """
 
     groups: tuple[GroupFate, ...]
     objects: tuple[ObjectChange, ...]
@@ -121,7 +134,9 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """A field of the spec: what it is in the cluster and what it would be, None where it is not there."""
+    """A field of the spec: what it is in the cluster and what it would be, None where it is not
+    there.
+    """
 
     path: str
     before: Any
@@ -132,8 +147,9 @@ class FieldChange:
 class ModelDifference:
     """What would change of one ShardedModel.
 
-    ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway`` are groups that would restart
-    for the spec that is in the cluster already: then what the operator knows and we do not makes the difference.
+    ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway``
+    are groups that would restart for the spec that is in the cluster already: then what the
+    operator knows and we do not makes the difference.
     """
 
     name: str
@@ -152,9 +168,14 @@ class ModelDifference:
     @property
     def differs(self) -> bool:
         """Return whether anything would change."""
-        groups = any(group.fate is not Fate.STAYS or group.fields for group in self.rehearsed.groups)
+        groups = any(
+            group.fate is not Fate.STAYS or group.fields
+            for group in self.rehearsed.groups
+        )
         plans = self.plan_before != self.plan_after
-        return not self.exists or bool(self.fields or groups or plans or self.rehearsed.objects)
+        return not self.exists or bool(
+            self.fields or groups or plans or self.rehearsed.objects
+        )
 
 
 def rehearse(
@@ -165,14 +186,18 @@ def rehearse(
     now: datetime,
     formers: Mapping[str, Former] = MappingProxyType({}),
 ) -> Rehearsed:
-    """Return what would become of a model if a subject were its spec; ``formers`` are the revisions that it may go back to."""
+    """Return what would become of a model if a subject were its spec; ``formers`` are the revisions
+    that it may go back to.
+    """
     seen = _seen(model, subject, around, generation)
     while True:
         step = advance(seen, now)
         if step.tell:
             seen = replace(seen, told=_UNSAID)
         elif step.recalls is not None:
-            former = formers.get(step.recalls.hash) or Former(hash=step.recalls.hash, subject=(_unread(step.recalls),))
+            former = formers.get(step.recalls.hash) or Former(
+                hash=step.recalls.hash, subject=(_unread(step.recalls),)
+            )
             subject = former.subject if isinstance(former.subject, Subject) else subject
             seen = replace(seen, former=former)
         elif step.ask is not None:
@@ -187,8 +212,12 @@ def _unread(revision: Revision) -> Problem:
     return unusable(revision.number, "has not been read")
 
 
-def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Seen:
-    observed = Observed(objects=model.objects, members=model.members, absent_kinds=model.absent_kinds)
+def _seen(
+    model: LiveModel, subject: Subject, around: Surroundings, generation: int
+) -> Seen:
+    observed = Observed(
+        objects=model.objects, members=model.members, absent_kinds=model.absent_kinds
+    )
     wanted = nodes_of_interest(observed, model.record)
     nodes = {_name(facts): facts for facts in around.nodes if _name(facts) in wanted}
     metadata = model.content["metadata"]
@@ -213,29 +242,59 @@ def _name(facts: Any) -> str:
 
 
 def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
-    """Return what the planner answers on the nodes that there are; those that an autoscaler could add only the operator knows."""
+    """Return what the planner answers on the nodes that there are; those that an autoscaler could
+    add only the operator knows.
+    """
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
-    stock = take_stock(subject, around.nodes, around.usage, around.reservations, beside=number)
+    stock = take_stock(
+        subject, around.nodes, around.usage, around.reservations, beside=number
+    )
     inventory = stock.without_nodes(ask.lost)
     if ask.beside is None or ask.on is None:
         return answer(subject, ask, inventory)
     group, generation = ask.beside
     nodes = place_beside(subject, ask.on.plan, inventory)
-    return Replanned(record=ask.on.moved(group, nodes, generation) if nodes else None, report=ask.on.report())
+    return Replanned(
+        record=ask.on.moved(group, nodes, generation) if nodes else None,
+        report=ask.on.report(),
+    )
 
 
-def _rehearsed(model: LiveModel, subject: Subject, published: Published, writes: tuple[Write, ...]) -> Rehearsed:
+def _rehearsed(
+    model: LiveModel, subject: Subject, published: Published, writes: tuple[Write, ...]
+) -> Rehearsed:
     decided = published.found.decision.writes if published.found.decision else ()
-    by_name = {(written_kind(write), written_name(write)): write for write in (*decided, *writes) if not _only_asks(write)}
-    fates = [_fate(state, by_name.get((STATEFUL_SET, state.name)), model) for state in published.found.groups]
+    by_name = {
+        (written_kind(write), written_name(write)): write
+        for write in (*decided, *writes)
+        if not _only_asks(write)
+    }
+    fates = [
+        _fate(state, by_name.get((STATEFUL_SET, state.name)), model)
+        for state in published.found.groups
+    ]
     named = {fate.name for fate in fates}
-    ends = (name for (kind, name), write in by_name.items() if isinstance(write, Delete) and kind == STATEFUL_SET)
-    gone = [GroupFate(name=name, fate=Fate.ENDS) for name in ends if name not in named and not _is_former(name, fates)]
+    ends = (
+        name
+        for (kind, name), write in by_name.items()
+        if isinstance(write, Delete) and kind == STATEFUL_SET
+    )
+    gone = [
+        GroupFate(name=name, fate=Fate.ENDS)
+        for name in ends
+        if name not in named and not _is_former(name, fates)
+    ]
     record = published.record
-    budget = engine_status(subject, record.plan)["engine"].get("startBudget") if record and fates else None
+    budget = (
+        engine_status(subject, record.plan)["engine"].get("startBudget")
+        if record and fates
+        else None
+    )
     return Rehearsed(
         groups=(*_alike(fates), *gone),
-        objects=tuple(change for write in by_name.values() for change in _change(write, model)),
+        objects=tuple(
+            change for write in by_name.values() for change in _change(write, model)
+        ),
         published=published,
         start_seconds=budget["loadSeconds"] if budget else None,
     )
@@ -253,44 +312,75 @@ def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
 def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate:
     live = model.objects.get((STATEFUL_SET, state.name))
     if live is None:
-        beside = any(wait.what in {Awaited.FORMER, Awaited.FORMER_TOO} for wait in state.waits) or generation_of(state.name)[1]
+        beside = (
+            any(
+                wait.what in {Awaited.FORMER, Awaited.FORMER_TOO}
+                for wait in state.waits
+            )
+            or generation_of(state.name)[1]
+        )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    fields = pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
+    fields = (
+        pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
+    )
     fate = Fate.STAYS
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
-        same = isinstance(write, Apply) and asked_by(write.content) == memory.asked != "" and not fields
+        same = (
+            isinstance(write, Apply)
+            and asked_by(write.content) == memory.asked != ""
+            and not fields
+        )
         fate = Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
     elif state.hold and state.hold.what in _HELD:
         fate = Fate.KEEPS
     elif state.situation is Situation.OUTDATED:
         fate = Fate.RESTARTS
-    return GroupFate(name=state.name, fate=fate, fields=fields, last_outage_seconds=memory.outage_seconds)
+    return GroupFate(
+        name=state.name,
+        fate=fate,
+        fields=fields,
+        last_outage_seconds=memory.outage_seconds,
+    )
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
-    """Yield the fates; a group that waits for its turn changes by what the first one does, and is made anew as that one is."""
+    """Yield the fates; a group that waits for its turn changes by what the first one does, and is
+    made anew as that one is.
+    """
     first = next((fate.fields for fate in fates if fate.fields), ())
     surge = any(fate.fate is Fate.BESIDE for fate in fates)
     for fate in fates:
         changes = fate.fate in {Fate.RESTARTS, Fate.KEEPS}
         known = replace(fate, fields=first) if changes and not fate.fields else fate
-        yield replace(known, fate=Fate.BESIDE) if surge and fate.fate is Fate.RESTARTS else known
+        yield (
+            replace(known, fate=Fate.BESIDE)
+            if surge and fate.fate is Fate.RESTARTS
+            else known
+        )
 
 
-def pod_fields(rendered: Mapping[str, Any], live: Mapping[str, Any], owner: Owner) -> tuple[str, ...]:
+def pod_fields(
+    rendered: Mapping[str, Any], live: Mapping[str, Any], owner: Owner
+) -> tuple[str, ...]:
     """Return the fields of its pods in which a live StatefulSet differs from a rendered one.
 
     Secrets that the operator makes have names here that nobody can know: they count as the same.
     """
-    found = drifted_fields(rendered["spec"]["template"], _with_plain_names(live["spec"]["template"], owner))
+    found = drifted_fields(
+        rendered["spec"]["template"], _with_plain_names(live["spec"]["template"], owner)
+    )
     return tuple(path for path in found if not path.endswith(_HASHES))
 
 
 def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
     base, text = base_name(owner.name), json.dumps(template)
     for content in MADE_SECRETS:
-        text = re.sub(rf"{re.escape(base)}-{content}-[0-9a-f]{{32}}", made_secret(base, content, owner.uid), text)
+        text = re.sub(
+            rf"{re.escape(base)}-{content}-[0-9a-f]{{32}}",
+            made_secret(base, content, owner.uid),
+            text,
+        )
     return json.loads(text)
 
 

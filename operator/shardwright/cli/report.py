@@ -15,12 +15,30 @@ def report(arguments: Namespace) -> Exit:
     """Print the page of one ShardedModel; the exit code is that of ``plan``."""
     inputs = read_inputs(arguments)
     if len(inputs.resources) > 1:
-        names = ", ".join(resource.metadata.name for _, resource in inputs.resources[:3])
-        what, limit = f"{len(inputs.resources)} ShardedModels are there", "and a report shows one"
-        remedy = f"make one for each: {names}{', …' if len(inputs.resources) > len(names.split(', ')) else ''}"
-        raise InputError([Problem(code="NotTogether", path="-f", what=what, limit=limit, remedy=remedy)])
+        names = ", ".join(
+            resource.metadata.name for _, resource in inputs.resources[:3]
+        )
+        what, limit = (
+            f"{len(inputs.resources)} ShardedModels are there",
+            "and a report shows one",
+        )
+        remedy = (
+            "make one for each: "
+            f"{names}{', …' if len(inputs.resources) > len(names.split(', ')) else ''}"
+        )
+        raise InputError(
+            [
+                Problem(
+                    code="NotTogether", path="-f", what=what, limit=limit, remedy=remedy
+                )
+            ]
+        )
     (answer,) = answers_to(inputs)
     explanation = drawn_explanation_of(answer)
     loads = loads_around(answer, inputs, candidates=len(explanation.candidates))
-    print_text(plan_page(explanation_document(answer.subject, answer.report, explanation), loads).removesuffix("\n"))
+    print_text(
+        plan_page(
+            explanation_document(answer.subject, answer.report, explanation), loads
+        ).removesuffix("\n")
+    )
     return exit_of([answer])

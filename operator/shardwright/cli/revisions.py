@@ -10,13 +10,23 @@ from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONTROLLER_REVISIONS
 from shardwright.errors import Problem
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.revisions import Former, Revision, as_kept, as_now, read_revision, revisions_of
+from shardwright.reconcile.revisions import (
+    Former,
+    Revision,
+    as_kept,
+    as_now,
+    read_revision,
+    revisions_of,
+)
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.stored import Administration, resolve_stored
 
 
-async def read_formers(client: Client, model: LiveModel, spec: Mapping[str, Any], settings: Settings) -> dict[str, Former]:
-    """Return the revisions by their hash that a model may go back to, or has gone back to; none where nothing asks for one.
+async def read_formers(
+    client: Client, model: LiveModel, spec: Mapping[str, Any], settings: Settings
+) -> dict[str, Former]:
+    """Return the revisions by their hash that a model may go back to, or has gone back to; none
+    where nothing asks for one.
 
     ``spec`` says how groups live and how many there are.
 
@@ -28,15 +38,32 @@ async def read_formers(client: Client, model: LiveModel, spec: Mapping[str, Any]
         return {}
     live = {**model.content, "spec": spec}
     revisions = revisions_of(model.content.get("status") or {})
-    return {revision.hash: await _former(client, model, live, revision, settings) for revision in revisions}
+    return {
+        revision.hash: await _former(client, model, live, revision, settings)
+        for revision in revisions
+    }
 
 
-async def _former(client: Client, model: LiveModel, live: Mapping[str, Any], revision: Revision, settings: Settings) -> Former:
+async def _former(
+    client: Client,
+    model: LiveModel,
+    live: Mapping[str, Any],
+    revision: Revision,
+    settings: Settings,
+) -> Former:
     owner = model.owner
-    content = await client.get(CONTROLLER_REVISIONS, owner.namespace, revision_name(base_name(owner.name), revision.digest))
+    content = await client.get(
+        CONTROLLER_REVISIONS,
+        owner.namespace,
+        revision_name(base_name(owner.name), revision.digest),
+    )
     said = read_revision(content, owner.uid, revision)
     if isinstance(said, Problem):
         return Former(hash=revision.hash, subject=(said,))
     asks = json.loads(as_now(said, live))
-    subject = resolve_stored(asks, said.config, Administration(settings=settings), said.engine_version)
-    return as_kept(Former(hash=revision.hash, subject=subject, plan=said.plan), revision)
+    subject = resolve_stored(
+        asks, said.config, Administration(settings=settings), said.engine_version
+    )
+    return as_kept(
+        Former(hash=revision.hash, subject=subject, plan=said.plan), revision
+    )

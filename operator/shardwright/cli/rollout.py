@@ -1,4 +1,6 @@
-"""The command ``rollout``: which revisions of a model there are, and the request to run one of them, or its spec again."""
+"""The command ``rollout``: which revisions of a model there are, and the request to run one of
+them, or its spec again.
+"""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,23 +39,46 @@ def rollout(arguments: Namespace) -> Exit:
     cluster = Target(connection=connection_of(arguments))
     namespace, name = cluster.namespace, arguments.name
     live = cluster.ask(lambda client: _live(client, namespace, name))
-    shown, found = (live.get("status") or {}).get("revisions") or [], revisions_of(live.get("status") or {})
+    shown, found = (
+        (live.get("status") or {}).get("revisions") or [],
+        revisions_of(live.get("status") or {}),
+    )
     if arguments.action == "history":
         print_history(shown, found, arguments.output)
         return Exit.PLAN
-    wanted = SPEC if arguments.action == "retry" else str(_wanted(shown, found, arguments.to_revision))
-    _annotate(cluster, live["metadata"], {ROLLBACK_TO: f"{wanted}@{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
-    what = "its spec is tried again" if wanted == SPEC else f"goes back to revision {wanted} until its spec changes"
+    wanted = (
+        SPEC
+        if arguments.action == "retry"
+        else str(_wanted(shown, found, arguments.to_revision))
+    )
+    _annotate(
+        cluster,
+        live["metadata"],
+        {ROLLBACK_TO: f"{wanted}@{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"},
+    )
+    what = (
+        "its spec is tried again"
+        if wanted == SPEC
+        else f"goes back to revision {wanted} until its spec changes"
+    )
     print_text(in_terminal(f"{namespace}/{name}: {what}"))
     return Exit.PLAN
 
 
 def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     if arguments.to_revision is not None and arguments.action != "undo":
-        what, remedy = f"{arguments.action} takes no revision", "leave it out, or write undo"
-        yield Problem(code="NotTogether", path="--to-revision", what=what, remedy=remedy)
+        what, remedy = (
+            f"{arguments.action} takes no revision",
+            "leave it out, or write undo",
+        )
+        yield Problem(
+            code="NotTogether", path="--to-revision", what=what, remedy=remedy
+        )
     if arguments.output != "text" and arguments.action != "history":
-        what, remedy = f"{arguments.action} prints no document", "leave -o out, or write history"
+        what, remedy = (
+            f"{arguments.action} prints no document",
+            "leave -o out, or write history",
+        )
         yield Problem(code="NotTogether", path="--output", what=what, remedy=remedy)
 
 
@@ -62,21 +87,38 @@ async def _live(client: Client, namespace: str, name: str) -> Mapping[str, Any]:
     return await no_such_model(client, namespace, name) if found is None else found
 
 
-def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Set annotations of exactly the ShardedModel that was read: another one of its name by now has another uid."""
+def _annotate(
+    cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]
+) -> None:
+    """Set annotations of exactly the ShardedModel that was read: another one of its name by now has
+    another uid.
+    """
     body = {"metadata": {"uid": metadata["uid"], "annotations": dict(annotations)}}
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"])
     cluster.ask(lambda client: client.patch(SHARDED_MODELS, path, body, MERGE_PATCH))
 
 
-def print_history(shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], form: str) -> None:
-    """Print revisions, oldest first: as a table, or as a list for a program. ``shown`` are those of the status."""
+def print_history(
+    shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], form: str
+) -> None:
+    """Print revisions, oldest first: as a table, or as a list for a program. ``shown`` are those of
+    the status.
+    """
     runs = _running(shown)
     rows = [_row(item, runs) for item in found]
     if form != "text":
-        print_list("RevisionList", [dict(zip(FIELDS, row, strict=True)) for row in rows], form)
+        print_list(
+            "RevisionList", [dict(zip(FIELDS, row, strict=True)) for row in rows], form
+        )
     elif rows:
-        print_lines(table(HEADER, [tuple(map(_word, row)) for row in rows], width=width_of_output(), indent=""))
+        print_lines(
+            table(
+                HEADER,
+                [tuple(map(_word, row)) for row in rows],
+                width=width_of_output(),
+                indent="",
+            )
+        )
     else:
         print_note("there is no revision yet: one is kept when all groups serve")
 
@@ -93,14 +135,29 @@ def _running(shown: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     return frozenset(int(item["revision"]) for item in shown if item.get("runs"))
 
 
-def _wanted(shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], number: int | None) -> int:
-    """Return the number of the revision to go back to: the newest that does not run, where none is named."""
+def _wanted(
+    shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], number: int | None
+) -> int:
+    """Return the number of the revision to go back to: the newest that does not run, where none is
+    named.
+    """
     numbers, runs = [item.number for item in found], _running(shown)
     others = [item for item in numbers if item not in runs]
     if number is None and others:
         return others[-1]
     if number in numbers:
         return number
-    there = f"there are {', '.join(map(str, numbers))}" if numbers else "there is none yet"
+    there = (
+        f"there are {', '.join(map(str, numbers))}" if numbers else "there is none yet"
+    )
     what = "a revision to go back to" if number is None else f"revision {number}"
-    raise InputError([Problem(code="RevisionUnknown", path="--to-revision", what=what, limit=f"does not exist: {there}")])
+    raise InputError(
+        [
+            Problem(
+                code="RevisionUnknown",
+                path="--to-revision",
+                what=what,
+                limit=f"does not exist: {there}",
+            )
+        ]
+    )

@@ -34,11 +34,14 @@ COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
 """A product behind a number, as ``plan`` takes it."""
 
 MOST_GPUS: Final = 1024
-"""Where the search ends. Basis: assumed; the largest published deployments of one model have a few hundred."""
+"""Where the search ends. Basis: assumed; the largest published deployments of one model have a few
+hundred.
+"""
 
 
 ABOUT_H100_HOURS: Final = (
-    "H100 HOURS: what they count for an hour, in hours of an H100, by public price lists; *: assumed, by data sheet; "
+    "H100 HOURS: what they count for an hour, in hours of an H100, by public price lists; *: "
+    "assumed, by data sheet; "
     "prices of your own: gpuHourPrices in --settings"
 )
 
@@ -51,8 +54,16 @@ class Counted(StrEnum):
     GPUS = "Gpus"  #: there is nothing to compare
 
 
-_PRICE_HEADERS: Final = {Counted.STATED: ("AN HOUR",), Counted.RELATIVE: ("H100 HOURS",), Counted.GPUS: ()}
-_CHEAPEST: Final = {Counted.STATED: ", cheapest", Counted.RELATIVE: ", cheapest by relative prices", Counted.GPUS: ""}
+_PRICE_HEADERS: Final = {
+    Counted.STATED: ("AN HOUR",),
+    Counted.RELATIVE: ("H100 HOURS",),
+    Counted.GPUS: (),
+}
+_CHEAPEST: Final = {
+    Counted.STATED: ", cheapest",
+    Counted.RELATIVE: ", cheapest by relative prices",
+    Counted.GPUS: "",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +82,21 @@ class Sized:
     @property
     def hour_price(self) -> float | None:
         """Return what the fewest GPUs cost for an hour."""
-        return None if self.best is None or self.gpu_hour_price is None else self.best.gpus * self.gpu_hour_price
+        return (
+            None
+            if self.best is None or self.gpu_hour_price is None
+            else self.best.gpus * self.gpu_hour_price
+        )
 
     @property
     def relative_price(self) -> GpuPrice | None:
         """Return what they count for an hour, in hours of an H100."""
         each = relative_price(self.named.gpu)
-        return None if self.best is None else replace(each, per_hour=self.best.gpus * each.per_hour)
+        return (
+            None
+            if self.best is None
+            else replace(each, per_hour=self.best.gpus * each.per_hour)
+        )
 
     def counts(self, by: Counted) -> float:
         """Return what the fewest GPUs count, less being better; infinity where no number does."""
@@ -89,15 +108,22 @@ class Sized:
 
 
 def print_size(arguments: Namespace) -> Exit:
-    """Print the fewest GPUs of each product that carry the load; the exit code says whether any does."""
+    """Print the fewest GPUs of each product that carry the load; the exit code says whether any
+    does.
+    """
     if problems := tuple(_problems_of_gpus(arguments.gpus)):
         raise InputError(problems)
     settings = _settings(arguments)
     named = read_named_gpus(
-        (f"1x{text}" for text in arguments.gpus), gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
+        (f"1x{text}" for text in arguments.gpus),
+        gpus_per_node=arguments.nodes_of,
+        network_gbps_per_gpu=arguments.network,
     )
     catalogue = _fetched(arguments) if arguments.fetch else {}
-    sizes = [_size(arguments, gpus, settings, catalogue) for gpus in with_progress(named, "products")]
+    sizes = [
+        _size(arguments, gpus, settings, catalogue)
+        for gpus in with_progress(named, "products")
+    ]
     by = counted_by(sizes)
     found = sorted(sizes, key=lambda sized: sized.counts(by))
     if arguments.output != "text":
@@ -109,49 +135,81 @@ def print_size(arguments: Namespace) -> Exit:
 
 def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
     if not texts:
-        what, remedy = "no GPU is named", "name one, for example with --gpus H100; --gpus may be repeated to compare"
+        what, remedy = (
+            "no GPU is named",
+            "name one, for example with --gpus H100; --gpus may be repeated to compare",
+        )
         yield Problem(code="GpusUnreadable", path="--gpus", what=what, remedy=remedy)
     for text in texts:
         if counted := COUNTED.fullmatch(text):
             what, limit = f"{text!r:.80}", "has a number, which is what size finds"
-            yield Problem(code="GpusUnreadable", path="--gpus", what=what, limit=limit, remedy=f"write {counted[1]}")
+            yield Problem(
+                code="GpusUnreadable",
+                path="--gpus",
+                what=what,
+                limit=limit,
+                remedy=f"write {counted[1]}",
+            )
 
 
 def _settings(arguments: Namespace) -> Settings:
-    from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
+    from shardwright.api.settings import read_settings  # noqa: PLC0415
 
     file = arguments.settings
-    return name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
+    return (
+        name_the_file(file, lambda: read_settings(read_text(file)))
+        if file
+        else Settings()
+    )
 
 
 def _fetched(arguments: Namespace) -> Mapping[str, Mapping[str, object]]:
     """Return what the hub says of a model that is not built in, by its id."""
-    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415 - most models are built in
+    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415
 
     resource = read_typed(typed_manifest(arguments))
     return fetched_for(resource, fetch_unknown((("", resource),)))
 
 
-def _size(arguments: Namespace, named: NamedGpus, settings: Settings, catalogue: Mapping[str, Mapping[str, object]]) -> Sized:
+def _size(
+    arguments: Namespace,
+    named: NamedGpus,
+    settings: Settings,
+    catalogue: Mapping[str, Mapping[str, object]],
+) -> Sized:
     """Return the fewest GPUs of a product, and what some more of them give."""
     manifest = typed_manifest(arguments)
 
     def ask(gpus: int) -> Plan | NoPlan:
         manifest["spec"]["budget"] = {"gpus": gpus, "fill": True}
         try:
-            subject = resolve(Question(resource=read_typed(manifest), settings=settings, catalogue=catalogue))
+            subject = resolve(
+                Question(
+                    resource=read_typed(manifest),
+                    settings=settings,
+                    catalogue=catalogue,
+                )
+            )
         except InputError as error:
             raise InputError(map(of_option, error.problems)) from None
         nodes = read_nodes(nodes_of([replace(named, count=gpus)]), settings.stated)
         return plan_serving(subject, take_stock(subject, nodes, (), ())).outcome
 
-    return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=settings.stated.prices.get(named.gpu.id))
+    return Sized(
+        named=named,
+        steps=size(ask, MOST_GPUS),
+        gpu_hour_price=settings.stated.prices.get(named.gpu.id),
+    )
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
-    """Return what those that carry the load are compared by: prices where all are stated, as ``plan`` does it."""
+    """Return what those that carry the load are compared by: prices where all are stated, as
+    ``plan`` does it.
+    """
     carrying = [sized for sized in found if sized.best]
-    if any(sized.hour_price is not None for sized in carrying) and all(sized.hour_price is not None for sized in carrying):
+    if any(sized.hour_price is not None for sized in carrying) and all(
+        sized.hour_price is not None for sized in carrying
+    ):
         return Counted.STATED
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
@@ -159,10 +217,22 @@ def counted_by(found: Sequence[Sized]) -> Counted:
 def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
-    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
+    yield from paragraph(
+        headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
+    )
     yield Line()
-    header = ("GPU", "GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN", *_PRICE_HEADERS[by])
-    yield from table(header, [(*_row(sized), *_price(sized, by)) for sized in found], width=width)
+    header = (
+        "GPU",
+        "GPUS",
+        "LAYOUT",
+        "OUTPUT",
+        "FIRST TOKEN",
+        "PER TOKEN",
+        *_PRICE_HEADERS[by],
+    )
+    yield from table(
+        header, [(*_row(sized), *_price(sized, by)) for sized in found], width=width
+    )
     if by is Counted.RELATIVE:
         yield from paragraph(ABOUT_H100_HOURS, width=width, role=Role.FAINT)
     if first.best is None:
@@ -183,15 +253,26 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     first = found[0]
     if first.best is None:
         outcome = first.steps[-1].outcome
-        why = outcome.problem.sentence() if isinstance(outcome, NoPlan) else "the load is more than they carry"
+        why = (
+            outcome.problem.sentence()
+            if isinstance(outcome, NoPlan)
+            else "the load is more than they carry"
+        )
         return f"{model}: {MOST_GPUS:,} GPUs do not do. {why}"
-    cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
+    cheapest = (
+        _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
+    )
     return f"{model}: {first.best.gpus} x {first.named.gpu.id} carry it{cheapest}"
 
 
 def _row(sized: Sized) -> tuple[str, ...]:
     if sized.best is None:
-        return (sized.named.gpu.id, "-", _why_not(sized.steps[-1].outcome), *(["", "", ""]))
+        return (
+            sized.named.gpu.id,
+            "-",
+            _why_not(sized.steps[-1].outcome),
+            *(["", "", ""]),
+        )
     return (sized.named.gpu.id, *_cells(sized.best))
 
 
@@ -204,7 +285,9 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
         return ("",)
     if by is Counted.STATED:
         return (f"{sized.hour_price:,.2f}",)
-    return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
+    return (
+        f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",
+    )
 
 
 def _cells(step: SizedOutcome) -> tuple[str, ...]:
@@ -213,7 +296,8 @@ def _cells(step: SizedOutcome) -> tuple[str, ...]:
     performance = step.outcome.performance
     return (
         str(step.gpus),
-        format_layout(step.outcome.layout) + ("" if step.carries else ", does not carry the load"),
+        format_layout(step.outcome.layout)
+        + ("" if step.carries else ", does not carry the load"),
         f"{format_count(performance.output_tokens_per_second)} tok/s",
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),
@@ -221,7 +305,11 @@ def _cells(step: SizedOutcome) -> tuple[str, ...]:
 
 
 def _why_not(outcome: Plan | NoPlan) -> str:
-    return outcome.problem.code if isinstance(outcome, NoPlan) else "does not carry the load"
+    return (
+        outcome.problem.code
+        if isinstance(outcome, NoPlan)
+        else "does not carry the load"
+    )
 
 
 def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
@@ -242,12 +330,20 @@ def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
 
 def _relative(sized: Sized) -> dict[str, Any] | None:
     price = sized.relative_price
-    return None if price is None else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
+    return (
+        None
+        if price is None
+        else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
+    )
 
 
 def _step(step: SizedOutcome) -> dict[str, Any]:
     if not isinstance(step.outcome, Plan):
-        return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
+        return {
+            "gpus": step.gpus,
+            "carriesLoad": False,
+            "reason": step.outcome.problem.code,
+        }
     performance = step.outcome.performance
     return {
         "gpus": step.gpus,

@@ -14,10 +14,20 @@ from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
+from shardwright.cli.live_models import (
+    Content,
+    list_models,
+    list_objects,
+    no_such_model,
+)
 from shardwright.cli.model_state import ModelState, standing_of
 from shardwright.cli.model_state_text import detail_lines, document, table_lines
-from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
+from shardwright.cli.output import (
+    clear_terminal,
+    print_lines,
+    print_note,
+    width_of_output,
+)
 from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import PODS, STATEFUL_SETS, Resource
@@ -26,7 +36,9 @@ from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
 REFRESH_SECONDS: Final = 2.0
-"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three LISTs."""
+"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three
+LISTs.
+"""
 
 
 def status(arguments: Namespace) -> Exit:
@@ -40,13 +52,28 @@ def status(arguments: Namespace) -> Exit:
     now = datetime.now(UTC)
     found = _read(cluster, namespace, arguments.name, now)
     if arguments.output in {"text", "wide"}:
-        print_lines(_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide"))
+        print_lines(
+            _lines(
+                found,
+                now,
+                namespace,
+                one=bool(arguments.name),
+                wide=arguments.output == "wide",
+            )
+        )
         if not found:
-            print_note(f"there is no ShardedModel in {f'namespace {namespace}' if namespace else 'any namespace'}")
+            print_note(
+                "there is no ShardedModel in "
+                f"{f'namespace {namespace}' if namespace else 'any namespace'}"
+            )
     elif arguments.output == "name":
         print_lines(line(f"shardedmodel.shardwright.io/{item.name}") for item in found)
     else:
-        print_list("ModelStandingList", [document(item, _program()) for item in found], arguments.output)
+        print_list(
+            "ModelStandingList",
+            [document(item, _program()) for item in found],
+            arguments.output,
+        )
     return Exit.PLAN
 
 
@@ -55,12 +82,17 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
         what, remedy = "a name is given beside -A", "name its namespace with -n"
         yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
     if arguments.watch and arguments.output not in {"text", "wide"}:
-        what, remedy = "shows text that changes", "leave -o out, or ask again and again without --watch"
+        what, remedy = (
+            "shows text that changes",
+            "leave -o out, or ask again and again without --watch",
+        )
         yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
 
 
 def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
-    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what has changed."""
+    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what
+    has changed.
+    """
     terminal = sys.stdout.isatty()
     before: list[ModelState] | None = None
     while True:
@@ -71,22 +103,46 @@ def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None
             clear_terminal()
         if terminal or facts != before:
             gap = () if before is None or terminal else (Line(),)
-            print_lines([*gap, *_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide")])
+            print_lines(
+                [
+                    *gap,
+                    *_lines(
+                        found,
+                        now,
+                        namespace,
+                        one=bool(arguments.name),
+                        wide=arguments.output == "wide",
+                    ),
+                ]
+            )
             sys.stdout.flush()
             before = facts
         time.sleep(REFRESH_SECONDS)
 
 
 def _without_times(item: ModelState) -> ModelState:
-    return replace(item, groups=tuple(replace(group, loading=None) for group in item.groups))
+    return replace(
+        item, groups=tuple(replace(group, loading=None) for group in item.groups)
+    )
 
 
-def _lines(found: Sequence[ModelState], now: datetime, namespace: str | None, *, one: bool, wide: bool = False) -> Iterator[Line]:
-    """Yield a table of all, and the whole of those that are not ready, or of the one that is asked for."""
+def _lines(
+    found: Sequence[ModelState],
+    now: datetime,
+    namespace: str | None,
+    *,
+    one: bool,
+    wide: bool = False,
+) -> Iterator[Line]:
+    """Yield a table of all, and the whole of those that are not ready, or of the one that is asked
+    for.
+    """
     width = width_of_output()
     if not one:
         if found:
-            yield from table_lines(found, now, width, namespaces=namespace is None, wide=wide)
+            yield from table_lines(
+                found, now, width, namespaces=namespace is None, wide=wide
+            )
         found = [item for item in found if item.ready != "True"]
     for index, item in enumerate(found):
         if index or not one:
@@ -98,7 +154,9 @@ def _program() -> str:
     return program_name(sys.argv[0])
 
 
-def _read(cluster: Target, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
+def _read(
+    cluster: Target, namespace: str | None, name: str | None, now: datetime
+) -> list[ModelState]:
     """Return how the models of a namespace (None: of all), or one of them, stand.
 
     Raises:
@@ -107,9 +165,16 @@ def _read(cluster: Target, namespace: str | None, name: str | None, now: datetim
     return cluster.ask(lambda client: _standing(client, namespace, name, now))
 
 
-async def _standing(client: Client, namespace: str | None, name: str | None, now: datetime) -> list[ModelState]:
-    models = await list_models(client, namespace)  # one after another: the first to fail says why
-    sets, pods = await _labelled(client, STATEFUL_SETS, namespace), await _labelled(client, PODS, namespace)
+async def _standing(
+    client: Client, namespace: str | None, name: str | None, now: datetime
+) -> list[ModelState]:
+    models = await list_models(
+        client, namespace
+    )  # one after another: the first to fail says why
+    sets, pods = (
+        await _labelled(client, STATEFUL_SETS, namespace),
+        await _labelled(client, PODS, namespace),
+    )
     if name:
         models = [item for item in models if item["metadata"]["name"] == name]
         if not models:
@@ -117,5 +182,9 @@ async def _standing(client: Client, namespace: str | None, name: str | None, now
     return [standing_of(item, sets, pods, now) for item in models]
 
 
-async def _labelled(client: Client, resource: Resource, namespace: str | None) -> list[Content] | None:
-    return await unless_forbidden(list_objects(client, resource, namespace, labelSelector=MODEL))
+async def _labelled(
+    client: Client, resource: Resource, namespace: str | None
+) -> list[Content] | None:
+    return await unless_forbidden(
+        list_objects(client, resource, namespace, labelSelector=MODEL)
+    )

@@ -1,4 +1,6 @@
-"""What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files and from a cluster."""
+"""What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files
+and from a cluster.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,11 +44,22 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
     objects = tuple(sources)
     nodes = [source.content for source in objects if source.kind == "Node"]
     pods = [source.content for source in objects if source.kind == "Pod"]
-    mistyped = [problem for source in objects if source.kind == "Node" for problem in _mistyped(source)]
+    mistyped = [
+        problem
+        for source in objects
+        if source.kind == "Node"
+        for problem in _mistyped(source)
+    ]
     if mistyped:
         raise InputError(mistyped)
     if not nodes:
-        raise InputError([_no_nodes(", ".join(sorted({source.file for source in objects})) or "--nodes")])
+        raise InputError(
+            [
+                _no_nodes(
+                    ", ".join(sorted({source.file for source in objects})) or "--nodes"
+                )
+            ]
+        )
     return Surroundings(
         nodes=read_nodes(nodes, stated),
         usage=read_usage(pods) if pods else None,
@@ -57,9 +70,13 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
     )
 
 
-def read_nodes(nodes: Iterable[Object], stated: Stated = NONE) -> tuple[NodeFacts | NodeExclusion, ...]:
+def read_nodes(
+    nodes: Iterable[Object], stated: Stated = NONE
+) -> tuple[NodeFacts | NodeExclusion, ...]:
     """Return what matters of the nodes that have GPUs."""
-    return tuple(facts for node in nodes if (facts := read_node(node, stated)) is not None)
+    return tuple(
+        facts for node in nodes if (facts := read_node(node, stated)) is not None
+    )
 
 
 def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:
@@ -67,25 +84,41 @@ def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:
     return tuple(usage for usage in map(read_pod, pods) if usage is not None)
 
 
-def read_reservations(config_maps: Iterable[Object], models: Iterable[Object] | None = None) -> tuple[Reservation, ...]:
-    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep nothing.
+def read_reservations(
+    config_maps: Iterable[Object], models: Iterable[Object] | None = None
+) -> tuple[Reservation, ...]:
+    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep
+    nothing.
 
-    Nor do those of models that are only planned, or gone, where the ``models`` that there are can be told (None: they cannot).
+    Nor do those of models that are only planned, or gone, where the ``models`` that there are can
+    be told (None: they cannot).
     """
-    keep = None if models is None else {uid for uid, plan_only in map(_mode_of, models) if not plan_only}
+    keep = (
+        None
+        if models is None
+        else {uid for uid, plan_only in map(_mode_of, models) if not plan_only}
+    )
     ours = (
-        item for item in config_maps if keep is None or text_or_empty(_owner_of(mapping(item.get("metadata"))).get("uid")) in keep
+        item
+        for item in config_maps
+        if keep is None
+        or text_or_empty(_owner_of(mapping(item.get("metadata"))).get("uid")) in keep
     )
     return tuple(reservation for item in ours for reservation in _reservations_of(item))
 
 
 def _mode_of(model: Object) -> tuple[str, bool]:
     """Return the uid of a ShardedModel, and whether it is only planned."""
-    return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get("mode") == "PlanOnly"
+    return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(
+        model.get("spec")
+    ).get("mode") == "PlanOnly"
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
-    metadata, kept = mapping(config_map.get("metadata")), mapping(config_map.get("data")).get(RECORD_KEY)
+    metadata, kept = (
+        mapping(config_map.get("metadata")),
+        mapping(config_map.get("data")).get(RECORD_KEY),
+    )
     model = text_or_empty(_owner_of(metadata).get("name"))
     record = decode(kept) if model and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
@@ -96,11 +129,20 @@ def _reservations_of(config_map: Object) -> Iterator[Reservation]:
 def _owner_of(metadata: Object) -> Object:
     """Return the reference to the ShardedModel that controls an object, empty where none does."""
     owners = mappings(metadata.get("ownerReferences"))
-    return next((owner for owner in owners if owner.get("controller") is True and owner.get("kind") == KIND), {})
+    return next(
+        (
+            owner
+            for owner in owners
+            if owner.get("controller") is True and owner.get("kind") == KIND
+        ),
+        {},
+    )
 
 
 def _mistyped(source: Given) -> Iterator[Problem]:
-    """Yield our own labels and annotations of a node that are no text: the API server refuses them, nothing here sees them."""
+    """Yield our own labels and annotations of a node that are no text: the API server refuses them,
+    nothing here sees them.
+    """
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
         for key, value in mapping(metadata.get(part)).items():

@@ -40,16 +40,25 @@ def print_styled(lines: Iterable[Line]) -> None:
     """Print lines as they are, in colours; they were made for the terminal's width before."""
     forced = bool(os.environ.get("FORCE_COLOR"))
     console = Console(
-        highlight=False, soft_wrap=True, force_terminal=forced or None, color_system="standard" if forced else "auto"
+        highlight=False,
+        soft_wrap=True,
+        force_terminal=forced or None,
+        color_system="standard" if forced else "auto",
     )
     for line in lines:
-        text = Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans))
+        text = Text.assemble(
+            *((in_terminal(span.text), STYLES[span.role]) for span in line.spans)
+        )
         text.rstrip()
         console.print(text)
 
 
 def track(items: Iterable[T], noun: str) -> Iterator[T]:
     """Yield items while a line on stderr counts them."""
-    columns = (SpinnerColumn(), TextColumn(f"{{task.completed:,}} {noun}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn(f"{{task.completed:,}} {noun}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield from progress.track(items)

@@ -1,4 +1,6 @@
-"""Measure whether a cluster enforces NetworkPolicies: two pods and a policy between them, which are removed again."""
+"""Measure whether a cluster enforces NetworkPolicies: two pods and a policy between them, which are
+removed again.
+"""
 
 import asyncio
 import secrets
@@ -22,10 +24,14 @@ OPEN_PORT: Final = 8081
 LABEL: Final = "shardwright.io/doctor"
 
 SETTLING_SECONDS: Final = 30
-"""How long a policy may take until it counts as ignored. Basis: assumed; policies take effect within seconds."""
+"""How long a policy may take until it counts as ignored. Basis: assumed; policies take effect
+within seconds.
+"""
 
 TRIAL_SECONDS: Final = 180
-"""How long all of it may take, pulling the image among it. The pods end by themselves after it, too."""
+"""How long all of it may take, pulling the image among it. The pods end by themselves after it,
+too.
+"""
 
 LOOK_SECONDS: Final = 1.0
 LIMITS: Final = {"cpu": "100m", "memory": "64Mi"}
@@ -33,7 +39,9 @@ LIMITS: Final = {"cpu": "100m", "memory": "64Mi"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Where it is measured (empty: in a namespace of its own) and by which image, which has Python 3."""
+    """Where it is measured (empty: in a namespace of its own) and by which image, which has Python
+    3.
+    """
 
     namespace: str
     image: str
@@ -72,7 +80,14 @@ async def _measured(client: Client, namespace: str, trial: Trial) -> Enforcement
         _made(client, PODS, namespace, listening) as listener,
     ):
         address = await _until(client, listener, deadline, _address)
-        words = ("call", address, CLOSED_PORT, OPEN_PORT, SETTLING_SECONDS, "/dev/termination-log")
+        words = (
+            "call",
+            address,
+            CLOSED_PORT,
+            OPEN_PORT,
+            SETTLING_SECONDS,
+            "/dev/termination-log",
+        )
         async with _made(client, PODS, namespace, _pod(trial, "", words)) as caller:
             return Enforcement(await _until(client, caller, deadline, _verdict))
 
@@ -82,14 +97,25 @@ async def _place(client: Client, trial: Trial) -> AsyncIterator[str]:
     if trial.namespace:
         yield trial.namespace
         return
-    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    async with _made(client, NAMESPACES, None, {"metadata": {"generateName": "shardwright-doctor-", "labels": labels}}) as made:
+    labels = {
+        f"pod-security.kubernetes.io/{mode}": "restricted"
+        for mode in ("enforce", "warn")
+    }
+    async with _made(
+        client,
+        NAMESPACES,
+        None,
+        {"metadata": {"generateName": "shardwright-doctor-", "labels": labels}},
+    ) as made:
         yield made["metadata"]["name"]
 
 
 @asynccontextmanager
 async def _made(
-    client: Client, resource: Resource, namespace: str | None, content: Mapping[str, Any]
+    client: Client,
+    resource: Resource,
+    namespace: str | None,
+    content: Mapping[str, Any],
 ) -> AsyncIterator[dict[str, Any]]:
     """Create an object, and delete it in the end, whatever happens."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
@@ -99,13 +125,23 @@ async def _made(
         yield made
     finally:
         try:
-            await client.delete(resource, namespace or "", metadata["name"], uid=metadata["uid"], grace_seconds=1)
+            await client.delete(
+                resource,
+                namespace or "",
+                metadata["name"],
+                uid=metadata["uid"],
+                grace_seconds=1,
+            )
         except ApiError as error:
             print_note(f"{resource.kind} {metadata['name']} was left behind: {error}")
 
 
-async def _create(client: Client, resource: Resource, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Create an object; a namespace that was made a moment ago has no service account for pods yet."""
+async def _create(
+    client: Client, resource: Resource, namespace: str | None, body: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Create an object; a namespace that was made a moment ago has no service account for pods
+    yet.
+    """
     for _ in range(10):
         try:
             return await client.create(resource, namespace, body)
@@ -116,7 +152,12 @@ async def _create(client: Client, resource: Resource, namespace: str | None, bod
     return await client.create(resource, namespace, body)
 
 
-async def _until(client: Client, pod: Mapping[str, Any], deadline: float, found: Callable[[Mapping[str, Any]], str]) -> str:
+async def _until(
+    client: Client,
+    pod: Mapping[str, Any],
+    deadline: float,
+    found: Callable[[Mapping[str, Any]], str],
+) -> str:
     """Return what a pod's status says as soon as it says it.
 
     Raises:
@@ -129,35 +170,54 @@ async def _until(client: Client, pod: Mapping[str, Any], deadline: float, found:
         if said := found(status):
             return said
         if live is None or monotonic() > deadline:
-            raise UnclearError(f"pod {metadata['name']} {_trouble(status) if live else 'was deleted by somebody else'}")
+            raise UnclearError(
+                f"pod {metadata['name']} "
+                f"{_trouble(status) if live else 'was deleted by somebody else'}"
+            )
         await asyncio.sleep(LOOK_SECONDS)
 
 
 def _address(status: Mapping[str, Any]) -> str:
-    running = any(mapping(item.get("state")).get("running") for item in mappings(status.get("containerStatuses")))
+    running = any(
+        mapping(item.get("state")).get("running")
+        for item in mappings(status.get("containerStatuses"))
+    )
     return text_or_empty(status.get("podIP")) if running else ""
 
 
 def _verdict(status: Mapping[str, Any]) -> str:
     """Return what the caller has found; Unclear where it ended without a word."""
     said = (
-        text_or_empty(mapping(mapping(item.get("state")).get("terminated")).get("message"))
+        text_or_empty(
+            mapping(mapping(item.get("state")).get("terminated")).get("message")
+        )
         for item in mappings(status.get("containerStatuses"))
     )
     word = next((word for word in said if word in set(Enforcement)), "")
-    return word or (Enforcement.UNCLEAR if status.get("phase") in {"Succeeded", "Failed"} else "")
+    return word or (
+        Enforcement.UNCLEAR if status.get("phase") in {"Succeeded", "Failed"} else ""
+    )
 
 
 def _trouble(status: Mapping[str, Any]) -> str:
     """Return why a pod has not come to its end."""
-    waiting = (mapping(mapping(item.get("state")).get("waiting")) for item in mappings(status.get("containerStatuses")))
-    unmet = (item for item in mappings(status.get("conditions")) if item.get("status") == "False")
+    waiting = (
+        mapping(mapping(item.get("state")).get("waiting"))
+        for item in mappings(status.get("containerStatuses"))
+    )
+    unmet = (
+        item
+        for item in mappings(status.get("conditions"))
+        if item.get("status") == "False"
+    )
     said = (
         f"{text_or_empty(item.get('reason'))}: {text_or_empty(item.get('message'))}"
         for item in (*waiting, *unmet)
         if item.get("reason")
     )
-    return next(said, f"is {text_or_empty(status.get('phase')) or 'not there'} for too long")
+    return next(
+        said, f"is {text_or_empty(status.get('phase')) or 'not there'} for too long"
+    )
 
 
 def _policy(mark: str) -> dict[str, Any]:
@@ -184,7 +244,10 @@ def _pod(trial: Trial, mark: str, words: tuple[str | int, ...]) -> dict[str, Any
         },
     }
     return {
-        "metadata": {"generateName": "shardwright-doctor-", "labels": {LABEL: mark or "caller"}},
+        "metadata": {
+            "generateName": "shardwright-doctor-",
+            "labels": {LABEL: mark or "caller"},
+        },
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": int(trial.seconds) + 1,

@@ -1,4 +1,6 @@
-"""A ShardedModel typed as options instead of written as YAML: ``plan MODEL --input-tokens 2048 --rps 5 --ttft 2s``."""
+"""A ShardedModel typed as options instead of written as YAML: ``plan MODEL --input-tokens 2048
+--rps 5 --ttft 2s``.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ class CommandOption:
 
 
 def milliseconds(text: str) -> object:
-    """Return a duration in whole milliseconds, or the text itself where it is none, for the field's own check to refuse.
+    """Return a duration in whole milliseconds, or the text itself where it is none, for the field's
+    own check to refuse.
 
-    >>> milliseconds("2s"), milliseconds("50ms"), milliseconds("0.5s"), milliseconds("fast")
+    >>> (
+    ...     milliseconds("2s"),
+    ...     milliseconds("50ms"),
+    ...     milliseconds("0.5s"),
+    ...     milliseconds("fast"),
+    ... )
     (2000, 50, 500, 'fast')
     """
     match = _DURATION.fullmatch(text.strip())
@@ -53,7 +61,9 @@ def whole(text: str) -> object:
     (2048, '2k')
     """
     plain = text.replace(",", "")
-    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004 - a JSON number
+    return (
+        int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004
+    )
 
 
 def number(text: str) -> object:
@@ -65,13 +75,48 @@ def number(text: str) -> object:
 
 
 OPTIONS: Final = (
-    CommandOption(flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"),
-    CommandOption(flag="--output-tokens", field=("workload", "outputTokens"), read=whole, example="512"),
-    CommandOption(flag="--concurrency", field=("workload", "concurrency"), read=whole, example="64"),
-    CommandOption(flag="--rps", field=("workload", "requestsPerSecond"), read=number, example="0.5"),
-    CommandOption(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole, example="8192"),
-    CommandOption(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds, example="2s or 500ms"),
-    CommandOption(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"),
+    CommandOption(
+        flag="--input-tokens",
+        field=("workload", "inputTokens"),
+        read=whole,
+        example="2048",
+    ),
+    CommandOption(
+        flag="--output-tokens",
+        field=("workload", "outputTokens"),
+        read=whole,
+        example="512",
+    ),
+    CommandOption(
+        flag="--concurrency",
+        field=("workload", "concurrency"),
+        read=whole,
+        example="64",
+    ),
+    CommandOption(
+        flag="--rps",
+        field=("workload", "requestsPerSecond"),
+        read=number,
+        example="0.5",
+    ),
+    CommandOption(
+        flag="--max-model-len",
+        field=("workload", "maxModelLen"),
+        read=whole,
+        example="8192",
+    ),
+    CommandOption(
+        flag="--ttft",
+        field=("objective", "ttftMilliseconds"),
+        read=milliseconds,
+        example="2s or 500ms",
+    ),
+    CommandOption(
+        flag="--tpot",
+        field=("objective", "tpotMilliseconds"),
+        read=milliseconds,
+        example="50ms",
+    ),
     CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
     CommandOption(flag="--replicas", field=("replicas",), read=whole, example="2"),
 )
@@ -89,7 +134,12 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
             for parent in parents:
                 place = place.setdefault(parent, {})
             place[name] = option.read(text)
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": resource_name(arguments.model)}, "spec": spec}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": resource_name(arguments.model)},
+        "spec": spec,
+    }
 
 
 def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
@@ -108,18 +158,34 @@ def of_option(problem: Problem) -> Problem:
     """Return a problem of a field as one of the option that was typed for it."""
     if problem.path == "spec.model.id":
         return replace(problem, path="MODEL")
-    option = next((option for option in OPTIONS if ".".join(("spec", *option.field)) == problem.path), None)
+    option = next(
+        (
+            option
+            for option in OPTIONS
+            if ".".join(("spec", *option.field)) == problem.path
+        ),
+        None,
+    )
     if option is None:
         return problem
     if problem.code != "WrongType" or not option.example:
         return replace(problem, path=option.flag)
     limit = "must be a time" if option.read is milliseconds else problem.limit
-    return replace(problem, path=option.flag, limit=limit, remedy=f"write for example {option.example}")
+    return replace(
+        problem,
+        path=option.flag,
+        limit=limit,
+        remedy=f"write for example {option.example}",
+    )
 
 
 def typed_options(arguments: Namespace) -> tuple[str, ...]:
     """Return the options for a typed model that were given."""
-    return tuple(option.flag for option in OPTIONS if getattr(arguments, option.attribute) is not None)
+    return tuple(
+        option.flag
+        for option in OPTIONS
+        if getattr(arguments, option.attribute) is not None
+    )
 
 
 def resource_name(model: str) -> str:
@@ -134,39 +200,84 @@ def resource_name(model: str) -> str:
 
 
 def names_live_model(arguments: Namespace) -> bool:
-    """Return whether what is named is a ShardedModel of the cluster: ids of the hub are ``org/name``, and describe a load."""
+    """Return whether what is named is a ShardedModel of the cluster: ids of the hub are
+    ``org/name``, and describe a load.
+    """
     model = arguments.model
-    there = not (arguments.nodes or arguments.gpus or arguments.filename or typed_options(arguments))
-    return model is not None and there and _NAME.fullmatch(model) is not None and not _is_file(model)
+    there = not (
+        arguments.nodes
+        or arguments.gpus
+        or arguments.filename
+        or typed_options(arguments)
+    )
+    return (
+        model is not None
+        and there
+        and _NAME.fullmatch(model) is not None
+        and not _is_file(model)
+    )
 
 
 def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
     """Return what is wrong about how model, files and options were put together."""
     model, files = arguments.model, arguments.filename or ()
     if model is None and not files:
-        return (Problem(code="NoShardedModel", what="no model is named", remedy="give its id, or a manifest with -f FILE"),)
+        return (
+            Problem(
+                code="NoShardedModel",
+                what="no model is named",
+                remedy="give its id, or a manifest with -f FILE",
+            ),
+        )
     if model is None:
-        return (*map(_of_files_only, typed_options(arguments)), *_manifest_of_files(arguments))
+        return (
+            *map(_of_files_only, typed_options(arguments)),
+            *_manifest_of_files(arguments),
+        )
     if files:
         what = f"the model {model} is named beside -f"
-        return (Problem(code="NotTogether", path="MODEL", what=what, remedy="give one of both"),)
+        return (
+            Problem(
+                code="NotTogether", path="MODEL", what=what, remedy="give one of both"
+            ),
+        )
     if _is_file(model):
         what = f"{model} is a file, not the id of a model"
-        return (Problem(code="NotAllowed", path="MODEL", what=what, remedy=f"write -f {model}"),)
+        return (
+            Problem(
+                code="NotAllowed", path="MODEL", what=what, remedy=f"write -f {model}"
+            ),
+        )
     return ()
 
 
 def _is_file(model: str) -> bool:
-    return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113 - a name too long is no file
+    return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113
 
 
 def _of_files_only(flag: str) -> Problem:
-    what, limit = "describes a model that is named on the command line", "and the manifest of -f says it itself"
-    return Problem(code="NotTogether", path=flag, what=what, limit=limit, remedy="write it into the manifest")
+    what, limit = (
+        "describes a model that is named on the command line",
+        "and the manifest of -f says it itself",
+    )
+    return Problem(
+        code="NotTogether",
+        path=flag,
+        what=what,
+        limit=limit,
+        remedy="write it into the manifest",
+    )
 
 
 def _manifest_of_files(arguments: Namespace) -> tuple[Problem, ...]:
     if arguments.output != "manifest":
         return ()
     what = "is for a model that is named on the command line"
-    return (Problem(code="NotTogether", path="-o manifest", what=what, remedy="the manifest of -f is there already"),)
+    return (
+        Problem(
+            code="NotTogether",
+            path="-o manifest",
+            what=what,
+            remedy="the manifest of -f is there already",
+        ),
+    )

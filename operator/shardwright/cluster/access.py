@@ -1,4 +1,6 @@
-"""How to reach the API server: in-cluster service account or kubeconfig, with credentials that renew themselves."""
+"""How to reach the API server: in-cluster service account or kubeconfig, with credentials that
+renew themselves.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +12,9 @@ from kubernetes import client, config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 CONNECTIONS_KEPT: Final = 256
-"""Basis: derived; 16 namespaces have a watch for each of eleven kinds, and 32 requests may be on their way beside them."""
+"""Basis: derived; 16 namespaces have a watch for each of eleven kinds, and 32 requests may be on
+their way beside them.
+"""
 
 
 class AccessError(Exception):
@@ -31,7 +35,8 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A configured way to the API server; a token file is read again whenever the library asks for the token.
+    """A configured way to the API server; a token file is read again whenever the library asks for
+    the token.
 
     ``headers`` go with every request; one of a name may be there several times.
     """
@@ -56,22 +61,31 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts a pod's credentials."""
 
 
-def open_access(kubeconfig: Path | None = None, context: str | None = None, credentials_dir: Path | None = None) -> Access:
-    """Return access by kubeconfig (its current context unless one is named), else by the pod's service account.
+def open_access(
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    credentials_dir: Path | None = None,
+) -> Access:
+    """Return access by kubeconfig (its current context unless one is named), else by the pod's
+    service account.
 
-    ``credentials_dir`` wins: it holds a service account's ``token`` and ``ca.crt``, and the server's address
-    comes from the environment, as in every pod.
+    ``credentials_dir`` wins: it holds a service account's ``token`` and ``ca.crt``, and the
+    server's address comes from the environment, as in every pod.
 
     Raises:
         AccessError: neither works; the message says why.
     """
     configuration = client.Configuration()
-    configuration.retries = False  # retries are ours: the library's would repeat what must not be repeated
+    configuration.retries = (
+        False  # retries are ours: the library's would repeat what must not be repeated
+    )
     configuration.connection_pool_maxsize = CONNECTIONS_KEPT
     try:
         if credentials_dir or (kubeconfig is None and context is None):
             folder = credentials_dir or SERVICE_ACCOUNT
-            InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt")).load_and_set(configuration)
+            InClusterConfigLoader(
+                str(folder / "token"), str(folder / "ca.crt")
+            ).load_and_set(configuration)
         else:
             _load_kubeconfig(configuration, kubeconfig, context)
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
@@ -79,9 +93,13 @@ def open_access(kubeconfig: Path | None = None, context: str | None = None, cred
     return Access(configuration=configuration)
 
 
-def _load_kubeconfig(configuration: Any, kubeconfig: Path | None, context: str | None) -> None:
+def _load_kubeconfig(
+    configuration: Any, kubeconfig: Path | None, context: str | None
+) -> None:
     config_file = str(kubeconfig) if kubeconfig else None
-    config.load_kube_config(config_file=config_file, context=context, client_configuration=configuration)
+    config.load_kube_config(
+        config_file=config_file, context=context, client_configuration=configuration
+    )
     token_file = _token_file(kubeconfig, context) if kubeconfig else None
     if token_file:  # the library reads it once, but a service account's token expires
         configuration.refresh_api_key_hook = _token_reader(token_file)
@@ -89,7 +107,9 @@ def _load_kubeconfig(configuration: Any, kubeconfig: Path | None, context: str |
 
 def _token_reader(token_file: Path) -> Callable[[Any], None]:
     def refresh(configuration: Any) -> None:
-        configuration.api_key["BearerToken"] = f"Bearer {token_file.read_text().strip()}"
+        configuration.api_key["BearerToken"] = (
+            f"Bearer {token_file.read_text().strip()}"
+        )
 
     return refresh
 

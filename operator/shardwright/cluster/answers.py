@@ -6,11 +6,19 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, NoReturn
 
 from shardwright.cluster.calls import NOT_A_STATUS, UNKNOWN_PATH, ApiError, Call
-from shardwright.cluster.json_stream import BrokenError, ListDocument, Unreadable, document, metadata_of
+from shardwright.cluster.json_stream import (
+    BrokenError,
+    ListDocument,
+    Unreadable,
+    document,
+    metadata_of,
+)
 
 LONGEST_RETRY_AFTER_SECONDS: Final = 30.0
 NO_SUCH_PATH: Final = b"404 page not found"
-"""What the API server says, in plain text, of paths that it does not serve (Go's ``http.NotFound``)."""
+"""What the API server says, in plain text, of paths that it does not serve (Go's
+``http.NotFound``).
+"""
 
 PIECE_BYTES: Final = 1 << 16
 
@@ -24,28 +32,37 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
     """Return the object of an answer.
 
     Raises:
-        ApiError: it is a refusal, or no JSON object. Only a Status object counts as the API server's own word: a load balancer
-            that answers 404 has not deleted anything.
+        ApiError: it is a refusal, or no JSON object. Only a Status object counts as the API
+            server's own word: a load balancer that answers 404 has not deleted anything.
     """
     if code >= 300:  # noqa: PLR2004
         _refuse(call, code, header, text)
     body = _list(call, text) if call.project else _json(text) if text else {}
     if body is None:
-        raise ApiError(0, "NotJson", f"{call.method} {call.path}: the answer is no JSON object: {_excerpt(text)}")
+        raise ApiError(
+            0,
+            "NotJson",
+            f"{call.method} {call.path}: the answer is no JSON object: {_excerpt(text)}",
+        )
     return body
 
 
 def retry_after_seconds(header: Header) -> float | None:
     """Return how long the server asks to wait, bounded; None where it does not say.
 
-    >>> [retry_after_seconds(headers.get) for headers in ({"Retry-After": "7"}, {"Retry-After": "86400"}, {})]
+    >>> [
+    ...     retry_after_seconds(headers.get)
+    ...     for headers in ({"Retry-After": "7"}, {"Retry-After": "86400"}, {})
+    ... ]
     [7.0, 30.0, None]
     """
     value = header("Retry-After") or ""
     if value.isascii() and value.isdecimal():
         return min(float(value), LONGEST_RETRY_AFTER_SECONDS)
     try:  # a moment of the server's clock
-        wait = parsedate_to_datetime(value) - parsedate_to_datetime(header("Date") or "")
+        wait = parsedate_to_datetime(value) - parsedate_to_datetime(
+            header("Date") or ""
+        )
     except (ValueError, TypeError):
         return None
     return min(max(wait, timedelta()).total_seconds(), LONGEST_RETRY_AFTER_SECONDS)
@@ -55,17 +72,29 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
     status = _json(text) or {}
     if status.get("kind") == "Status":
         message = str(status.get("message") or f"HTTP {code}")
-        raise ApiError(code, str(status.get("reason") or ""), message, retry_after_seconds(header))
+        raise ApiError(
+            code, str(status.get("reason") or ""), message, retry_after_seconds(header)
+        )
     what = f"{call.method} {call.path}: HTTP {code}"
     if code == 404 and text.strip() == NO_SUCH_PATH:  # noqa: PLR2004
-        raise ApiError(code, UNKNOWN_PATH, f"{what}: the API server does not serve {call.resource.plural}")
-    if code == 429 or code >= 500:  # noqa: PLR2004  it passes, whoever says it
-        raise ApiError(code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header))
-    raise ApiError(0, NOT_A_STATUS, f"{what} that is not the API server's: {_excerpt(text)}")
+        raise ApiError(
+            code,
+            UNKNOWN_PATH,
+            f"{what}: the API server does not serve {call.resource.plural}",
+        )
+    if code == 429 or code >= 500:  # noqa: PLR2004
+        raise ApiError(
+            code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header)
+        )
+    raise ApiError(
+        0, NOT_A_STATUS, f"{what} that is not the API server's: {_excerpt(text)}"
+    )
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, without its depths where it is nested beyond all bounds; None where it is none."""
+    """Return a JSON object, without its depths where it is nested beyond all bounds; None where it
+    is none.
+    """
     try:
         body = document(text)
     except BrokenError:
@@ -74,7 +103,9 @@ def _json(text: bytes) -> dict[str, Any] | None:
 
 
 def _list(call: Call, text: bytes) -> dict[str, Any] | None:
-    """Return a LIST of what is kept of its items, one of which at a time is there as a whole; None where it is no LIST."""
+    """Return a LIST of what is kept of its items, one of which at a time is there as a whole; None
+    where it is no LIST.
+    """
     page, kept = ListDocument(_pieces(text)), []
     try:
         for item in page.items():
@@ -83,13 +114,19 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
             kept.append(call.project(item))
     except BrokenError:
         return None
-    listed = metadata_of(page.fields).get("resourceVersion")  # a Status has neither that nor items
+    listed = metadata_of(page.fields).get(
+        "resourceVersion"
+    )  # a Status has neither that nor items
     return {**page.fields, "items": kept} if listed else None
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
-    """Yield a text piece by piece: as characters a whole page takes four times its bytes where one of them is rare."""
-    return (text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES))
+    """Yield a text piece by piece: as characters a whole page takes four times its bytes where one
+    of them is rare.
+    """
+    return (
+        text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES)
+    )
 
 
 def _excerpt(text: bytes) -> str:

@@ -1,4 +1,6 @@
-"""The readers of everything that the operator watches beside its ShardedModels, and the store that they fill."""
+"""The readers of everything that the operator watches beside its ShardedModels, and the store that
+they fill.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +31,9 @@ Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What of a cluster is read: ``namespaces`` (none named: all), and whose ``pods`` (of those of nobody nothing is known)."""
+    """What of a cluster is read: ``namespaces`` (none named: all), and whose ``pods`` (of those of
+    nobody nothing is known).
+    """
 
     namespaces: tuple[str, ...] = ()
     pods: KnownPods = KnownPods.ALL
@@ -39,7 +43,8 @@ EVERYTHING: Final = Scope()
 
 
 class Caches:
-    """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after each batch that matters.
+    """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after
+    each batch that matters.
 
     ``scope`` is what of the cluster is read, ``stated`` is what the administrator states of nodes.
     """
@@ -62,7 +67,9 @@ class Caches:
         self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
         self._kinds: dict[str, list[Reader[Any]]] = {}
-        self._of_namespace: dict[str, list[Reader[Any]]] = {}  # those that are not optional
+        self._of_namespace: dict[
+            str, list[Reader[Any]]
+        ] = {}  # those that are not optional
         self._listed: set[str] = set()
         self.filled = asyncio.Event()
 
@@ -98,13 +105,21 @@ class Caches:
     @property
     def absent_kinds(self) -> frozenset[str]:
         """Return the kinds of object that this cluster does not have, or does not let us see."""
-        return frozenset(kind for kind, readers in self._kinds.items() if not any(reader.health.served for reader in readers))
+        return frozenset(
+            kind
+            for kind, readers in self._kinds.items()
+            if not any(reader.health.served for reader in readers)
+        )
 
     @property
     def unread(self) -> frozenset[str]:
-        """Return the watched namespaces of which something has never been read: what is there is not known, nor was it ever."""
+        """Return the watched namespaces of which something has never been read: what is there is
+        not known, nor was it ever.
+        """
         return frozenset(
-            name for name, readers in self._of_namespace.items() if not all(reader.counts.lists for reader in readers)
+            name
+            for name, readers in self._of_namespace.items()
+            if not all(reader.counts.lists for reader in readers)
         )
 
     @property
@@ -135,7 +150,7 @@ class Caches:
         kind = _kind(source)
         name = f"{kind} of {source.namespace}" if source.namespace else kind
 
-        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  a fact
+        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001
             concern = take(changes)
             if listed:
                 self._listed.add(name)
@@ -145,7 +160,9 @@ class Caches:
                 self._on_concern(concern)
 
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
-        reader = self._readers[name] = Reader(self._client, source, handover.put, self._timing)
+        reader = self._readers[name] = Reader(
+            self._client, source, handover.put, self._timing
+        )
         self._kinds.setdefault(kind, []).append(reader)
         if source.namespace and not source.optional:
             self._of_namespace.setdefault(source.namespace, []).append(reader)
@@ -154,4 +171,6 @@ class Caches:
 
 
 def _kind(source: Source[Any]) -> str:
-    return kind_of({"apiVersion": source.resource.api_version, "kind": source.resource.kind})
+    return kind_of(
+        {"apiVersion": source.resource.api_version, "kind": source.resource.kind}
+    )

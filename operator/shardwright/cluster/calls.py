@@ -17,13 +17,16 @@ DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 """Reason of an :class:`ApiError`: the time that its caller gave a request was over."""
 
 NOT_A_STATUS: Final = "NotAStatus"
-"""Reason of an :class:`ApiError`: something between us and the API server refused, not the API server."""
+"""Reason of an :class:`ApiError`: something between us and the API server refused, not the API
+server.
+"""
 
 TOO_LARGE: Final = "TooLarge"
 """Reason of an :class:`ApiError`: the answer has more bytes than are read."""
 
 UNKNOWN_PATH: Final = "UnknownPath"
-"""Reason of an :class:`ApiError` with code 404: the API server does not serve this kind of object."""
+"""Reason of an :class:`ApiError` with code 404: the API server does not serve this kind of object.
+"""
 
 
 class Urgency(IntEnum):
@@ -32,7 +35,8 @@ class Urgency(IntEnum):
     LEASE = 0
     """Leadership: waits for nothing."""
     REPAIR = 1
-    """What mends a group: deletions, zero replicas, restarts, and what is read right before them."""
+    """What mends a group: deletions, zero replicas, restarts, and what is read right before them.
+    """
     OBJECTS = 2
     """Reads and what is made of new plans."""
     STATUS = 3
@@ -43,7 +47,13 @@ class Urgency(IntEnum):
 class ApiError(Exception):
     """The API server refused a request or did not answer (``code`` 0)."""
 
-    def __init__(self, code: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         self.code = code
         self.reason = reason
         self.retry_after_seconds = retry_after_seconds
@@ -64,7 +74,9 @@ class NotLeadingError(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request; ``verb`` is the RBAC verb. Of a LIST with ``project`` each item is decoded alone, and that is kept of it."""
+    """One request; ``verb`` is the RBAC verb. Of a LIST with ``project`` each item is decoded
+    alone, and that is kept of it.
+    """
 
     verb: str
     resource: Resource

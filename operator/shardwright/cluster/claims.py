@@ -1,7 +1,9 @@
-"""Which installation of the operator the nodes and the namespaces of a cluster are for, as ClusterRoles say by their names.
+"""Which installation of the operator the nodes and the namespaces of a cluster are for, as
+ClusterRoles say by their names.
 
-Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would plan on the same nodes.
-Where nobody refuses it, the later one is written over the earlier, and whoever is named there is the one that goes on.
+Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
+plan on the same nodes. Where nobody refuses it, the later one is written over the earlier, and
+whoever is named there is the one that goes on.
 """
 
 import asyncio
@@ -19,15 +21,21 @@ INSTALLATION: Final = "shardwright.io/installation"
 """Annotation of a claim: namespace and name of the release that it is for."""
 
 NAMESPACES: Final = "shardwright-namespaces"
-"""The claim on all namespaces; an installation that watches some of them has none, and works where nobody has it."""
+"""The claim on all namespaces; an installation that watches some of them has none, and works where
+nobody has it.
+"""
 
 NODES: Final = "shardwright-nodes"
-"""How the claim on the nodes of a set is called, the set after a dash; without one that on nodes that are of no set."""
+"""How the claim on the nodes of a set is called, the set after a dash; without one that on nodes
+that are of no set.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What one installation is for: the nodes of a set (empty: those of none) and namespaces (none named: all)."""
+    """What one installation is for: the nodes of a set (empty: those of none) and namespaces (none
+    named: all).
+    """
 
     name: str
     node_set: str = ""
@@ -48,31 +56,58 @@ class Installation:
         return self.nodes_claim, NAMESPACES
 
     def complaint(self, owners: Mapping[str, str]) -> str:
-        """Return why it may not go on, empty where it may; ``owners`` are the installations that claims are for, by claim."""
+        """Return why it may not go on, empty where it may; ``owners`` are the installations that
+        claims are for, by claim.
+        """
         nodes, everywhere = owners.get(self.nodes_claim), owners.get(NAMESPACES)
         if nodes != self.name:
-            which = f"nodes with the label {NODE_SET}={self.node_set}" if self.node_set else f"nodes without the label {NODE_SET}"
+            which = (
+                f"nodes with the label {NODE_SET}={self.node_set}"
+                if self.node_set
+                else f"nodes without the label {NODE_SET}"
+            )
             whose = _said(self.nodes_claim, nodes)
-            return f"{which} are not for {self.name}: {whose}; give it nodes of its own with nodeSet, or uninstall one of the two"
+            return (
+                f"{which} are not for {self.name}: {whose}; give it nodes of its own with "
+                "nodeSet, or uninstall one of the two"
+            )
         if everywhere == self.name or (everywhere is None and self.namespaces):
             return ""
         whose = _said(NAMESPACES, everywhere)
         if self.namespaces:
-            return f"another installation watches all namespaces: {whose}; have each watch its own with watchNamespaces"
-        return f"the namespaces are not for {self.name}: {whose}; have each installation watch its own with watchNamespaces"
+            return (
+                f"another installation watches all namespaces: {whose}; have each watch its "
+                "own with watchNamespaces"
+            )
+        return (
+            f"the namespaces are not for {self.name}: {whose}; have each installation watch "
+            "its own with watchNamespaces"
+        )
 
 
 def _said(claim: str, owner: str | None) -> str:
-    return f"there is no ClusterRole {claim}" if owner is None else f"ClusterRole {claim} says {owner or 'nobody'}"
+    return (
+        f"there is no ClusterRole {claim}"
+        if owner is None
+        else f"ClusterRole {claim} says {owner or 'nobody'}"
+    )
 
 
 class Claims:
-    """Reads the claims that matter to an installation, from :meth:`start` on; tells of each change of the complaint."""
+    """Reads the claims that matter to an installation, from :meth:`start` on; tells of each change
+    of the complaint.
+    """
 
     def __init__(
-        self, client: Client, installation: Installation, on_change: Callable[[str], object], timing: Timing | None = None
+        self,
+        client: Client,
+        installation: Installation,
+        on_change: Callable[[str], object],
+        timing: Timing | None = None,
     ) -> None:
-        """``on_change`` is called on the event loop with the complaint, empty where there is none any more."""
+        """``on_change`` is called on the event loop with the complaint, empty where there is none
+        any more.
+        """
         self._client = client
         self._installation = installation
         self._on_change = on_change
@@ -96,7 +131,7 @@ class Claims:
             reader.stop()
 
     def _reader(self, name: str) -> Reader[str]:
-        def take_over(changes: Mapping[Key, Change[str]], listed: bool) -> None:  # noqa: FBT001  a fact
+        def take_over(changes: Mapping[Key, Change[str]], listed: bool) -> None:  # noqa: FBT001
             for (_, claim), change in changes.items():
                 self._owners.pop(claim, None)
                 if change.value is not None:
@@ -108,12 +143,18 @@ class Claims:
 
         handover: Handover[str] = Handover(asyncio.get_running_loop(), take_over)
         source = Source(
-            resource=CLUSTER_ROLES, project=owner_of, query=(("fieldSelector", f"metadata.name={name}"),), metadata_only=True
+            resource=CLUSTER_ROLES,
+            project=owner_of,
+            query=(("fieldSelector", f"metadata.name={name}"),),
+            metadata_only=True,
         )
         return Reader(self._client, source, handover.put, self._timing)
 
     def _judge(self) -> None:
-        before, self._complaint = self._complaint, self._installation.complaint(self._owners)
+        before, self._complaint = (
+            self._complaint,
+            self._installation.complaint(self._owners),
+        )
         if before != self._complaint:
             self._on_change(self._complaint)
         self.read.set()

@@ -1,4 +1,6 @@
-"""Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each verb."""
+"""Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each
+verb.
+"""
 
 import asyncio
 import copy
@@ -57,9 +59,10 @@ Projection = Callable[[dict[str, Any]], dict[str, Any]]
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or what each is by itself. ``may_write`` is
-    asked immediately before each write, and once more on the thread that sends it. A reply that got lost is handled by repeating
-    the request: reads, applies, patches and deletes are idempotent, and a repeated create answers 409.
+    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or what each is by
+    itself. ``may_write`` is asked immediately before each write, and once more on the thread that
+    sends it. A reply that got lost is handled by repeating the request: reads, applies, patches and
+    deletes are idempotent, and a repeated create answers 409.
     """
 
     def __init__(
@@ -76,39 +79,60 @@ class Client:
         self._patient = True
         self._meters = meters
         self._transport = Transport(access, meters.call, may_write)
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
+        self._threads = ThreadPoolExecutor(
+            max_workers=threads, thread_name_prefix="api"
+        )
         self._gate = Gate(limits or RequestLimits(), threads)
         self._urgency = urgency
         self._deadline = inf
 
     def at(self, urgency: Urgency) -> Self:
-        """Return this client for requests that are all as urgent as this, over the same connections and limits."""
+        """Return this client for requests that are all as urgent as this, over the same connections
+        and limits.
+        """
         view = copy.copy(self)
         vars(view).update(_urgency=urgency)
         return view
 
     def impatient(self) -> Self:
-        """Return this client for somebody in front of a terminal: what gets no answer is not sent again."""
+        """Return this client for somebody in front of a terminal: what gets no answer is not sent
+        again.
+        """
         view = copy.copy(self)
         vars(view).update(_patient=False)
         return view
 
     def until(self, deadline: float) -> Self:
-        """Return this client for requests that end by this moment of the monotonic clock, over the same connections and limits.
+        """Return this client for requests that end by this moment of the monotonic clock, over the
+        same connections and limits.
 
-        None is sent or repeated after it, none is waited for beyond it: what is not done by then is an ``ApiError`` with code 0
-        and reason ``DeadlineExceeded``. A write may have been carried out all the same. An earlier deadline stands.
+        None is sent or repeated after it, none is waited for beyond it: what is not done by then is
+        an ``ApiError`` with code 0 and reason ``DeadlineExceeded``. A write may have been carried
+        out all the same. An earlier deadline stands.
         """
         view = copy.copy(self)
         vars(view).update(_deadline=min(deadline, self._deadline))
         return view
 
     async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        metadata_only: bool = False,
     ) -> dict[str, Any] | None:
-        """Return an object, or no more than its metadata, or None where the API server itself says that there is none."""
+        """Return an object, or no more than its metadata, or None where the API server itself says
+        that there is none.
+        """
         accept = METADATA_ONLY if metadata_only else JSON
-        call = Call(verb="get", resource=resource, path=resource.path(namespace, name), method="GET", accept=accept)
+        call = Call(
+            verb="get",
+            resource=resource,
+            path=resource.path(namespace, name),
+            method="GET",
+            accept=accept,
+        )
         try:
             return await self.send(call)
         except ApiError as error:
@@ -117,19 +141,36 @@ class Client:
             raise
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, *, project: Projection | None = None, **selectors: str
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        project: Projection | None = None,
+        **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper list is an error.
+        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper
+        list is an error.
 
-        Pages that would be too large are asked for again with fewer objects. With ``project`` each item is decoded alone, and
-        what that returns is all that is kept of it.
+        Pages that would be too large are asked for again with fewer objects. With ``project`` each
+        item is decoded alone, and what that returns is all that is kept of it.
         """
         cursor: str | None = None
         limit = CHUNK
         while cursor != "":
-            query = [("limit", str(limit)), *selectors.items(), *([("continue", cursor)] if cursor else [])]
+            query = [
+                ("limit", str(limit)),
+                *selectors.items(),
+                *([("continue", cursor)] if cursor else []),
+            ]
             path = resource.path(namespace)
-            call = Call(verb="list", resource=resource, path=path, method="GET", query=tuple(query), project=project)
+            call = Call(
+                verb="list",
+                resource=resource,
+                path=path,
+                method="GET",
+                query=tuple(query),
+                project=project,
+            )
             try:
                 page = await self.send(call)
             except ApiError as error:
@@ -138,28 +179,65 @@ class Client:
                 limit //= 2
                 continue
             if not isinstance(page.get("items"), list):
-                raise ApiError(0, "NotAList", f"the answer to LIST {resource.plural} is not a list")
+                raise ApiError(
+                    0, "NotAList", f"the answer to LIST {resource.plural} is not a list"
+                )
             yield page["items"]
             cursor = page["metadata"].get("continue") or ""
 
-    async def list(self, resource: Resource, namespace: str | None = None, **selectors: str) -> list[dict[str, Any]]:
-        """Return a whole LIST; not for nodes and pods of the cluster, whose pages are projected one by one."""
-        return [item async for page in self.pages(resource, namespace, project=None, **selectors) for item in page]
+    async def list(
+        self, resource: Resource, namespace: str | None = None, **selectors: str
+    ) -> list[dict[str, Any]]:
+        """Return a whole LIST; not for nodes and pods of the cluster, whose pages are projected one
+        by one.
+        """
+        return [
+            item
+            async for page in self.pages(resource, namespace, project=None, **selectors)
+            for item in page
+        ]
 
     async def create(
-        self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Create an object, or only ask what would come of it; 409 where one of the name exists, ours or not."""
+        """Create an object, or only ask what would come of it; 409 where one of the name exists,
+        ours or not.
+        """
         query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
         path = resource.path(namespace)
-        return await self.send(Call(verb="create", resource=resource, path=path, method="POST", query=query, body=dict(body)))
+        return await self.send(
+            Call(
+                verb="create",
+                resource=resource,
+                path=path,
+                method="POST",
+                query=query,
+                body=dict(body),
+            )
+        )
 
     async def patch(
-        self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        path: str,
+        body: Any,
+        content_type: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Patch an object at ``path``, or only ask what would come of it."""
         forced = (("force", "true"),) if force else ()
-        query = (("fieldManager", FIELD_MANAGER), *forced, *(DRY_RUN if dry_run else ()))
+        query = (
+            ("fieldManager", FIELD_MANAGER),
+            *forced,
+            *(DRY_RUN if dry_run else ()),
+        )
         return await self.send(
             Call(
                 verb="patch",
@@ -172,9 +250,16 @@ class Client:
             )
         )
 
-    async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Merge a patch into the status of an object, and return its metadata alone: what is in it may be large."""
-        path, query = resource.path(namespace, name, "status"), (("fieldManager", FIELD_MANAGER),)
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Merge a patch into the status of an object, and return its metadata alone: what is in it
+        may be large.
+        """
+        path, query = (
+            resource.path(namespace, name, "status"),
+            (("fieldManager", FIELD_MANAGER),),
+        )
         call = Call(
             verb="patch",
             resource=resource,
@@ -187,19 +272,52 @@ class Client:
         )
         return await self.send(call)
 
-    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace an object whose body carries the resource version it was read at; 409 where it changed since."""
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Replace an object whose body carries the resource version it was read at; 409 where it
+        changed since.
+        """
         path = resource.path(namespace, name)
-        return await self.send(Call(verb="update", resource=resource, path=path, method="PUT", body=dict(body)))
+        return await self.send(
+            Call(
+                verb="update",
+                resource=resource,
+                path=path,
+                method="PUT",
+                body=dict(body),
+            )
+        )
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        """Delete exactly the object with this uid, its dependents in the background; gone already is fine."""
-        options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete exactly the object with this uid, its dependents in the background; gone already
+        is fine.
+        """
+        options: dict[str, Any] = {
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         path = resource.path(namespace, name)
         try:
-            await self.send(Call(verb="delete", resource=resource, path=path, method="DELETE", body=options))
+            await self.send(
+                Call(
+                    verb="delete",
+                    resource=resource,
+                    path=path,
+                    method="DELETE",
+                    body=options,
+                )
+            )
         except ApiError as error:
             if error.code not in {404, 409}:  # gone, or another object of the name
                 raise
@@ -215,7 +333,11 @@ class Client:
             try:
                 return await self._try(call, failed)
             except ApiError as error:
-                if not error.passes or error.reason == DEADLINE_EXCEEDED or (error.code == 0 and not self._patient):
+                if (
+                    not error.passes
+                    or error.reason == DEADLINE_EXCEEDED
+                    or (error.code == 0 and not self._patient)
+                ):
                     raise
                 failed = error
             pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
@@ -225,7 +347,9 @@ class Client:
         return await self._try(call, failed)
 
     async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
-        """Send a request once; where its time ends, say how it has failed before, for that names the cause."""
+        """Send a request once; where its time ends, say how it has failed before, for that names
+        the cause.
+        """
         try:
             return await self._send_once(call)
         except ApiError as error:
@@ -243,19 +367,27 @@ class Client:
             raise NotLeadingError
         exchange = self._exchange(call)
         exchange.add_done_callback(lambda _: self._gate.leave(call.namespace))
-        return await asyncio.shield(exchange)  # whoever gives up waiting does not free the thread
+        return await asyncio.shield(
+            exchange
+        )  # whoever gives up waiting does not free the thread
 
     async def _pass_gate(self, call: Call, urgency: Urgency) -> None:
         began = monotonic()
         try:
             await self._gate.enter(urgency, call.namespace, self._deadline)
         except TimeoutError as error:
-            raise ApiError(0, DEADLINE_EXCEEDED, f"{call.method} {call.path}: not sent, its time was over") from error
+            raise ApiError(
+                0,
+                DEADLINE_EXCEEDED,
+                f"{call.method} {call.path}: not sent, its time was over",
+            ) from error
         finally:
             self._meters.wait(urgency, monotonic() - began)
 
     def _exchange(self, call: Call) -> asyncio.Future[dict[str, Any]]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, self._transport.exchange, call, self._deadline)
+        return asyncio.get_running_loop().run_in_executor(
+            self._threads, self._transport.exchange, call, self._deadline
+        )
 
     def ask(self, call: Call, seconds: float) -> dict[str, Any]:
         """Send a request once and return its answer, within a time; blocking, past the gate.
@@ -266,7 +398,9 @@ class Client:
         return self._transport.exchange(call, monotonic() + seconds)
 
     def open(self, call: Call, read_timeout_seconds: float) -> Any:
-        """Send a request and return the response before its body is read; blocking, past the gate."""
+        """Send a request and return the response before its body is read; blocking, past the
+        gate.
+        """
         return self._transport.stream(call, read_timeout_seconds)
 
     def close(self) -> None:

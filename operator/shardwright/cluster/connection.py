@@ -1,14 +1,18 @@
-"""What a user says of the way to a cluster: kubectl's flags as one value; imports nothing, so that options are read at once."""
+"""What a user says of the way to a cluster: kubectl's flags as one value; imports nothing, so that
+options are read at once.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is what the kubeconfig says.
+    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is what
+    the kubeconfig says.
 
-    ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something counts.
-    ``request_seconds`` is how long all that is asked at once may take (None: as long as the client lets each request).
+    ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something
+    counts. ``request_seconds`` is how long all that is asked at once may take (None: as long as the
+    client lets each request).
     """
 
     kubeconfig: str | None = None

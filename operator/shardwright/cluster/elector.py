@@ -1,14 +1,17 @@
 """Leadership by Lease: one operator writes, the others keep their caches warm.
 
-Expiry is judged by the local clock since the record last changed, so clocks of two machines are never compared. Never two write:
+Expiry is judged by the local clock since the record last changed, so clocks of two machines are
+never compared. Never two write:
 
-- A leader counts from before it asked to renew, and stops ``renew_deadline_seconds`` later; others wait for the Lease's
-  duration, which is longer, from when they saw the renewal.
-- A Lease that changes hands at once is one that its holder has released, which says so in its duration. An empty or changed
-  holder without that was written by hand: then, too, the Lease must first stand still for its duration.
-- A Lease that is not there was never made, or somebody has deleted it under a leader: whoever makes it waits before it leads
-  for as long as that leader may not have noticed.
-- A leader that reads another holder, or wakes up too late, never leads again: the process is to end.
+- A leader counts from before it asked to renew, and stops ``renew_deadline_seconds`` later; others
+  wait for the Lease's duration, which is longer, from when they saw the renewal.
+- A Lease that changes hands at once is one that its holder has released, which says so in its
+  duration. An empty or changed holder without that was written by hand: then, too, the Lease must
+  first stand still for its duration.
+- A Lease that is not there was never made, or somebody has deleted it under a leader: whoever makes
+  it waits before it leads for as long as that leader may not have noticed.
+- A leader that reads another holder, or wakes up too late, never leads again: the process is to
+  end.
 """
 
 import random
@@ -27,11 +30,17 @@ from shardwright.cluster.resources import LEASES
 JITTER: Final = 0.2
 """Candidates that started together drift apart: each pause is up to this part shorter; assumed."""
 CANDIDATE_PACE: Final = 0.5
-"""A candidate looks this part of the retry time apart: it takes over within that time after a release."""
+"""A candidate looks this part of the retry time apart: it takes over within that time after a
+release.
+"""
 RELEASED_SECONDS: Final = 1
-"""The duration of a Lease that its holder has let go of, as client-go writes it; the API takes no 0."""
+"""The duration of a Lease that its holder has let go of, as client-go writes it; the API takes no
+0.
+"""
 LONGEST_LEASE_SECONDS: Final = 600
-"""What a holder may ask the others to wait; a longer duration in the record was not written by an operator."""
+"""What a holder may ask the others to wait; a longer duration in the record was not written by an
+operator.
+"""
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -42,13 +51,16 @@ def running_seconds() -> float:
 
 
 def unique_holder() -> str:
-    """Return a name for the Lease that no other process has: that of the host, and something random."""
+    """Return a name for the Lease that no other process has: that of the host, and something
+    random.
+    """
     return f"{socket.gethostname()}_{uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimings:
-    """How long a Lease lasts, until when its holder must have renewed it, and how often it tries; client-go's defaults.
+    """How long a Lease lasts, until when its holder must have renewed it, and how often it tries;
+    client-go's defaults.
 
     Raises:
         ValueError: they contradict each other; the message says how.
@@ -60,16 +72,23 @@ class LeaseTimings:
 
     def __post_init__(self) -> None:
         if not 1 < self.duration_seconds <= LONGEST_LEASE_SECONDS:
-            raise ValueError(f"the Lease must last 2 to {LONGEST_LEASE_SECONDS} s, not {self.duration_seconds} s")
+            raise ValueError(
+                f"the Lease must last 2 to {LONGEST_LEASE_SECONDS} s, not {self.duration_seconds} s"
+            )
         if not self.renew_deadline_seconds < self.duration_seconds:
             raise ValueError(
-                f"a leader must stop before others may start: its deadline to renew ({self.renew_deadline_seconds:g} s) "
+                "a leader must stop before others may start: its deadline to renew "
+                f"({self.renew_deadline_seconds:g}"
+                " s) "
                 f"must be shorter than the Lease lasts ({self.duration_seconds} s)"
             )
         if not 0 < 2 * self.retry_seconds <= self.renew_deadline_seconds:
             raise ValueError(
-                f"a leader must be able to try twice before its deadline: the time between tries ({self.retry_seconds:g} s) "
-                f"must be more than 0 and at most half of the deadline to renew ({self.renew_deadline_seconds:g} s)"
+                "a leader must be able to try twice before its deadline: the time between tries "
+                f"({self.retry_seconds:g} s) "
+                "must be more than 0 and at most half of the deadline to renew "
+                f"({self.renew_deadline_seconds:g}"
+                " s)"
             )
 
 
@@ -104,29 +123,44 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Return whether we hold the Lease and may write; to be asked by any thread, at the moment of writing."""
-        return self._renewed_at is not None and not self.must_fence and self._clock() > self._leads_from
+        """Return whether we hold the Lease and may write; to be asked by any thread, at the moment
+        of writing.
+        """
+        return (
+            self._renewed_at is not None
+            and not self.must_fence
+            and self._clock() > self._leads_from
+        )
 
     @property
     def must_fence(self) -> bool:
-        """Return whether we held the Lease and do not any more, or could not renew it in time: stop at once, for good."""
+        """Return whether we held the Lease and do not any more, or could not renew it in time: stop
+        at once, for good.
+        """
         renewed_at = self._renewed_at
-        return self._lost or (renewed_at is not None and self._clock() - renewed_at > self._timings.renew_deadline_seconds)
+        return self._lost or (
+            renewed_at is not None
+            and self._clock() - renewed_at > self._timings.renew_deadline_seconds
+        )
 
     @property
     def pause_seconds(self) -> float:
         """Return how long to wait before the next :meth:`tick`."""
         pace = 1.0 if self._renewed_at is not None else CANDIDATE_PACE
-        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311  spreads load
+        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311
 
     async def tick(self) -> bool:
-        """Try to get or keep the Lease and return whether that worked; errors count as not renewed."""
+        """Try to get or keep the Lease and return whether that worked; errors count as not
+        renewed.
+        """
         if self.must_fence:
             self._lost = True
             return False
         started = self._clock()
         # A connection that says nothing must leave time for another try on a new one.
-        client = self._client.until(monotonic() + self._timings.renew_deadline_seconds / 2)
+        client = self._client.until(
+            monotonic() + self._timings.renew_deadline_seconds / 2
+        )
         try:
             held = await self._acquire(client)
         except ApiError:
@@ -137,15 +171,24 @@ class Elector:
         return True
 
     async def release(self) -> None:
-        """Give the Lease up, so that another takes over at once; nothing may be written any more when this is called."""
-        held, self._renewed_at = self._renewed_at is not None and not self.must_fence, None
+        """Give the Lease up, so that another takes over at once; nothing may be written any more
+        when this is called.
+        """
+        held, self._renewed_at = (
+            self._renewed_at is not None and not self.must_fence,
+            None,
+        )
         if not held:
             return
         client = self._client.until(monotonic() + self._timings.retry_seconds)
         try:
             lease = await self._read(client)
             if lease and _holder(_spec_of(lease)) == self._identity.holder:
-                await self._replace(client, lease, {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS})
+                await self._replace(
+                    client,
+                    lease,
+                    {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS},
+                )
         except ApiError:
             return  # it expires by itself
 
@@ -159,29 +202,47 @@ class Elector:
         if self._renewed_at is not None:
             self._lost = _holder(spec) not in {"", self._identity.holder}
             return not self._lost and await self._replace(client, lease, self._claim())
-        ours = first and _holder(spec) == self._identity.holder  # this process was started anew under its name
+        ours = (
+            first and _holder(spec) == self._identity.holder
+        )  # this process was started anew under its name
         if not (ours or _is_released(spec) or self._expired()):
             return False
-        moves = {"acquireTime": _now(), "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
-        return await self._replace(client, lease, {**self._claim(), **({} if ours else moves)})
+        moves = {
+            "acquireTime": _now(),
+            "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1,
+        }
+        return await self._replace(
+            client, lease, {**self._claim(), **({} if ours else moves)}
+        )
 
     def _look(self, spec: Mapping[str, Any]) -> None:
         if spec != self._seen:
             self._seen, self._seen_at = spec, self._clock()
 
     def _expired(self) -> bool:
-        """Return whether the Lease stood still for as long as its holder, who may have other flags, has asked for."""
+        """Return whether the Lease stood still for as long as its holder, who may have other flags,
+        has asked for.
+        """
         asked = (self._seen or {}).get("leaseDurationSeconds") or 0
-        return self._clock() - self._seen_at >= max(self._timings.duration_seconds, min(asked, LONGEST_LEASE_SECONDS))
+        return self._clock() - self._seen_at >= max(
+            self._timings.duration_seconds, min(asked, LONGEST_LEASE_SECONDS)
+        )
 
     async def _make(self, client: Client) -> bool:
-        """Make the Lease that is not there; if it was deleted under a leader, that one has time to notice."""
+        """Make the Lease that is not there; if it was deleted under a leader, that one has time to
+        notice.
+        """
         unknown = self._seen is None and self._renewed_at is None
         if self._renewed_at is None and not unknown and not self._expired():
             return False
         metadata = {"name": self._identity.name, "namespace": self._identity.namespace}
         spec = {**self._claim(), "acquireTime": _now(), "leaseTransitions": 0}
-        body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
         made = await _accepted(client.create(LEASES, self._identity.namespace, body))
         if made and unknown:
             self._leads_from = self._clock() + self._timings.renew_deadline_seconds
@@ -190,13 +251,21 @@ class Elector:
     async def _read(self, client: Client) -> dict[str, Any] | None:
         return await client.get(LEASES, self._identity.namespace, self._identity.name)
 
-    async def _replace(self, client: Client, lease: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
+    async def _replace(
+        self, client: Client, lease: Mapping[str, Any], change: Mapping[str, Any]
+    ) -> bool:
         body = {**lease, "spec": {**_spec_of(lease), "renewTime": _now(), **change}}
-        return await _accepted(client.replace(LEASES, self._identity.namespace, self._identity.name, body))
+        return await _accepted(
+            client.replace(LEASES, self._identity.namespace, self._identity.name, body)
+        )
 
     def _claim(self) -> dict[str, Any]:
         duration = self._timings.duration_seconds
-        return {"holderIdentity": self._identity.holder, "leaseDurationSeconds": duration, "renewTime": _now()}
+        return {
+            "holderIdentity": self._identity.holder,
+            "leaseDurationSeconds": duration,
+            "renewTime": _now(),
+        }
 
 
 async def _accepted(request: Any) -> bool:

@@ -19,7 +19,9 @@ REMEMBERED: Final = 4096
 class Recorder:
     """Writes events and forgets failures: an event is never worth a retry of the reconcile."""
 
-    def __init__(self, client: Client, instance: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, client: Client, instance: str, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._client = client
         self._instance = instance
         self._clock = clock
@@ -31,7 +33,9 @@ class Recorder:
         if not self._is_news(key):
             return
         try:
-            await self._client.create(EVENTS, regarding["metadata"]["namespace"], self._body(regarding, event))
+            await self._client.create(
+                EVENTS, regarding["metadata"]["namespace"], self._body(regarding, event)
+            )
         except ApiError:
             self._written.pop(key, None)  # nobody has read it: the next time it is news
 
@@ -50,7 +54,10 @@ class Recorder:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+            "metadata": {
+                "name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}",
+                "namespace": metadata["namespace"],
+            },
             "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": "shardwright.io/operator",
             "reportingInstance": self._instance[:128],

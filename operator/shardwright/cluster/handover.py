@@ -1,4 +1,6 @@
-"""From a reader's thread to the event loop: what changed, one callback for many changes, the last of a key alone."""
+"""From a reader's thread to the event loop: what changed, one callback for many changes, the last
+of a key alone.
+"""
 
 import asyncio
 import threading
@@ -14,12 +16,16 @@ Key = tuple[str, str]
 """Namespace (empty for what has none) and name of an object."""
 
 SLICE: Final = 500
-"""Changes that are taken over in one go, lest a LIST of everything hold up the loop. Basis: measured, 1 to 8 µs each."""
+"""Changes that are taken over in one go, lest a LIST of everything hold up the loop. Basis:
+measured, 1 to 8 µs each.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[V]):
-    """What an object is now, None where it is gone or of no interest, and the version at which it is so (0: not a number)."""
+    """What an object is now, None where it is gone or of no interest, and the version at which it
+    is so (0: not a number).
+    """
 
     value: V | None
     version: int
@@ -30,7 +36,9 @@ TakeOver = Callable[[Mapping[Key, Change[V]], bool], None]
 
 
 class Handover(Generic[V]):
-    """``take_over`` is called on the loop. What arrives while it is busy waits in one place and replaces what it outdates."""
+    """``take_over`` is called on the loop. What arrives while it is busy waits in one place and
+    replaces what it outdates.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take_over: TakeOver[V]) -> None:
         self._loop = loop
@@ -40,7 +48,7 @@ class Handover(Generic[V]):
         self._listed = False
         self._called = False
 
-    def put(self, changes: Mapping[Key, Change[V]], listed: bool) -> None:  # noqa: FBT001  a fact
+    def put(self, changes: Mapping[Key, Change[V]], listed: bool) -> None:  # noqa: FBT001
         """Hand changes over; ``listed``: they complete a LIST. Called on the reader's thread."""
         with self._lock:
             self._waiting.update(changes)
@@ -57,9 +65,17 @@ class Handover(Generic[V]):
         with self._lock:
             if len(self._waiting) <= SLICE:
                 changes, self._waiting = self._waiting, {}
-                listed, self._listed, self._called, more = self._listed, False, False, False
+                listed, self._listed, self._called, more = (
+                    self._listed,
+                    False,
+                    False,
+                    False,
+                )
             else:
-                changes, listed = {key: self._waiting[key] for key in islice(self._waiting, SLICE)}, False
+                changes, listed = (
+                    {key: self._waiting[key] for key in islice(self._waiting, SLICE)},
+                    False,
+                )
                 more = True
                 for key in changes:
                     del self._waiting[key]

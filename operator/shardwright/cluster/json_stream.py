@@ -1,8 +1,10 @@
-"""JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a whole document.
+"""JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a
+whole document.
 
-Whatever one object is like, the next is read. What is nested more deeply than anything in Kubernetes (managed fields may be,
-by anybody who may write an object) is read without its depths; what is too long, or holds a number that Python does not take,
-is passed over and named as :class:`Unreadable`. Only what breaks the document itself is an error.
+Whatever one object is like, the next is read. What is nested more deeply than anything in
+Kubernetes (managed fields may be, by anybody who may write an object) is read without its depths;
+what is too long, or holds a number that Python does not take, is passed over and named as
+:class:`Unreadable`. Only what breaks the document itself is an error.
 """
 
 import json
@@ -15,20 +17,30 @@ from typing import Any, Final
 from shardwright.api.free_form import DEPTH_MAX
 
 LONGEST_OBJECT: Final = 16 * 2**20
-"""Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of one in a request."""
+"""Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of
+one in a request.
+"""
 
 DEEPEST: Final = DEPTH_MAX + 6
-"""Levels that are read of a document where it has more than Python decodes. Basis: the deepest field of a spec that may hold
-anything is the sixth level of an event of a watch. One level more than is admitted of it is kept, so that what was cut is seen to
-be too deep, and never taken for whole."""
+"""Levels that are read of a document where it has more than Python decodes. Basis: the deepest
+field of a spec that may hold anything is the sixth level of an event of a watch. One level more
+than is admitted of it is kept, so that what was cut is seen to be too deep, and never taken for
+whole.
+"""
 
-PIECE: Final = 2**16  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
+PIECE: Final = (
+    2**16
+)  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
 HEAD: Final = 4096  # characters in which a name is looked for
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_SEGMENT: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+(?:([{\[])|([}\]])|"|\Z)', re.DOTALL)
-_NAME: Final = re.compile(r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?')
+_SEGMENT: Final = re.compile(
+    r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+(?:([{\[])|([}\]])|"|\Z)', re.DOTALL
+)
+_NAME: Final = re.compile(
+    r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?'
+)
 
 
 class BrokenError(Exception):
@@ -41,7 +53,9 @@ class SilentError(BrokenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """An object that is passed over; ``namespace`` and ``name`` as far as its beginning shows them."""
+    """An object that is passed over; ``namespace`` and ``name`` as far as its beginning shows
+    them.
+    """
 
     why: str
     namespace: str = ""
@@ -70,12 +84,16 @@ class JsonText:
         """Take the next character, which must be one of those."""
         character = self.next()
         if character not in wanted:
-            raise BrokenError(f"{self._text[self._at : self._at + 40]!a} where one of {' '.join(wanted)} belongs")
+            raise BrokenError(
+                f"{self._text[self._at : self._at + 40]!a} where one of {' '.join(wanted)} belongs"
+            )
         self._at += 1
         return character
 
     def value(self) -> Any:
-        """Take one value, which something always follows; where it is cut off, it is tried again with twice as much."""
+        """Take one value, which something always follows; where it is cut off, it is tried again
+        with twice as much.
+        """
         self.next()
         while True:
             have = len(self._text) - self._at
@@ -93,7 +111,9 @@ class JsonText:
             self._gather(max(2 * have, PIECE))
 
     def end(self) -> None:
-        """Take what is left: an answer that is read to its end leaves its connection to the next request."""
+        """Take what is left: an answer that is read to its end leaves its connection to the next
+        request.
+        """
         for _ in self._chunks:
             pass
 
@@ -118,12 +138,18 @@ class JsonText:
             if size <= LONGEST_OBJECT:
                 kept.append(segment)
         try:
-            return json.loads("".join(kept)) if size <= LONGEST_OBJECT else _unreadable(head, why)
+            return (
+                json.loads("".join(kept))
+                if size <= LONGEST_OBJECT
+                else _unreadable(head, why)
+            )
         except ValueError:
             return _unreadable(head, why)
 
     def _segments(self) -> Iterator[str]:
-        """Take one value, each time up to the next bracket, and yield what is not too deep; what is deeper becomes null."""
+        """Take one value, each time up to the next bracket, and yield what is not too deep; what is
+        deeper becomes null.
+        """
         depth = 0
         while True:
             for found in _SEGMENT.finditer(self._text, self._at):
@@ -147,7 +173,9 @@ class JsonText:
 
 
 class ListDocument:
-    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have been taken."""
+    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have
+    been taken.
+    """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._text = JsonText(chunks)
@@ -185,7 +213,9 @@ class ListDocument:
 
 
 class Lines:
-    """The lines of a watch as they arrive; what is longer than an object may be is dropped while it arrives."""
+    """The lines of a watch as they arrive; what is longer than an object may be is dropped while it
+    arrives.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -224,7 +254,8 @@ class Lines:
 
 
 def document(text: bytes) -> Any:
-    """Return what one whole text says, without its depths where it is nested beyond all bounds, or :class:`Unreadable`.
+    """Return what one whole text says, without its depths where it is nested beyond all bounds, or
+    :class:`Unreadable`.
 
     Raises:
         BrokenError: it is no JSON.
@@ -232,7 +263,9 @@ def document(text: bytes) -> Any:
     try:
         return json.loads(text.decode(errors="replace"))
     except json.JSONDecodeError as error:
-        raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no JSON: {error}") from error
+        raise BrokenError(
+            f"{text[:40].decode(errors='replace')!a} is no JSON: {error}"
+        ) from error
     except (ValueError, RecursionError):
         return JsonText(iter([text, b"\n"])).value()
 
@@ -240,7 +273,10 @@ def document(text: bytes) -> Any:
 def _line(parts: Iterable[bytes], size: int) -> Any:
     line = b"".join(parts)
     if size > LONGEST_OBJECT:
-        return _unreadable(line[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes")
+        return _unreadable(
+            line[:HEAD].decode(errors="replace"),
+            f"is longer than {LONGEST_OBJECT} bytes",
+        )
     return document(line)
 
 

@@ -1,7 +1,9 @@
-"""What is kept of a ShardedModel: all that has a schema, and of the rest nothing that may be of any size.
+"""What is kept of a ShardedModel: all that has a schema, and of the rest nothing that may be of any
+size.
 
-The API server takes 1.5 MB of anything in an inline config, in labels and in managed fields, which is thirty times as much as
-Python values. So an inline config is read when it is to be resolved, and forgotten then.
+The API server takes 1.5 MB of anything in an inline config, in labels and in managed fields, which
+is thirty times as much as Python values. So an inline config is read when it is to be resolved, and
+forgotten then.
 """
 
 from collections.abc import Mapping
@@ -11,11 +13,20 @@ from shardwright.api.free_form import without_free_form
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.reconcile.life_rules import READ_ANNOTATIONS
 
-METADATA: Final = ("namespace", "name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+METADATA: Final = (
+    "namespace",
+    "name",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
 """Fields that are kept, each of which the API server bounds."""
 
 ANNOTATION_MAX_LENGTH: Final = 256
-"""Unit: characters of each annotation that is read. Basis: assumed, four times what of it counts."""
+"""Unit: characters of each annotation that is read. Basis: assumed, four times what of it counts.
+"""
 
 
 def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,5 +44,9 @@ def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of the metadata of a ShardedModel."""
     kept = {field: metadata[field] for field in METADATA if field in metadata}
     written = metadata.get("annotations") or {}
-    asked = {name: written[name][:ANNOTATION_MAX_LENGTH] for name in READ_ANNOTATIONS if name in written}
+    asked = {
+        name: written[name][:ANNOTATION_MAX_LENGTH]
+        for name in READ_ANNOTATIONS
+        if name in written
+    }
     return {**kept, "annotations": asked} if asked else kept

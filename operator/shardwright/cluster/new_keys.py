@@ -1,4 +1,6 @@
-"""What the operator puts into a Secret that it creates: made for it, sent once, and known to the kubelet alone afterwards."""
+"""What the operator puts into a Secret that it creates: made for it, sent once, and known to the
+kubelet alone afterwards.
+"""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -20,7 +22,10 @@ def _group_token() -> dict[str, str]:
     return {group_token.FILE: secrets.token_hex(TOKEN_BYTES)}
 
 
-_MADE: Final[Mapping[str, Callable[[], dict[str, str]]]] = {ssh.SECRET_TYPE: _ssh_key, group_token.SECRET_TYPE: _group_token}
+_MADE: Final[Mapping[str, Callable[[], dict[str, str]]]] = {
+    ssh.SECRET_TYPE: _ssh_key,
+    group_token.SECRET_TYPE: _group_token,
+}
 
 
 def new_content(secret_type: str) -> dict[str, str]:

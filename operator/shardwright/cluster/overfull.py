@@ -1,6 +1,8 @@
-"""Objects of ours that somebody has filled: what is kept of one that is larger than anything that we write.
+"""Objects of ours that somebody has filled: what is kept of one that is larger than anything that
+we write.
 
-It stays ours, as its controller says. What others have written into it is left out before what we have.
+It stays ours, as its controller says. What others have written into it is left out before what we
+have.
 """
 
 import json
@@ -10,46 +12,70 @@ from typing import Any, Final
 CHILD_MAX_BYTES: Final = 262_144
 """Unit: bytes of JSON, of what is kept of one object.
 
-Basis: derived; the largest template has less than 100 KiB beside the names of its nodes, and 2,000 nodes of 63 characters have
-126 KB. The API server takes 1.5 MB, and tenants write what they like.
+Basis: derived; the largest template has less than 100 KiB beside the names of its nodes, and 2,000
+nodes of 63 characters have 126 KB. The API server takes 1.5 MB, and tenants write what they like.
 """
 
-DOMAINS: Final = ("shardwright.io/", "app.kubernetes.io/", "kueue.x-k8s.io/", "scheduling.k8s.io/")
+DOMAINS: Final = (
+    "shardwright.io/",
+    "app.kubernetes.io/",
+    "kueue.x-k8s.io/",
+    "scheduling.k8s.io/",
+)
 """How annotations and labels begin that we write. Source: ``rendering``."""
 
 ANNOTATION_MAX_BYTES: Final = 98_304
-"""Of one annotation that is ours. Basis: derived; the uids of the pods of 2,000 nodes, the longest, take 74 KB."""
+"""Of one annotation that is ours. Basis: derived; the uids of the pods of 2,000 nodes, the longest,
+take 74 KB.
+"""
 
 
 def bounded(whole: Mapping[str, Any], size: int) -> tuple[Mapping[str, Any], str]:
-    """Return what is kept of an object of ours that has this many bytes, too many, and in words what was too large in it.
+    """Return what is kept of an object of ours that has this many bytes, too many, and in words
+    what was too large in it.
 
-    First annotations and labels of others go, then the template and all else that anybody can still change of its spec: what is
-    left out differs from what is rendered, so that it is repaired.
+    First annotations and labels of others go, then the template and all else that anybody can still
+    change of its spec: what is left out differs from what is rendered, so that it is repaired.
     """
     metadata = whole["metadata"]
-    own = {field: _own(metadata[field]) for field in ("annotations", "labels") if isinstance(metadata.get(field), Mapping)}
-    theirs = {field: len(json.dumps(metadata[field])) - len(json.dumps(own[field])) for field in own}
+    own = {
+        field: _own(metadata[field])
+        for field in ("annotations", "labels")
+        if isinstance(metadata.get(field), Mapping)
+    }
+    theirs = {
+        field: len(json.dumps(metadata[field])) - len(json.dumps(own[field]))
+        for field in own
+    }
     kept = {**whole, "metadata": {**metadata, **own}}
     if len(json.dumps(kept)) <= CHILD_MAX_BYTES:
         field = max(theirs, key=lambda name: theirs[name])
         return kept, f"{theirs[field]:,} bytes in metadata.{field} are not ours"
-    return {**kept, "spec": _fixed(whole.get("spec") or {})}, f"{size:,} bytes, and more in its spec than is ours"
+    return {
+        **kept,
+        "spec": _fixed(whole.get("spec") or {}),
+    }, f"{size:,} bytes, and more in its spec than is ours"
 
 
 def _own(texts: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: text for name, text in texts.items() if name.startswith(DOMAINS) and len(json.dumps(text)) <= ANNOTATION_MAX_BYTES
+        name: text
+        for name, text in texts.items()
+        if name.startswith(DOMAINS) and len(json.dumps(text)) <= ANNOTATION_MAX_BYTES
     }
 
 
 def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what nobody can change of the spec of an object that was made by us, how many pods it has, and whose they are."""
+    """Return what nobody can change of the spec of an object that was made by us, how many pods it
+    has, and whose they are.
+    """
     template = spec.get("template")
     if not isinstance(template, Mapping):
         return {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     others = {
-        name: value for name, value in spec.items() if name != "template" and len(json.dumps(value)) <= ANNOTATION_MAX_BYTES
+        name: value
+        for name, value in spec.items()
+        if name != "template" and len(json.dumps(value)) <= ANNOTATION_MAX_BYTES
     }
     return {**others, "template": {"metadata": {"labels": _own(labels)}, "spec": {}}}

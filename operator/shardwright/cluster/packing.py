@@ -1,6 +1,7 @@
 """JSON that is kept for long and seldom looked at.
 
-Objects of one sort that we have rendered differ in little, so the first one is what the others are compressed against.
+Objects of one sort that we have rendered differ in little, so the first one is what the others are
+compressed against.
 """
 
 import json
@@ -8,8 +9,9 @@ import zlib
 from typing import Any, Final, NamedTuple
 
 LEVEL: Final = 1
-"""How hard zlib tries. Basis: measured without a dictionary, the plan of record and the scripts of a model, 27 kB, took 10 kB and
-0.2 ms; assumed to be right with one, too."""
+"""How hard zlib tries. Basis: measured without a dictionary, the plan of record and the scripts of
+a model, 27 kB, took 10 kB and 0.2 ms; assumed to be right with one, too.
+"""
 
 DICTIONARY_BYTES_MAX: Final = 32_768
 """How much of a text can be referred to. Source: RFC 1951, the window of DEFLATE."""
@@ -44,4 +46,6 @@ def packed(text: bytes, sort: str) -> Packed:
 
 def unpacked(kept: Packed) -> Any:
     """Return the value of a text that was packed, a new one each time."""
-    return json.loads(zlib.decompressobj(zdict=kept.dictionary).decompress(kept.content))
+    return json.loads(
+        zlib.decompressobj(zdict=kept.dictionary).decompress(kept.content)
+    )

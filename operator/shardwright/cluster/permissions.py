@@ -1,4 +1,6 @@
-"""Asks the API server before starting what the service account may do, so that a missing rule has a clear name."""
+"""Asks the API server before starting what the service account may do, so that a missing rule has a
+clear name.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,20 +37,34 @@ OF_THE_CLUSTER: Final[Sequence[Right]] = (
 
 OF_NAMESPACES: Final[Sequence[Right]] = (
     (PODS, "", "get"),
-    *((resource, "", verb) for resource in (RESOURCE_QUOTAS, LIMIT_RANGES) for verb in ("list", "watch")),
+    *(
+        (resource, "", verb)
+        for resource in (RESOURCE_QUOTAS, LIMIT_RANGES)
+        for verb in ("list", "watch")
+    ),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),
     *((CONTROLLER_REVISIONS, "", verb) for verb in ("get", "create", "delete")),
-    *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
-    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *(
+        (child, "", verb)
+        for child in CHILDREN
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
+    *(
+        (child, "", verb)
+        for child in OPTIONAL_CHILDREN
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
 )
 """The same of each namespace with models."""
 
 OF_JOBS: Final[Sequence[Right]] = tuple((JOBS, "", verb) for verb in ("get", "create"))
 """The same where configs are read from the hub."""
 
-OF_CLAIMS: Final[Sequence[Right]] = tuple((CLUSTER_ROLES, "", verb) for verb in ("list", "watch"))
+OF_CLAIMS: Final[Sequence[Right]] = tuple(
+    (CLUSTER_ROLES, "", verb) for verb in ("list", "watch")
+)
 """Of each claim by its name, without which an installation does not know what is its own."""
 
 
@@ -56,8 +72,8 @@ OF_CLAIMS: Final[Sequence[Right]] = tuple((CLUSTER_ROLES, "", verb) for verb in 
 class Duties:
     """What an operator does, as far as its rights follow from it.
 
-    ``namespaces`` are those that it watches, all where none is named; ``claims`` the ClusterRoles that say what is for it;
-    ``fetches`` whether it has configs read from the hub.
+    ``namespaces`` are those that it watches, all where none is named; ``claims`` the ClusterRoles
+    that say what is for it; ``fetches`` whether it has configs read from the hub.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -70,7 +86,9 @@ ANYWHERE: Final = Duties()
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A right that is needed: in one namespace or in all (None), of what has this name or any (empty)."""
+    """A right that is needed: in one namespace or in all (None), of what has this name or any
+    (empty).
+    """
 
     right: Right
     namespace: str | None = None
@@ -79,8 +97,13 @@ class Needed:
     def __str__(self) -> str:
         """Return it as it is said."""
         resource, subresource, verb = self.right
-        part, name = f"/{subresource}" if subresource else "", f" {self.name}" if self.name else ""
-        return f"{verb} {resource.plural}{part}{name}" + (f" in {self.namespace}" if self.namespace else "")
+        part, name = (
+            f"/{subresource}" if subresource else "",
+            f" {self.name}" if self.name else "",
+        )
+        return f"{verb} {resource.plural}{part}{name}" + (
+            f" in {self.namespace}" if self.namespace else ""
+        )
 
 
 Account = tuple[str, str]
@@ -92,24 +115,45 @@ async def may(client: Client, wanted: Needed, account: Account | None = None) ->
     review = _review(wanted)
     if account is None:
         return _allowed(await client.create(ACCESS_REVIEWS, None, review))
-    return _allowed(await client.create(SUBJECT_REVIEWS, None, _of_account(review, account)))
+    return _allowed(
+        await client.create(SUBJECT_REVIEWS, None, _of_account(review, account))
+    )
 
 
-def may_now(client: Client, resource: Resource, verb: str, seconds: float, namespace: str | None = None) -> bool:
+def may_now(
+    client: Client,
+    resource: Resource,
+    verb: str,
+    seconds: float,
+    namespace: str | None = None,
+) -> bool:
     """Return the same from any thread, blocking no longer than this.
 
     Raises:
         ApiError: the API server did not say.
     """
     review = _review(Needed((resource, "", verb), namespace))
-    call = Call(verb="create", resource=ACCESS_REVIEWS, path=ACCESS_REVIEWS.path(), method="POST", body=review)
+    call = Call(
+        verb="create",
+        resource=ACCESS_REVIEWS,
+        path=ACCESS_REVIEWS.path(),
+        method="POST",
+        body=review,
+    )
     return _allowed(client.ask(call, seconds))
 
 
 def _review(wanted: Needed) -> dict[str, Any]:
     resource, subresource, verb = wanted.right
-    group = resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
-    attributes = {"group": group, "resource": resource.plural, "subresource": subresource, "verb": verb}
+    group = (
+        resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
+    )
+    attributes = {
+        "group": group,
+        "resource": resource.plural,
+        "subresource": subresource,
+        "verb": verb,
+    }
     namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
     where = namespace | ({"name": wanted.name} if wanted.name else {})
     return {
@@ -121,7 +165,11 @@ def _review(wanted: Needed) -> dict[str, Any]:
 
 def _of_account(review: Mapping[str, Any], account: Account) -> dict[str, Any]:
     namespace, name = account
-    groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    groups = [
+        "system:authenticated",
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+    ]
     who = {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
     return {**review, "kind": SUBJECT_REVIEWS.kind, "spec": {**review["spec"], **who}}
 
@@ -135,7 +183,11 @@ def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
     yield from needed_of_claims(duties.claims)
     yield from (Needed(right) for right in OF_THE_CLUSTER)
     rights = (*OF_NAMESPACES, *(OF_JOBS if duties.fetches else ()))
-    yield from (Needed(right, namespace) for namespace in duties.namespaces or (None,) for right in rights)
+    yield from (
+        Needed(right, namespace)
+        for namespace in duties.namespaces or (None,)
+        for right in rights
+    )
 
 
 def needed_of_claims(names: Iterable[str]) -> Iterator[Needed]:
@@ -143,18 +195,30 @@ def needed_of_claims(names: Iterable[str]) -> Iterator[Needed]:
     yield from (Needed(right, name=name) for name in names for right in OF_CLAIMS)
 
 
-async def missing_permissions(client: Client, wanted: Iterable[Needed], account: Account | None = None) -> tuple[str, ...]:
-    """Return which of these rights the operator's service account, by default our own, has not, as "verb resource"."""
+async def missing_permissions(
+    client: Client, wanted: Iterable[Needed], account: Account | None = None
+) -> tuple[str, ...]:
+    """Return which of these rights the operator's service account, by default our own, has not, as
+    "verb resource".
+    """
     return tuple(map(str, await missing_rights(client, wanted, account)))
 
 
-async def missing_rights(client: Client, wanted: Iterable[Needed], account: Account | None = None) -> tuple[Needed, ...]:
+async def missing_rights(
+    client: Client, wanted: Iterable[Needed], account: Account | None = None
+) -> tuple[Needed, ...]:
     """Return the same as what is needed."""
     asked = tuple(wanted)
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
-    return tuple(one for one, allowed in zip(asked, answers, strict=True) if not allowed)
+    return tuple(
+        one for one, allowed in zip(asked, answers, strict=True) if not allowed
+    )
 
 
 async def may_see_pods(client: Client, account: Account | None = None) -> bool:
-    """Return whether the pods of all namespaces can be listed; without it free capacity is unknown."""
-    return not await missing_rights(client, (Needed((PODS, "", verb)) for verb in ("list", "watch")), account)
+    """Return whether the pods of all namespaces can be listed; without it free capacity is
+    unknown.
+    """
+    return not await missing_rights(
+        client, (Needed((PODS, "", verb)) for verb in ("list", "watch")), account
+    )

@@ -1,10 +1,11 @@
-"""Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own, keeping projections alone.
+"""Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own,
+keeping projections alone.
 
-What ends a watch (a version that is too old, an ERROR, events out of order) ends in a new LIST, of which the difference is
-handed over: nothing that was deleted meanwhile stays, though it was written by us and no event had told of it. What is refused
-or not answered changes nothing that is known; it is tried again after a pause, said once in the log, and shown in
-:attr:`Reader.health`. The fault of one object concerns that object alone. An event that changes no projection never leaves the
-thread.
+What ends a watch (a version that is too old, an ERROR, events out of order) ends in a new LIST, of
+which the difference is handed over: nothing that was deleted meanwhile stays, though it was written
+by us and no event had told of it. What is refused or not answered changes nothing that is known; it
+is tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of
+one object concerns that object alone. An event that changes no projection never leaves the thread.
 """
 
 import logging
@@ -19,13 +20,30 @@ from typing import Any, Final, Generic, TypeVar
 
 from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
-from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
+from shardwright.cluster.json_stream import (
+    BrokenError,
+    Lines,
+    ListDocument,
+    SilentError,
+    Unreadable,
+    metadata_of,
+)
 from shardwright.cluster.resources import Collection, Resource
-from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, event_of, open_stream
+from shardwright.cluster.streams import (
+    ReadError,
+    Stream,
+    Trouble,
+    check_may,
+    error_in_stream,
+    event_of,
+    open_stream,
+)
 
 log = logging.getLogger(__name__)
 
-SPREAD: Final = 0.2  # share by which times differ at random, so that not everything comes at once
+SPREAD: Final = (
+    0.2  # share by which times differ at random, so that not everything comes at once
+)
 
 V = TypeVar("V")
 
@@ -37,10 +55,12 @@ Deliver = Callable[[Mapping[Key, Change[Any]], bool], None]
 class Timing:
     """How long things may take, in seconds.
 
-    A server sends a bookmark every minute, so that longer silence is a dead connection. A watch ends after ``watch``, and is
-    followed by a LIST instead of another watch once the last is older than ``relist``: an API server that forgets an event
-    is not believed for longer. A stream that stood for ``proof`` was a good one. ``longest_pause`` lies between two attempts
-    however long they have failed: with its spread and a LIST, everything is read again 60 s after the end of any outage.
+    A server sends a bookmark every minute, so that longer silence is a dead connection. A watch
+    ends after ``watch``, and is followed by a LIST instead of another watch once the last is older
+    than ``relist``: an API server that forgets an event is not believed for longer. A stream that
+    stood for ``proof`` was a good one. ``longest_pause`` lies between two attempts however long
+    they have failed: with its spread and a LIST, everything is read again 60 s after the end of any
+    outage.
     """
 
     silence: float = 90.0
@@ -52,15 +72,21 @@ class Timing:
 
 
 PASSING: Final = frozenset({Trouble.EXPIRED, Trouble.BROKEN, Trouble.SILENT})
-"""What happens to every stream now and then, and means something only when it happens again at once."""
+"""What happens to every stream now and then, and means something only when it happens again at
+once.
+"""
 
 DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.SILENT, Trouble.FAILING})
-"""What, when it happens again at once, may come of a version that the API server does not know: after a restore of etcd."""
+"""What, when it happens again at once, may come of a version that the API server does not know:
+after a restore of etcd.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderHealth:
-    """How a reader is. ``failing_since`` (monotonic, seconds) is None while it reads; ``served``: the cluster has the kind."""
+    """How a reader is. ``failing_since`` (monotonic, seconds) is None while it reads; ``served``:
+    the cluster has the kind.
+    """
 
     synced: bool = False
     served: bool = True
@@ -83,11 +109,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the object cannot be decoded.
+    """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the
+    object cannot be decoded.
 
-    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is asked before it is read: then
-    there are no objects of it. With a ``namespace`` its objects alone are read; where they are not ours to see, nobody waits for
-    them.
+    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
+    asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
+    are read; where they are not ours to see, nobody waits for them.
     """
 
     resource: Resource
@@ -107,7 +134,13 @@ class Source(Generic[V]):
 class Reader(threading.Thread, Generic[V]):
     """Reads one source until :meth:`stop`; ``deliver`` is called on its thread."""
 
-    def __init__(self, client: Client, source: Source[V], deliver: Deliver, timing: Timing | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        source: Source[V],
+        deliver: Deliver,
+        timing: Timing | None = None,
+    ) -> None:
         super().__init__(name=str(source.objects), daemon=True)
         self.counts = Counts()
         self._client = client
@@ -115,7 +148,9 @@ class Reader(threading.Thread, Generic[V]):
         self._deliver = deliver
         self._timing = timing or Timing()
         self._known: dict[Key, V] = {}
-        self._written: dict[Key, int] = {}  # by us, and not heard of yet, with the version of the write
+        self._written: dict[
+            Key, int
+        ] = {}  # by us, and not heard of yet, with the version of the write
         self._lock = threading.Lock()  # of what was written
         self._version = ""  # to watch from; none: list first
         self._list_due = 0.0
@@ -129,13 +164,19 @@ class Reader(threading.Thread, Generic[V]):
 
     @property
     def health(self) -> ReaderHealth:
-        """Return how it reads; a stream that has stood a while is trusted: where nothing happens nothing comes for a minute."""
+        """Return how it reads; a stream that has stood a while is trusted: where nothing happens
+        nothing comes for a minute.
+        """
         health, opened_at = self._health, self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
-        return _well(health) if stands and health.trouble is not Trouble.SILENT else health
+        return (
+            _well(health) if stands and health.trouble is not Trouble.SILENT else health
+        )
 
     def expect(self, key: Key, version: int) -> None:
-        """Note that an object was stored at a version, and handed over by who wrote it: it may be gone before it is heard of."""
+        """Note that an object was stored at a version, and handed over by who wrote it: it may be
+        gone before it is heard of.
+        """
         with self._lock:
             self._written[key] = version
 
@@ -171,7 +212,9 @@ class Reader(threading.Thread, Generic[V]):
             version = version or str(metadata.get("resourceVersion") or "")
             cursor = str(metadata.get("continue") or "")
             if not version:
-                raise ReadError(Trouble.BROKEN, f"the answer to LIST {self.name} is no list")
+                raise ReadError(
+                    Trouble.BROKEN, f"the answer to LIST {self.name} is no list"
+                )
             if not cursor:
                 break
         self._take_over(found, version)
@@ -187,14 +230,24 @@ class Reader(threading.Thread, Generic[V]):
                     if change.value is not None:
                         found[key] = change
             except BrokenError as error:
-                raise ReadError(Trouble.BROKEN, f"the answer to LIST {self.name} is no list: {error}") from error
+                raise ReadError(
+                    Trouble.BROKEN,
+                    f"the answer to LIST {self.name} is no list: {error}",
+                ) from error
         return document.fields
 
     def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
         """Replace what is known by a complete LIST and hand over the difference."""
         number = _number(version)
-        changes = {key: change for key, change in found.items() if self._known.get(key) is not change.value}
-        changes |= {key: Change(None, number) for key in (self._known.keys() | self._heard(number)) - found.keys()}
+        changes = {
+            key: change
+            for key, change in found.items()
+            if self._known.get(key) is not change.value
+        }
+        changes |= {
+            key: Change(None, number)
+            for key in (self._known.keys() | self._heard(number)) - found.keys()
+        }
         self._apply(changes)
         self._version = version
         self._list_due = monotonic() + _spread(self._timing.relist)
@@ -203,10 +256,18 @@ class Reader(threading.Thread, Generic[V]):
         self._health = replace(self._health, synced=True, served=True)
 
     def _heard(self, version: int) -> frozenset[Key]:
-        """Return what had been written by the version of a LIST: that says whether it is still there."""
+        """Return what had been written by the version of a LIST: that says whether it is still
+        there.
+        """
         with self._lock:
-            heard = frozenset(key for key, written in self._written.items() if written <= version)
-            self._written = {key: written for key, written in self._written.items() if key not in heard}
+            heard = frozenset(
+                key for key, written in self._written.items() if written <= version
+            )
+            self._written = {
+                key: written
+                for key, written in self._written.items()
+                if key not in heard
+            }
         return heard
 
     def _watch(self) -> None:
@@ -225,14 +286,27 @@ class Reader(threading.Thread, Generic[V]):
             try:
                 self._follow(chunks)
             except BrokenError as error:
-                if not isinstance(error, SilentError) and monotonic() - opened_at >= self._timing.proof:
+                if (
+                    not isinstance(error, SilentError)
+                    and monotonic() - opened_at >= self._timing.proof
+                ):
                     self._prove()  # something between us and the server ends what is quiet
-                trouble = Trouble.SILENT if isinstance(error, SilentError) else Trouble.BROKEN
-                raise ReadError(trouble, f"the watch of {self.name} is broken: {error}", established=True) from error
+                trouble = (
+                    Trouble.SILENT if isinstance(error, SilentError) else Trouble.BROKEN
+                )
+                raise ReadError(
+                    trouble,
+                    f"the watch of {self.name} is broken: {error}",
+                    established=True,
+                ) from error
             finally:
                 self._opened_at = None
         if monotonic() - opened_at < self._timing.proof:
-            raise ReadError(Trouble.BROKEN, f"the watch of {self.name} has ended too soon", established=True)
+            raise ReadError(
+                Trouble.BROKEN,
+                f"the watch of {self.name} has ended too soon",
+                established=True,
+            )
         self._prove()
 
     def _follow(self, chunks: Iterator[bytes]) -> None:
@@ -242,7 +316,9 @@ class Reader(threading.Thread, Generic[V]):
         lines.end()
 
     def _take_events(self, lines: Lines, chunk: bytes) -> None:
-        """Take over the events that a chunk completes and hand over what they change, all at once."""
+        """Take over the events that a chunk completes and hand over what they change, all at
+        once.
+        """
         changes: dict[Key, Change[V]] = {}
         try:
             for event in lines.feed(chunk):
@@ -264,7 +340,9 @@ class Reader(threading.Thread, Generic[V]):
             self._prove()
             if kind == "BOOKMARK":
                 return
-            key, change = self._projected(content, gone=kind == "DELETED", before=changes)
+            key, change = self._projected(
+                content, gone=kind == "DELETED", before=changes
+            )
             with self._lock:
                 if self._written.get(key, change.version + 1) <= change.version:
                     del self._written[key]
@@ -276,20 +354,35 @@ class Reader(threading.Thread, Generic[V]):
         """Note the version of an event: that after which the next watch begins."""
         if not version or 0 < _number(version) < _number(self._version):
             self._version = ""
-            raise ReadError(Trouble.BROKEN, f"events of {self.name} come without order", established=True)
+            raise ReadError(
+                Trouble.BROKEN,
+                f"events of {self.name} come without order",
+                established=True,
+            )
         self._version = version
 
     def _projected(
-        self, content: Any, *, gone: bool = False, before: Mapping[Key, Change[V]] | None = None
+        self,
+        content: Any,
+        *,
+        gone: bool = False,
+        before: Mapping[Key, Change[V]] | None = None,
     ) -> tuple[Key, Change[V]]:
-        """Return what is to be kept of an object: what is known already where nothing of it has changed."""
+        """Return what is to be kept of an object: what is known already where nothing of it has
+        changed.
+        """
         if isinstance(content, Unreadable):
             key = intern(content.namespace), content.name
             if self._is_news(key):
-                log.error("%s %s cannot be read: %s", self.name, "/".join(key), content.why)
+                log.error(
+                    "%s %s cannot be read: %s", self.name, "/".join(key), content.why
+                )
             return key, Change(self._source.stand_in(key) if key[1] else None, 0)
         metadata = metadata_of(content)
-        key = intern(str(metadata.get("namespace") or "")), str(metadata.get("name") or "")
+        key = (
+            intern(str(metadata.get("namespace") or "")),
+            str(metadata.get("name") or ""),
+        )
         version = _number(str(metadata.get("resourceVersion") or ""))
         if gone:
             self._complained.discard(key)
@@ -298,7 +391,9 @@ class Reader(threading.Thread, Generic[V]):
             value = self._source.project(content)
         except Exception:
             if self._is_news(key):
-                log.exception("%s %s cannot be read: a fault of ours", self.name, "/".join(key))
+                log.exception(
+                    "%s %s cannot be read: a fault of ours", self.name, "/".join(key)
+                )
             value = self._source.stand_in(key)
         changed = (before or {}).get(key)
         known = changed.value if changed else self._known.get(key)
@@ -320,11 +415,20 @@ class Reader(threading.Thread, Generic[V]):
                 self._known[key] = change.value
 
     @contextmanager
-    def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> Iterator[Iterator[bytes]]:
+    def _open(
+        self, verb: str, query: tuple[tuple[str, str], ...]
+    ) -> Iterator[Iterator[bytes]]:
         """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
         asked = (*source.query, *query)
-        opened = open_stream(self._client, source.objects, verb, asked, self._timing.silence, metadata_only=source.metadata_only)
+        opened = open_stream(
+            self._client,
+            source.objects,
+            verb,
+            asked,
+            self._timing.silence,
+            metadata_only=source.metadata_only,
+        )
         with opened as stream:
             self._stream = stream
             try:
@@ -344,7 +448,11 @@ class Reader(threading.Thread, Generic[V]):
         """Note that the stream is a good one."""
         self._failures, self._suspect = 0, False
         if self._health.failing_since is not None:
-            log.info("%s can be read again, after %.0f s", self.name, monotonic() - self._health.failing_since)
+            log.info(
+                "%s can be read again, after %.0f s",
+                self.name,
+                monotonic() - self._health.failing_since,
+            )
             self._health = _well(self._health)
 
     def _fail(self, error: ReadError) -> None:
@@ -353,29 +461,56 @@ class Reader(threading.Thread, Generic[V]):
             return
         self._failures += 1
         self._suspect = error.established
-        if error.trouble is Trouble.EXPIRED or (error.trouble in DOUBTFUL and self._failures > 1):
+        if error.trouble is Trouble.EXPIRED or (
+            error.trouble in DOUBTFUL and self._failures > 1
+        ):
             self._version = ""
-        if self._source.optional and error.trouble in {Trouble.NOT_SERVED, Trouble.FORBIDDEN}:
+        if self._source.optional and error.trouble in {
+            Trouble.NOT_SERVED,
+            Trouble.FORBIDDEN,
+        }:
             self._do_without(error.trouble)
         elif self._failures > 1 or error.trouble not in PASSING:
             self._show(error)
-        if self._source.namespace and error.trouble is Trouble.FORBIDDEN and not self._health.synced:
+        if (
+            self._source.namespace
+            and error.trouble is Trouble.FORBIDDEN
+            and not self._health.synced
+        ):
             self._deliver({}, True)
             self._health = replace(self._health, synced=True)
         self.counts.failures += 1
         self._stopping.wait(self._pause())
 
     def _pause(self) -> float:
-        return _spread(min(self._timing.longest_pause, self._timing.first_pause * float(2 ** min(self._failures - 1, 16))))
+        return _spread(
+            min(
+                self._timing.longest_pause,
+                self._timing.first_pause * float(2 ** min(self._failures - 1, 16)),
+            )
+        )
 
     def _show(self, error: ReadError) -> None:
         if self._health.trouble is not error.trouble:
-            log.warning("cannot read %s (%s), trying again and again: %s", self.name, error.trouble.value, str(error))
-        since = monotonic() if self._health.failing_since is None else self._health.failing_since
-        self._health = replace(self._health, failing_since=since, trouble=error.trouble, message=str(error))
+            log.warning(
+                "cannot read %s (%s), trying again and again: %s",
+                self.name,
+                error.trouble.value,
+                str(error),
+            )
+        since = (
+            monotonic()
+            if self._health.failing_since is None
+            else self._health.failing_since
+        )
+        self._health = replace(
+            self._health, failing_since=since, trouble=error.trouble, message=str(error)
+        )
 
     def _do_without(self, trouble: Trouble) -> None:
-        """Go on without a kind that need not be there; what is not ours to see any more may still be there."""
+        """Go on without a kind that need not be there; what is not ours to see any more may still
+        be there.
+        """
         changes: dict[Key, Change[V]] = {}
         if trouble is Trouble.NOT_SERVED:
             changes = {key: Change(None, 0) for key in self._known}
@@ -396,4 +531,4 @@ def _number(version: str) -> int:
 
 
 def _spread(seconds: float) -> float:
-    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  spreads load, guards nothing
+    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311

@@ -10,13 +10,20 @@ from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind of object as the API server addresses it; ``prefix`` is the path of its group and version."""
+    """A kind of object as the API server addresses it; ``prefix`` is the path of its group and
+    version.
+    """
 
     prefix: str
     plural: str
     kind: str
 
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+    def path(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
         """Return the path of a collection, an object or a subresource.
 
         >>> STATEFUL_SETS.path("models", "llama-0", "status")
@@ -50,36 +57,75 @@ class Collection:
         return self.resource.path(self.namespace)
 
     def __str__(self) -> str:
-        """Return how they are called in the log, with the group where several groups have the kind."""
-        resource, where = self.resource, f" of {self.namespace}" if self.namespace else ""
+        """Return how they are called in the log, with the group where several groups have the
+        kind.
+        """
+        resource, where = (
+            self.resource,
+            f" of {self.namespace}" if self.namespace else "",
+        )
         group = resource.api_version.partition("/")[0]
-        return (f"{resource.plural}.{group}" if "." in group else resource.plural) + where
+        return (
+            f"{resource.plural}.{group}" if "." in group else resource.plural
+        ) + where
 
 
-SHARDED_MODELS: Final = Resource(prefix="/apis/shardwright.io/v1alpha1", plural="shardedmodels", kind="ShardedModel")
+SHARDED_MODELS: Final = Resource(
+    prefix="/apis/shardwright.io/v1alpha1", plural="shardedmodels", kind="ShardedModel"
+)
 NODES: Final = Resource(prefix="/api/v1", plural="nodes", kind="Node")
 PODS: Final = Resource(prefix="/api/v1", plural="pods", kind="Pod")
 SERVICES: Final = Resource(prefix="/api/v1", plural="services", kind="Service")
 CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="ConfigMap")
 SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
-STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
-CONTROLLER_REVISIONS: Final = Resource(prefix="/apis/apps/v1", plural="controllerrevisions", kind="ControllerRevision")
-JOBS: Final = Resource(prefix="/apis/batch/v1", plural="jobs", kind="Job")
-DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
-NETWORK_POLICIES: Final = Resource(prefix="/apis/networking.k8s.io/v1", plural="networkpolicies", kind="NetworkPolicy")
-COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
-EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
-PRIORITY_CLASSES: Final = Resource(prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass")
-RESOURCE_QUOTAS: Final = Resource(prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota")
-LIMIT_RANGES: Final = Resource(prefix="/api/v1", plural="limitranges", kind="LimitRange")
-CLUSTER_ROLES: Final = Resource(prefix="/apis/rbac.authorization.k8s.io/v1", plural="clusterroles", kind="ClusterRole")
-LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
-ACCESS_REVIEWS: Final = Resource(
-    prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
+STATEFUL_SETS: Final = Resource(
+    prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet"
 )
-TOKEN_REVIEWS: Final = Resource(prefix="/apis/authentication.k8s.io/v1", plural="tokenreviews", kind="TokenReview")
+CONTROLLER_REVISIONS: Final = Resource(
+    prefix="/apis/apps/v1", plural="controllerrevisions", kind="ControllerRevision"
+)
+JOBS: Final = Resource(prefix="/apis/batch/v1", plural="jobs", kind="Job")
+DISRUPTION_BUDGETS: Final = Resource(
+    prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget"
+)
+NETWORK_POLICIES: Final = Resource(
+    prefix="/apis/networking.k8s.io/v1", plural="networkpolicies", kind="NetworkPolicy"
+)
+COMPUTE_DOMAINS: Final = Resource(
+    prefix="/apis/resource.nvidia.com/v1beta1",
+    plural="computedomains",
+    kind="ComputeDomain",
+)
+EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
+PRIORITY_CLASSES: Final = Resource(
+    prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass"
+)
+RESOURCE_QUOTAS: Final = Resource(
+    prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota"
+)
+LIMIT_RANGES: Final = Resource(
+    prefix="/api/v1", plural="limitranges", kind="LimitRange"
+)
+CLUSTER_ROLES: Final = Resource(
+    prefix="/apis/rbac.authorization.k8s.io/v1",
+    plural="clusterroles",
+    kind="ClusterRole",
+)
+LEASES: Final = Resource(
+    prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease"
+)
+ACCESS_REVIEWS: Final = Resource(
+    prefix="/apis/authorization.k8s.io/v1",
+    plural="selfsubjectaccessreviews",
+    kind="SelfSubjectAccessReview",
+)
+TOKEN_REVIEWS: Final = Resource(
+    prefix="/apis/authentication.k8s.io/v1", plural="tokenreviews", kind="TokenReview"
+)
 SUBJECT_REVIEWS: Final = Resource(
-    prefix="/apis/authorization.k8s.io/v1", plural="subjectaccessreviews", kind="SubjectAccessReview"
+    prefix="/apis/authorization.k8s.io/v1",
+    plural="subjectaccessreviews",
+    kind="SubjectAccessReview",
 )
 
 REVIEWS: Final = (ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS)
@@ -88,7 +134,13 @@ REVIEWS: Final = (ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS)
 DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 """What the API server serves; everybody may ask."""
 
-CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES)
+CHILDREN: Final = (
+    STATEFUL_SETS,
+    SERVICES,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    NETWORK_POLICIES,
+)
 """The kinds of object that a ShardedModel owns."""
 
 OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)

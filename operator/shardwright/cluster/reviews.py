@@ -9,7 +9,9 @@ from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import SUBJECT_REVIEWS, TOKEN_REVIEWS, Resource
 
 AUDIENCE: Final = "shardwright-metrics"
-"""For whom a token must have been made: the port has no TLS, and such a token is worth nothing anywhere else."""
+"""For whom a token must have been made: the port has no TLS, and such a token is worth nothing
+anywhere else.
+"""
 
 
 PLANS_AUDIENCE: Final = "shardwright-plans"
@@ -28,7 +30,8 @@ class TokenVerdict(Enum):
 
 
 def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerdict:
-    """Return whether who has a token may GET a path that belongs to no resource; blocking, no longer than this.
+    """Return whether who has a token may GET a path that belongs to no resource; blocking, no
+    longer than this.
 
     Raises:
         ApiError: the API server did not say.
@@ -37,35 +40,79 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerd
     who = who_brings(client, token, AUDIENCE, seconds)
     if who is None:
         return TokenVerdict.UNKNOWN
-    allowed = _asked(client, SUBJECT_REVIEWS, {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}, until)
-    return TokenVerdict.ADMITTED if allowed.get("allowed") is True else TokenVerdict.FORBIDDEN
+    allowed = _asked(
+        client,
+        SUBJECT_REVIEWS,
+        {**who, "nonResourceAttributes": {"path": path, "verb": "get"}},
+        until,
+    )
+    return (
+        TokenVerdict.ADMITTED
+        if allowed.get("allowed") is True
+        else TokenVerdict.FORBIDDEN
+    )
 
 
-def who_brings(client: Client, token: str, audience: str, seconds: float) -> User | None:
-    """Return who has a token, as a SubjectAccessReview names him; None: nobody, or not for this audience. Blocking.
+def who_brings(
+    client: Client, token: str, audience: str, seconds: float
+) -> User | None:
+    """Return who has a token, as a SubjectAccessReview names him; None: nobody, or not for this
+    audience. Blocking.
 
     Raises:
         ApiError: the API server did not say.
     """
-    said = _asked(client, TOKEN_REVIEWS, {"token": token, "audiences": [audience]}, monotonic() + seconds)
-    if said.get("authenticated") is not True or audience not in (said.get("audiences") or ()):
+    said = _asked(
+        client,
+        TOKEN_REVIEWS,
+        {"token": token, "audiences": [audience]},
+        monotonic() + seconds,
+    )
+    if said.get("authenticated") is not True or audience not in (
+        said.get("audiences") or ()
+    ):
         return None
     who = said.get("user") or {}
-    return {"user": who.get("username", ""), **{field: who[field] for field in ("uid", "groups", "extra") if field in who}}
+    return {
+        "user": who.get("username", ""),
+        **{field: who[field] for field in ("uid", "groups", "extra") if field in who},
+    }
 
 
-def may(verb: str, client: Client, who: User, resource: Resource, namespace: str, seconds: float) -> bool:
-    """Return whether somebody may get, list, ... objects of a kind in a namespace (empty: in all). Blocking.
+def may(
+    verb: str,
+    client: Client,
+    who: User,
+    resource: Resource,
+    namespace: str,
+    seconds: float,
+) -> bool:
+    """Return whether somebody may get, list, ... objects of a kind in a namespace (empty: in all).
+    Blocking.
 
     Raises:
         ApiError: the API server did not say.
     """
-    asked = {"group": resource.group, "resource": resource.plural, "verb": verb, "namespace": namespace}
-    said = _asked(client, SUBJECT_REVIEWS, {**who, "resourceAttributes": asked}, monotonic() + seconds)
+    asked = {
+        "group": resource.group,
+        "resource": resource.plural,
+        "verb": verb,
+        "namespace": namespace,
+    }
+    said = _asked(
+        client,
+        SUBJECT_REVIEWS,
+        {**who, "resourceAttributes": asked},
+        monotonic() + seconds,
+    )
     return said.get("allowed") is True
 
 
-def _asked(client: Client, resource: Resource, spec: Mapping[str, Any], until: float) -> Mapping[str, Any]:
+def _asked(
+    client: Client, resource: Resource, spec: Mapping[str, Any], until: float
+) -> Mapping[str, Any]:
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
-    call = Call(verb="create", resource=resource, path=resource.path(), method="POST", body=body)
+    call = Call(
+        verb="create", resource=resource, path=resource.path(), method="POST", body=body
+    )
     return client.ask(call, until - monotonic()).get("status") or {}

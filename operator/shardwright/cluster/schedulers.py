@@ -1,6 +1,8 @@
-"""Which schedulers can be told of groups here: is their API served, and may the operator write its objects?
+"""Which schedulers can be told of groups here: is their API served, and may the operator write its
+objects?
 
-Asked of the API server by discovery, and again after a while: what is installed later is found without a restart.
+Asked of the API server by discovery, and again after a while: what is installed later is found
+without a restart.
 """
 
 import asyncio
@@ -14,10 +16,14 @@ from shardwright.cluster.permissions import Needed, may
 from shardwright.cluster.resources import BY_API, DISCOVERY, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.refusals import scheduler_unavailable
-from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS, SchedulerIntegration
+from shardwright.rendering.gang_scheduling import (
+    SCHEDULER_INTEGRATIONS,
+    SchedulerIntegration,
+)
 
 PROBE_SECONDS: Final = 20.0
-"""How long an answer holds; assumed: soon enough after an installation, and a handful of requests."""
+"""How long an answer holds; assumed: soon enough after an installation, and a handful of requests.
+"""
 
 NOT_FOUND: Final = 404
 VERBS: Final = ("get", "list", "create", "patch", "delete")
@@ -32,14 +38,25 @@ class SchedulerApi:
 
 
 class Schedulers:
-    """What was found last, by the words of ``spec.placement.scheduler``; where rights are given by namespace, in each of them."""
+    """What was found last, by the words of ``spec.placement.scheduler``; where rights are given by
+    namespace, in each of them.
+    """
 
-    def __init__(self, client: Client, namespaces: Collection[str] = (), clock: Callable[[], float] = monotonic) -> None:
-        """``namespaces`` are those in which the operator has its rights, all where none is named."""
+    def __init__(
+        self,
+        client: Client,
+        namespaces: Collection[str] = (),
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """``namespaces`` are those in which the operator has its rights, all where none is
+        named.
+        """
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
-        self._asking = asyncio.Lock()  # looks go on side by side, and one answer is for all of them
+        self._asking = (
+            asyncio.Lock()
+        )  # looks go on side by side, and one answer is for all of them
         self._served: Mapping[str, str] = {}
         self._found: dict[str | None, Mapping[str, SchedulerApi]] = {}
         self._asked_at = float("-inf")
@@ -54,18 +71,28 @@ class Schedulers:
         async with self._asking:
             if self._clock() - self._asked_at >= PROBE_SECONDS:
                 apis = await self._apis()
-                self._served = {name: await self._best(integration, apis) for name, integration in SCHEDULER_INTEGRATIONS.items()}
+                self._served = {
+                    name: await self._best(integration, apis)
+                    for name, integration in SCHEDULER_INTEGRATIONS.items()
+                }
                 self._found = {}
                 self._asked_at = self._clock()
             if place not in self._found:
-                self._found[place] = {name: await self._find(name, api, place) for name, api in self._served.items()}
+                self._found[place] = {
+                    name: await self._find(name, api, place)
+                    for name, api in self._served.items()
+                }
             return self._found[place]
 
     async def _apis(self) -> frozenset[str]:
         groups = (await self._get("/apis") or {}).get("groups", ())
-        return frozenset(version["groupVersion"] for group in groups for version in group["versions"])
+        return frozenset(
+            version["groupVersion"] for group in groups for version in group["versions"]
+        )
 
-    async def _best(self, integration: SchedulerIntegration, apis: frozenset[str]) -> str:
+    async def _best(
+        self, integration: SchedulerIntegration, apis: frozenset[str]
+    ) -> str:
         """Return the best version of its API that is served, empty where none is."""
         for api in integration.apis:
             if api in apis and await self._has(api, integration.plural):
@@ -75,24 +102,46 @@ class Schedulers:
     async def _find(self, name: str, api: str, place: str | None) -> SchedulerApi:
         integration = SCHEDULER_INTEGRATIONS[name]
         if not api:
-            what = f"needs {integration.plural} of {' or '.join(integration.apis)}, which this API server does not serve"
-            return SchedulerApi(problem=scheduler_unavailable(name, what, integration.install))
+            what = (
+                f"needs {integration.plural} of {' or '.join(integration.apis)}, which this "
+                "API server does not serve"
+            )
+            return SchedulerApi(
+                problem=scheduler_unavailable(name, what, integration.install)
+            )
         if integration.creates and not await self._may_write(BY_API[api], place):
             where, group = f" in {place}" if place else "", api.partition("/")[0]
-            what = f"needs a right that the operator has not{where}: {', '.join(VERBS)} {integration.plural} of {group}"
-            return SchedulerApi(problem=scheduler_unavailable(name, what, f"install the chart with schedulers: [{name}]"))
+            what = (
+                f"needs a right that the operator has not{where}: {', '.join(VERBS)} "
+                f"{integration.plural}"
+                f" of {group}"
+            )
+            return SchedulerApi(
+                problem=scheduler_unavailable(
+                    name, what, f"install the chart with schedulers: [{name}]"
+                )
+            )
         return SchedulerApi(api=api)
 
     async def _has(self, api: str, plural: str) -> bool:
         listed = await self._get(f"/apis/{api}") or {}
-        return any(resource["name"] == plural for resource in listed.get("resources", ()))
+        return any(
+            resource["name"] == plural for resource in listed.get("resources", ())
+        )
 
     async def _may_write(self, resource: Resource, place: str | None) -> bool:
-        return all([await may(self._client, Needed((resource, "", verb), place)) for verb in VERBS])
+        return all(
+            [
+                await may(self._client, Needed((resource, "", verb), place))
+                for verb in VERBS
+            ]
+        )
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:
-            return await self._client.send(Call(verb="get", resource=DISCOVERY, path=path, method="GET"))
+            return await self._client.send(
+                Call(verb="get", resource=DISCOVERY, path=path, method="GET")
+            )
         except ApiError as error:
             if error.code != NOT_FOUND:
                 raise

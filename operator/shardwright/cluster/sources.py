@@ -1,4 +1,6 @@
-"""What is read of the cluster for ever, and what is kept of each object: small values that compare."""
+"""What is read of the cluster for ever, and what is kept of each object: small values that
+compare.
+"""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +43,9 @@ from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
 
 _RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
-"""The last part of the name of a pod of a group. Basis: assumed, no group has ten thousand; a name may say any number."""
+"""The last part of the name of a pod of a group. Basis: assumed, no group has ten thousand; a name
+may say any number.
+"""
 
 DIGEST_BYTES: Final = 16
 
@@ -50,8 +54,9 @@ DIGEST_BYTES: Final = 16
 class PodFacts:
     """What is kept of a pod that holds GPUs or carries the label of a model.
 
-    ``model`` is the value of that label, empty without one, ``set_uid`` the StatefulSet that controls such a pod (empty:
-    none does) and ``member`` what the pod is in it. Whether that StatefulSet is one of ours, only its own object says.
+    ``model`` is the value of that label, empty without one, ``set_uid`` the StatefulSet that
+    controls such a pod (empty: none does) and ``member`` what the pod is in it. Whether that
+    StatefulSet is one of ours, only its own object says.
     """
 
     usage: GpuUsage | None = None
@@ -62,12 +67,14 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """An object that carries our label: all that was written of it, without what its controllers report.
+    """An object that carries our label: all that was written of it, without what its controllers
+    report.
 
-    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does; then
-    it is somebody else's, and no more is kept than that it is there. Of one that is larger than anything that we write, what is
-    ours is kept, and ``excess`` says what is not. Equal as long as its ``digest`` is: a status that changes is no change.
-    ``version`` is the number of the version that it was seen at.
+    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty
+    where none does; then it is somebody else's, and no more is kept than that it is there. Of one
+    that is larger than anything that we write, what is ours is kept, and ``excess`` says what is
+    not. Equal as long as its ``digest`` is: a status that changes is no change. ``version`` is the
+    number of the version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -89,7 +96,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigMapFacts:
-    """What is kept of any ConfigMap: which one it is, and the version of its content; the owner as in :class:`Child`."""
+    """What is kept of any ConfigMap: which one it is, and the version of its content; the owner as
+    in :class:`Child`.
+    """
 
     uid: str
     version: str
@@ -97,33 +106,46 @@ class ConfigMapFacts:
     owner_uid: str = ""
 
 
-def project_node(node: dict[str, Any], stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
+def project_node(
+    node: dict[str, Any], stated: Stated = NONE
+) -> NodeFacts | NodeExclusion | None:
     """Return what matters of a Node; its labels share their texts with those of all other nodes."""
     metadata = node["metadata"]
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
-        metadata["labels"] = {intern(key): _shared(value) for key, value in labels.items()}
+        metadata["labels"] = {
+            intern(key): _shared(value) for key, value in labels.items()
+        }
     return read_node(node, stated)
 
 
 def project_pod(pod: dict[str, Any]) -> PodFacts | None:
-    """Return what matters of a Pod, None where it neither holds GPUs nor says that it is of a model."""
+    """Return what matters of a Pod, None where it neither holds GPUs nor says that it is of a
+    model.
+    """
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if "nodeName" in spec:
         spec["nodeName"] = _shared(spec["nodeName"])
     metadata["namespace"] = _shared(metadata.get("namespace"))
-    usage, model = read_pod(pod), _shared((metadata.get("labels") or {}).get(MODEL) or "")
+    usage, model = (
+        read_pod(pod),
+        _shared((metadata.get("labels") or {}).get(MODEL) or ""),
+    )
     if not model:
         return PodFacts(usage=usage) if usage else None
     owner = controller(pod)
     if owner.get("kind") != "StatefulSet" or _group(owner) != "apps":
         return PodFacts(usage=usage, model=model)
     set_uid = _shared(owner["uid"])
-    return PodFacts(usage=usage, model=model, set_uid=set_uid, member=_member(pod, owner))
+    return PodFacts(
+        usage=usage, model=model, set_uid=set_uid, member=_member(pod, owner)
+    )
 
 
 def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
-    """Return the member that a pod is of the StatefulSet that controls it, None where its name is none that it gives."""
+    """Return the member that a pod is of the StatefulSet that controls it, None where its name is
+    none that it gives.
+    """
     metadata = pod["metadata"]
     head, _, ordinal = metadata["name"].rpartition("-")
     if head != owner["name"] or not _RANK.fullmatch(ordinal):
@@ -132,14 +154,33 @@ def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
 
 
 def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
-    """Return what is kept of an object that carries our label; a LIST leaves out of its items what kind they are."""
+    """Return what is kept of an object that carries our label; a LIST leaves out of its items what
+    kind they are.
+    """
     metadata = content["metadata"]
     version = metadata.get("resourceVersion", "")
-    kept = {key: value for key, value in metadata.items() if key not in {"managedFields", "resourceVersion"}}
-    rest = {key: value for key, value in content.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
-    whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
+    kept = {
+        key: value
+        for key, value in metadata.items()
+        if key not in {"managedFields", "resourceVersion"}
+    }
+    rest = {
+        key: value
+        for key, value in content.items()
+        if key not in {"apiVersion", "kind", "metadata", "status"}
+    }
+    whole = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": kept,
+        **rest,
+    }
     owner, owner_uid = _model_of(content)
-    kind, body, excess = kind_of(whole), plain(whole if owner else _in_the_way(whole)), ""
+    kind, body, excess = (
+        kind_of(whole),
+        plain(whole if owner else _in_the_way(whole)),
+        "",
+    )
     if len(body) > CHILD_MAX_BYTES:
         found, excess = bounded(whole, len(body))
         body = plain(found)
@@ -158,9 +199,15 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
 
 
 def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of an object of somebody else that stands where ours would: that it is there."""
+    """Return what is to be known of an object of somebody else that stands where ours would: that
+    it is there.
+    """
     metadata, (label, value) = whole["metadata"], MANAGED_BY
-    kept = {name: metadata[name] for name in ("name", "namespace", "uid", "deletionTimestamp") if name in metadata}
+    kept = {
+        name: metadata[name]
+        for name in ("name", "namespace", "uid", "deletionTimestamp")
+        if name in metadata
+    }
     named = {"apiVersion": whole["apiVersion"], "kind": whole["kind"]}
     return {**named, "metadata": {**kept, "labels": {label: value}}, "spec": {}}
 
@@ -169,18 +216,27 @@ def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
     """Return what is kept of the metadata of a ConfigMap."""
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
-    return ConfigMapFacts(uid=metadata["uid"], version=metadata["resourceVersion"], owner=owner, owner_uid=owner_uid)
+    return ConfigMapFacts(
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        owner=owner,
+        owner_uid=owner_uid,
+    )
 
 
 def project_priority_class(content: Mapping[str, Any]) -> PriorityClass:
     """Return what matters of a PriorityClass."""
-    return PriorityClass(value=int(content["value"]), is_default=content.get("globalDefault") is True)
+    return PriorityClass(
+        value=int(content["value"]), is_default=content.get("globalDefault") is True
+    )
 
 
 def _model_of(content: Mapping[str, Any]) -> tuple[str, str]:
     """Return name and uid of the ShardedModel that controls an object, empty where none does."""
     owner = controller(content)
-    ours = owner.get("kind") == KIND and _group(owner) == _group({"apiVersion": API_VERSION})
+    ours = owner.get("kind") == KIND and _group(owner) == _group(
+        {"apiVersion": API_VERSION}
+    )
     return (_shared(owner["name"]), _shared(owner["uid"])) if ours else ("", "")
 
 
@@ -194,30 +250,53 @@ def _shared(value: Any) -> Any:
 
 
 def _child(resource: Resource, *, optional: bool = False) -> Source[Child]:
-    return Source(resource=resource, project=partial(project_child, resource), query=(MANAGED,), optional=optional)
+    return Source(
+        resource=resource,
+        project=partial(project_child, resource),
+        query=(MANAGED,),
+        optional=optional,
+    )
 
 
 def _unreadable_node(key: Key) -> NodeExclusion:
-    return NodeExclusion(node=key[1], problem=implausible("the Node object", "must be readable; the operator's log says more"))
+    return NodeExclusion(
+        node=key[1],
+        problem=implausible(
+            "the Node object", "must be readable; the operator's log says more"
+        ),
+    )
 
 
 def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion]:
     """Return the nodes, read with what the administrator states of them."""
-    return Source(resource=NODES, project=partial(project_node, stated=stated), stand_in=_unreadable_node)
+    return Source(
+        resource=NODES,
+        project=partial(project_node, stated=stated),
+        stand_in=_unreadable_node,
+    )
 
 
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
-"""All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign ones nothing is kept then."""
+"""All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign
+ones nothing is kept then.
+"""
 
-CONFIG_MAP_SOURCE: Final = Source(resource=CONFIG_MAPS, project=project_config_map, metadata_only=True)
+CONFIG_MAP_SOURCE: Final = Source(
+    resource=CONFIG_MAPS, project=project_config_map, metadata_only=True
+)
 
-PRIORITY_CLASS_SOURCE: Final = Source(resource=PRIORITY_CLASSES, project=project_priority_class)
+PRIORITY_CLASS_SOURCE: Final = Source(
+    resource=PRIORITY_CLASSES, project=project_priority_class
+)
 
 QUOTA_SOURCE: Final = Source(resource=RESOURCE_QUOTAS, project=read_quota)
 
 RANGE_SOURCE: Final = Source(resource=LIMIT_RANGES, project=read_ranges)
 
 CHILD_SOURCES: Final = (
-    *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES)),
+    *(
+        _child(resource)
+        for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES)
+    ),
     *(_child(resource, optional=True) for resource in (COMPUTE_DOMAINS, *POD_GROUPS)),
 )

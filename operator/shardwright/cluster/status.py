@@ -12,11 +12,15 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 
 
-async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Make ``status`` the status of the live object and return it as it is then, None where nothing was written.
+async def write_status(
+    client: Client, live: Mapping[str, Any], status: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Make ``status`` the status of the live object and return it as it is then, None where nothing
+    was written.
 
-    Fields that the live status has and the new one has not are removed. A resource that is gone is fine, and so is another one
-    of its name; one that changed at the same moment is read again and written again.
+    Fields that the live status has and the new one has not are removed. A resource that is gone is
+    fine, and so is another one of its name; one that changed at the same moment is read again and
+    written again.
 
     Raises:
         ApiError: it could not be written, or it changed at every attempt.
@@ -32,18 +36,31 @@ async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[
                 break
             if error.code != CONFLICT or not attempts_left:
                 raise
-        found = await client.get(SHARDED_MODELS, metadata["namespace"], metadata["name"])
+        found = await client.get(
+            SHARDED_MODELS, metadata["namespace"], metadata["name"]
+        )
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             break
         live = project_model(found)
     return None
 
 
-async def _patch(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+async def _patch(
+    client: Client, live: Mapping[str, Any], status: Mapping[str, Any]
+) -> dict[str, Any]:
     metadata = live["metadata"]
-    body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(live.get("status") or {}, status)}
-    answer = await client.patch_status(SHARDED_MODELS, metadata["namespace"], metadata["name"], body)
-    return {**live, "metadata": kept_metadata(answer["metadata"]), "status": dict(status)}
+    body = {
+        "metadata": {"uid": metadata["uid"]},
+        "status": merge_patch(live.get("status") or {}, status),
+    }
+    answer = await client.patch_status(
+        SHARDED_MODELS, metadata["namespace"], metadata["name"], body
+    )
+    return {
+        **live,
+        "metadata": kept_metadata(answer["metadata"]),
+        "status": dict(status),
+    }
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

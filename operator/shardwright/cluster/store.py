@@ -1,7 +1,8 @@
 """What the readers have found, by every key that a look asks for. For the event loop alone.
 
-Each change comes in once and updates indexes and counters, so that no question needs a scan. What it concerns is told as a
-:class:`Concern`. Models go by namespace and the base of their name, which is also the value of the label on their pods.
+Each change comes in once and updates indexes and counters, so that no question needs a scan. What
+it concerns is told as a :class:`Concern`. Models go by namespace and the base of their name, which
+is also the value of the label on their pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import BY_KIND
-from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
+from shardwright.cluster.sources import (
+    Child,
+    ConfigMapFacts,
+    PodFacts,
+    project_child,
+    project_config_map,
+)
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.ledger import Ledger
@@ -38,10 +45,11 @@ B = TypeVar("B")
 class Concern:
     """What a batch of changes is about.
 
-    ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that is gone, fails, or is not
-    ready any more. ``nodes`` have changed themselves, ``freed`` are those where GPUs may have come free. ``config_maps`` are
-    all that have changed, whoever reads them. ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of
-    which a ResourceQuota or a LimitRange has.
+    ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
+    is gone, fails, or is not ready any more. ``nodes`` have changed themselves, ``freed`` are those
+    where GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
+    ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of which a
+    ResourceQuota or a LimitRange has.
     """
 
     models: frozenset[Key] = NOTHING
@@ -53,7 +61,14 @@ class Concern:
     allowances: frozenset[str] = NOTHING
 
     def __bool__(self) -> bool:
-        return bool(self.models or self.nodes or self.freed or self.config_maps or self.priorities or self.allowances)
+        return bool(
+            self.models
+            or self.nodes
+            or self.freed
+            or self.config_maps
+            or self.priorities
+            or self.allowances
+        )
 
 
 class Index(Generic[A, B]):
@@ -80,7 +95,9 @@ class Index(Generic[A, B]):
 
 
 class Store:
-    """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses that there are."""
+    """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses
+    that there are.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self.node_version = 0
@@ -108,13 +125,19 @@ class Store:
 
     @property
     def unready(self) -> Mapping[str, datetime | None]:
-        """Return those whose kubelet does not answer or says that it cannot run pods: since when, None where nothing says."""
+        """Return those whose kubelet does not answer or says that it cannot run pods: since when,
+        None where nothing says.
+        """
         return MappingProxyType(self._unready)
 
     def members(self, set_uid: str) -> tuple[Member, ...]:
         """Return the pods that the StatefulSet with this uid controls, in rank order."""
         found = (self._pods[key].member for key in self._by_set.get(set_uid))
-        return tuple(sorted((member for member in found if member), key=lambda member: member.rank))
+        return tuple(
+            sorted(
+                (member for member in found if member), key=lambda member: member.rank
+            )
+        )
 
     def members_of(self, model: Key) -> tuple[Member, ...]:
         """Return the pods that carry the label of a model and that any StatefulSet controls."""
@@ -122,7 +145,9 @@ class Store:
         return tuple(member for member in found if member)
 
     def version_of(self, model: Key) -> int:
-        """Return a number that goes up with every change of the objects and pods of a model that is followed."""
+        """Return a number that goes up with every change of the objects and pods of a model that is
+        followed.
+        """
         return self._versions.get(model, 0)
 
     def follow(self, model: Key) -> None:
@@ -138,15 +163,25 @@ class Store:
             self._versions[model] += 1
 
     def strangers(self, model: Key) -> tuple[Key, ...]:
-        """Return the pods that carry the label of a model and are no member of any StatefulSet that a ShardedModel controls."""
-        return tuple(key for key in self._by_model.get(model) if not self._is_member(self._pods[key]))
+        """Return the pods that carry the label of a model and are no member of any StatefulSet that
+        a ShardedModel controls.
+        """
+        return tuple(
+            key
+            for key in self._by_model.get(model)
+            if not self._is_member(self._pods[key])
+        )
 
     def child(self, kind: str, namespace: str, name: str) -> Child | None:
-        """Return the object of this name, whoever owns it; None where there is none that carries our label."""
+        """Return the object of this name, whoever owns it; None where there is none that carries
+        our label.
+        """
         return self._children.get((kind, namespace, name))
 
     def children(self, owner_uid: str) -> tuple[Child, ...]:
-        """Return the objects that the ShardedModel with this uid controls, without its ConfigMaps."""
+        """Return the objects that the ShardedModel with this uid controls, without its
+        ConfigMaps.
+        """
         return tuple(self._children[key] for key in self._by_owner.get(owner_uid))
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
@@ -155,7 +190,10 @@ class Store:
 
     def config_maps(self, owner_uid: str) -> Mapping[Key, ConfigMapFacts]:
         """Return the ConfigMaps that the ShardedModel with this uid controls."""
-        return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner_uid)}
+        return {
+            key: self._config_maps[key]
+            for key in self._config_maps_by_owner.get(owner_uid)
+        }
 
     def take_nodes(self, changes: Mapping[Key, Change[NodeEntry]]) -> Concern:
         """Take over what has changed of nodes."""
@@ -187,16 +225,29 @@ class Store:
             if before == now:
                 continue
             self._index_pod(key, before, now)
-            concerned = {model for facts in (before, now) if facts for model in self._models_of(key[0], facts)}
+            concerned = {
+                model
+                for facts in (before, now)
+                if facts
+                for model in self._models_of(key[0], facts)
+            }
             models |= concerned
-            if before and before.member and is_worse(before.member, now.member if now else None):
+            if (
+                before
+                and before.member
+                and is_worse(before.member, now.member if now else None)
+            ):
                 hurt |= concerned
             freed |= self._ledger.bind(key, self._usage(key, before, now))
         self._count(models)
-        return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
+        return Concern(
+            models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed)
+        )
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
-        """Take over what has changed of the objects of a kind; what is older than what is known is passed over."""
+        """Take over what has changed of the objects of a kind; what is older than what is known is
+        passed over.
+        """
         models: set[Key] = set()
         freed: set[str] = set()
         for (namespace, name), change in changes.items():
@@ -206,35 +257,54 @@ class Store:
                 continue
             self._put_child(key, before, now)
             if before != now:
-                models |= {_model(child) for child in (before, now) if child and child.owner}
+                models |= {
+                    _model(child) for child in (before, now) if child and child.owner
+                }
             if now and kind == STATEFUL_SET:
                 freed |= self._bind_pods_of(now)
         self._count(models)
         return Concern(models=frozenset(models), freed=frozenset(freed))
 
-    def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
-        """Take over what has changed of ConfigMaps; what is older than what is known is passed over."""
+    def take_config_maps(
+        self, changes: Mapping[Key, Change[ConfigMapFacts]]
+    ) -> Concern:
+        """Take over what has changed of ConfigMaps; what is older than what is known is passed
+        over.
+        """
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
             before, now = self._config_maps.get(key), change.value
-            if before == now or (before and _is_older(change.version, _number(before.version))):
+            if before == now or (
+                before and _is_older(change.version, _number(before.version))
+            ):
                 continue
             self._put_config_map(key, before, now)
             changed.add(key)
-            models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
+            models |= {
+                (key[0], base_name(facts.owner))
+                for facts in (before, now)
+                if facts and facts.owner
+            }
         self._count(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
 
-    def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:
+    def take_priority_classes(
+        self, changes: Mapping[Key, Change[PriorityClass]]
+    ) -> Concern:
         """Take over what has changed of PriorityClasses."""
         before = self.priorities
-        self.priorities = before.changed({name: change.value for (_, name), change in changes.items()})
+        self.priorities = before.changed(
+            {name: change.value for (_, name), change in changes.items()}
+        )
         return Concern(priorities=self.priorities != before)
 
     def allowance(self, namespace: str) -> Allowance:
         """Return the ResourceQuotas and LimitRanges of a namespace."""
-        quotas, ranges = self._quotas.get(namespace, {}), self._ranges.get(namespace, {})
+        quotas, ranges = (
+            self._quotas.get(namespace, {}),
+            self._ranges.get(namespace, {}),
+        )
         return Allowance(
             quotas=tuple(quotas[name] for name in sorted(quotas)),
             ranges=tuple(item for name in sorted(ranges) for item in ranges[name]),
@@ -249,7 +319,9 @@ class Store:
         return Concern(allowances=_take(self._ranges, changes))
 
     def wrote(self, content: Mapping[str, Any]) -> None:
-        """Take over an object as the API server has answered that it is stored: the next look sees it, and no event is news."""
+        """Take over an object as the API server has answered that it is stored: the next look sees
+        it, and no event is news.
+        """
         kind, metadata = kind_of(content), content["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == CONFIG_MAP:
@@ -258,27 +330,42 @@ class Store:
         elif kind in BY_KIND:
             child = project_child(BY_KIND[kind], dict(content))
             self.take_children(kind, {key: Change(child, child.version)})
-        if expect := self._expecting.get((kind, None)) or self._expecting.get((kind, key[0])):
+        if expect := self._expecting.get((kind, None)) or self._expecting.get(
+            (kind, key[0])
+        ):
             expect(key, _number(metadata["resourceVersion"]))
 
-    def tell_writes(self, kind: str, namespace: str | None, expect: Callable[[Key, int], None]) -> None:
-        """Have who reads a kind, or that of a namespace, told of what is taken over of it without him: key and version."""
+    def tell_writes(
+        self, kind: str, namespace: str | None, expect: Callable[[Key, int], None]
+    ) -> None:
+        """Have who reads a kind, or that of a namespace, told of what is taken over of it without
+        him: key and version.
+        """
         self._expecting[kind, namespace] = expect
 
     def _is_member(self, facts: PodFacts) -> bool:
         controlling = self._sets.get(facts.set_uid)
-        return facts.member is not None and controlling is not None and bool(controlling.owner_uid)
+        return (
+            facts.member is not None
+            and controlling is not None
+            and bool(controlling.owner_uid)
+        )
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
-        """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it is."""
+        """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it
+        is.
+        """
         controlling = self._sets.get(facts.set_uid)
         if controlling and controlling.owner:
             yield _model(controlling)
         if facts.model:
             yield namespace, facts.model
 
-    def _usage(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> GpuUsage | None:
-        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod, whatever its labels say.
+    def _usage(
+        self, key: Key, before: PodFacts | None, now: PodFacts | None
+    ) -> GpuUsage | None:
+        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod,
+        whatever its labels say.
 
         It stays that model's when the StatefulSet goes before it.
         """
@@ -293,12 +380,19 @@ class Store:
         return replace(now.usage, owner=None, group="")
 
     def _bind_pods_of(self, child: Child) -> frozenset[str]:
-        """Book the pods that came before their StatefulSet was known, and return the nodes on which GPUs came free by that."""
+        """Book the pods that came before their StatefulSet was known, and return the nodes on which
+        GPUs came free by that.
+        """
         keys = self._by_set.get(child.uid)
-        bound = (self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key])) for key in keys)
+        bound = (
+            self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key]))
+            for key in keys
+        )
         return frozenset().union(*bound)
 
-    def _index_pod(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> None:
+    def _index_pod(
+        self, key: Key, before: PodFacts | None, now: PodFacts | None
+    ) -> None:
         if now is None:
             del self._pods[key]
         else:
@@ -306,8 +400,14 @@ class Store:
         self._by_set.move(key, _set_uid(before), _set_uid(now))
         self._by_model.move(key, _label(key, before), _label(key, now))
 
-    def _put_child(self, key: ChildKey, before: Child | None, now: Child | None) -> None:
-        self._by_owner.move(key, before.owner_uid or None if before else None, now.owner_uid or None if now else None)
+    def _put_child(
+        self, key: ChildKey, before: Child | None, now: Child | None
+    ) -> None:
+        self._by_owner.move(
+            key,
+            before.owner_uid or None if before else None,
+            now.owner_uid or None if now else None,
+        )
         if key[0] == STATEFUL_SET and before:
             del self._sets[before.uid]
         if now is None:
@@ -317,17 +417,27 @@ class Store:
         if key[0] == STATEFUL_SET:
             self._sets[now.uid] = now
 
-    def _put_config_map(self, key: Key, before: ConfigMapFacts | None, now: ConfigMapFacts | None) -> None:
+    def _put_config_map(
+        self, key: Key, before: ConfigMapFacts | None, now: ConfigMapFacts | None
+    ) -> None:
         by_owner = self._config_maps_by_owner
-        by_owner.move(key, before.owner_uid or None if before else None, now.owner_uid or None if now else None)
+        by_owner.move(
+            key,
+            before.owner_uid or None if before else None,
+            now.owner_uid or None if now else None,
+        )
         if now is None:
             del self._config_maps[key]
         else:
             self._config_maps[key] = now
 
 
-def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> frozenset[str]:
-    """Take over changes of objects of namespaces, and return the namespaces of which one differs."""
+def _take(
+    known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]
+) -> frozenset[str]:
+    """Take over changes of objects of namespaces, and return the namespaces of which one
+    differs.
+    """
     changed = set()
     for (namespace, name), change in changes.items():
         there = known.setdefault(namespace, {})
@@ -345,13 +455,19 @@ def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> f
 def is_worse(before: Member, now: Member | None) -> bool:
     """Return whether what has become of a member may be why its group does not serve.
 
-    It is gone or going, another pod has taken its name, it has failed anew, or it is not ready any more.
+    It is gone or going, another pod has taken its name, it has failed anew, or it is not ready any
+    more.
     """
     if now is None or now.uid != before.uid:
         return True
     ends = now.deleting and not before.deleting
     fails = now.failure is not None and now.failure != before.failure
-    return ends or (before.ready and not now.ready) or fails or now.restarts > before.restarts
+    return (
+        ends
+        or (before.ready and not now.ready)
+        or fails
+        or now.restarts > before.restarts
+    )
 
 
 def _model(child: Child) -> Key:

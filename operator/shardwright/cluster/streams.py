@@ -22,7 +22,9 @@ METADATA: Final = {
 
 READ_BYTES: Final = 2**18
 REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more
-UNKNOWN_PATH: Final = b"404 page not found"  # says the API server where it does not have a kind
+UNKNOWN_PATH: Final = (
+    b"404 page not found"  # says the API server where it does not have a kind
+)
 
 
 class Trouble(StrEnum):
@@ -39,14 +41,21 @@ class Trouble(StrEnum):
 
 
 OK: Final = 200
-TROUBLES: Final = {401: Trouble.FORBIDDEN, 403: Trouble.FORBIDDEN, 404: Trouble.NOT_SERVED, 410: Trouble.EXPIRED}
+TROUBLES: Final = {
+    401: Trouble.FORBIDDEN,
+    403: Trouble.FORBIDDEN,
+    404: Trouble.NOT_SERVED,
+    410: Trouble.EXPIRED,
+}
 """By code; all others are ``FAILING``."""
 
 
 class ReadError(Exception):
     """An attempt has failed; ``established``: a stream had been opened before."""
 
-    def __init__(self, trouble: Trouble, message: str, *, established: bool = False) -> None:
+    def __init__(
+        self, trouble: Trouble, message: str, *, established: bool = False
+    ) -> None:
         self.trouble = trouble
         self.established = established
         super().__init__(message)
@@ -62,7 +71,8 @@ def open_stream(
     *,
     metadata_only: bool = False,
 ) -> Iterator["Stream"]:
-    """Ask for objects (``verb`` list or watch) and give the answer as it arrives; closed at the end.
+    """Ask for objects (``verb`` list or watch) and give the answer as it arrives; closed at the
+    end.
 
     Raises:
         ReadError: there is no answer, or it refuses.
@@ -70,7 +80,14 @@ def open_stream(
         SilentError: nothing comes for ``silence_seconds``; raised where it is read.
     """
     accept = METADATA[verb] if metadata_only else JSON
-    call = Call(verb=verb, resource=objects.resource, path=objects.path, method="GET", query=query, accept=accept)
+    call = Call(
+        verb=verb,
+        resource=objects.resource,
+        path=objects.path,
+        method="GET",
+        query=query,
+        accept=accept,
+    )
     try:
         response = client.open(call, silence_seconds).response
     except (ApiError, OSError) as error:  # the token's file may be out of reach
@@ -90,7 +107,11 @@ def check_may(client: Client, objects: Collection, seconds: float) -> None:
     try:
         allowed = may_now(client, objects.resource, "list", seconds, objects.namespace)
     except ApiError as error:
-        raise (_refused(error.code, str(error)) if error.code else ReadError(Trouble.UNREACHABLE, str(error))) from error
+        raise (
+            _refused(error.code, str(error))
+            if error.code
+            else ReadError(Trouble.UNREACHABLE, str(error))
+        ) from error
     except OSError as error:  # the token's file may be out of reach
         raise ReadError(Trouble.UNREACHABLE, str(error)) from error
     if not allowed:
@@ -128,12 +149,18 @@ def event_of(event: object) -> tuple[str, dict[str, Any]]:
 def error_in_stream(status: Mapping[str, Any]) -> ReadError:
     """Return what an ERROR event of a watch is."""
     code = status.get("code")
-    return _refused(code if isinstance(code, int) else 0, str(status.get("message", "")), established=True)
+    return _refused(
+        code if isinstance(code, int) else 0,
+        str(status.get("message", "")),
+        established=True,
+    )
 
 
 def _refused(code: int, message: str, *, established: bool = False) -> ReadError:
     trouble = TROUBLES.get(code, Trouble.FAILING)
-    return ReadError(trouble, f"{code} {message}" if code else message, established=established)
+    return ReadError(
+        trouble, f"{code} {message}" if code else message, established=established
+    )
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
@@ -150,14 +177,26 @@ def _chunks(response: Any) -> Iterator[bytes]:
 
 
 def _refusal(response: Any) -> tuple[int, str]:
-    """Return the code of an answer that refuses, 0 where it is no API server's, and what it has to say.
+    """Return the code of an answer that refuses, 0 where it is no API server's, and what it has to
+    say.
 
-    An API server answers with a Status, or in one sentence of plain text where it does not have the kind at all.
+    An API server answers with a Status, or in one sentence of plain text where it does not have the
+    kind at all.
     """
     try:
         text = response.read(REFUSAL_BYTES)
         if text.startswith(UNKNOWN_PATH):
             return response.status, "the API server does not have this kind"
         return response.status, str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError, OSError, RecursionError, urllib3.exceptions.HTTPError):
-        return 0, f"{response.status} {response.reason or ''}, in words that are no API server's"
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OSError,
+        RecursionError,
+        urllib3.exceptions.HTTPError,
+    ):
+        return (
+            0,
+            f"{response.status} {response.reason or ''}, in words that are no API server's",
+        )

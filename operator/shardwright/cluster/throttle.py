@@ -1,4 +1,6 @@
-"""Which request may be sent next: so many a second, so many at once, the urgent ones first, no namespace alone."""
+"""Which request may be sent next: so many a second, so many at once, the urgent ones first, no
+namespace alone.
+"""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -12,15 +14,18 @@ from typing import Final
 from shardwright.cluster.calls import Urgency
 
 SHARE: Final = 4
-"""One namespace may have this part of all requests under way, and this part is kept free for repairs; assumed."""
+"""One namespace may have this part of all requests under way, and this part is kept free for
+repairs; assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
     """Requests a second, and at once after a pause.
 
-    The API server protects itself (API priority and fairness); these keep a fault of ours from becoming a flood. 1,000 models
-    in a minute with 20 requests each are 333 a second, so the limit stands above that. LeaderWorkerSet has the same figures.
+    The API server protects itself (API priority and fairness); these keep a fault of ours from
+    becoming a flood. 1,000 models in a minute with 20 requests each are 333 a second, so the limit
+    stands above that. LeaderWorkerSet has the same figures.
     """
 
     qps: float = 500.0
@@ -28,23 +33,33 @@ class RequestLimits:
 
 
 class Gate:
-    """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in their order.
+    """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in
+    their order.
 
-    A namespace whose requests hang holds a quarter of those under way and no more; what is not a repair leaves a quarter free,
-    and one of its namespace's.
+    A namespace whose requests hang holds a quarter of those under way and no more; what is not a
+    repair leaves a quarter free, and one of its namespace's.
     """
 
-    def __init__(self, limits: RequestLimits, at_once: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        limits: RequestLimits,
+        at_once: int,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._limits = limits
         self._at_once = at_once
         self._clock = clock
         self._tokens = float(limits.burst)
         self._filled_at = clock()
         self._running: Counter[str] = Counter()
-        self._waiting: dict[Urgency, OrderedDict[str, deque[asyncio.Future[None]]]] = {each: OrderedDict() for each in Urgency}
+        self._waiting: dict[Urgency, OrderedDict[str, deque[asyncio.Future[None]]]] = {
+            each: OrderedDict() for each in Urgency
+        }
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, urgency: Urgency, namespace: str, deadline: float = inf) -> None:
+    async def enter(
+        self, urgency: Urgency, namespace: str, deadline: float = inf
+    ) -> None:
         """Wait until a request may be sent; :meth:`leave` must follow.
 
         Raises:
@@ -72,13 +87,17 @@ class Gate:
             del self._running[namespace]
         self._admit()
 
-    def _withdraw(self, urgency: Urgency, namespace: str, waiter: asyncio.Future[None]) -> None:
+    def _withdraw(
+        self, urgency: Urgency, namespace: str, waiter: asyncio.Future[None]
+    ) -> None:
         if waiter.done() and not waiter.cancelled():  # admitted in the same moment
             self.leave(namespace)
             return
         line = self._waiting[urgency]
         waiters = line.get(namespace, deque())
-        with suppress(ValueError):  # it has been passed over: others were told first that it gave up
+        with suppress(
+            ValueError
+        ):  # it has been passed over: others were told first that it gave up
             waiters.remove(waiter)
         if not waiters:
             line.pop(namespace, None)
@@ -86,7 +105,10 @@ class Gate:
     def _admit(self) -> None:
         """Let pass whoever may now, and come back when there are tokens for the next."""
         now = self._clock()
-        self._tokens = min(self._limits.burst, self._tokens + (now - self._filled_at) * self._limits.qps)
+        self._tokens = min(
+            self._limits.burst,
+            self._tokens + (now - self._filled_at) * self._limits.qps,
+        )
         self._filled_at = now
         while self._tokens >= 1 and (waiter := self._next()):
             self._tokens -= 1
@@ -95,14 +117,22 @@ class Gate:
             self._timer.cancel()
         short = self._tokens < 1 and any(self._waiting.values())
         pause = (1 - self._tokens) / self._limits.qps
-        self._timer = asyncio.get_running_loop().call_later(pause, self._admit) if short else None
+        self._timer = (
+            asyncio.get_running_loop().call_later(pause, self._admit) if short else None
+        )
 
     def _next(self) -> asyncio.Future[None] | None:
         for urgency, line in self._waiting.items():
-            for namespace in [name for name, waiters in line.items() if all(waiter.cancelled() for waiter in waiters)]:
+            for namespace in [
+                name
+                for name, waiters in line.items()
+                if all(waiter.cancelled() for waiter in waiters)
+            ]:
                 del line[namespace]
             for namespace, waiters in line.items():
-                while waiters[0].cancelled():  # it gives up, and has not had its turn to say so
+                while waiters[
+                    0
+                ].cancelled():  # it gives up, and has not had its turn to say so
                     waiters.popleft()
                 if self._has_room(urgency, namespace):
                     waiter = waiters.popleft()

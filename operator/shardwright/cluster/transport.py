@@ -1,15 +1,23 @@
-"""The bytes of a request and of its answer, over connections that are kept; blocking, for many threads at once.
+"""The bytes of a request and of its answer, over connections that are kept; blocking, for many
+threads at once.
 
-Addresses, TLS, credentials and proxies are the Kubernetes client library's, and so are its connections. Its request function is
-not used: it cannot be bounded in time and bytes, leadership is to be asked when the connection stands and before a byte is sent,
-and it needs 0.3 to 0.5 ms of CPU where the standard library needs 0.1 to 0.25 on the same connection (measured).
+Addresses, TLS, credentials and proxies are the Kubernetes client library's, and so are its
+connections. Its request function is not used: it cannot be bounded in time and bytes, leadership is
+to be asked when the connection stands and before a byte is sent, and it needs 0.3 to 0.5 ms of CPU
+where the standard library needs 0.1 to 0.25 on the same connection (measured).
 """
 
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPMessage,
+    HTTPResponse,
+    IncompleteRead,
+)
 from socket import SHUT_RDWR
 from time import monotonic
 from typing import Any, Final, cast
@@ -21,23 +29,40 @@ from kubernetes.client.exceptions import ApiException
 
 from shardwright.cluster.access import Access
 from shardwright.cluster.answers import read_answer
-from shardwright.cluster.calls import DEADLINE_EXCEEDED, TOO_LARGE, ApiError, Call, NotLeadingError, Urgency
+from shardwright.cluster.calls import (
+    DEADLINE_EXCEEDED,
+    TOO_LARGE,
+    ApiError,
+    Call,
+    NotLeadingError,
+    Urgency,
+)
 
 USER_AGENT: Final = "shardwright"
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 READ_TIMEOUT_SECONDS: Final = 30.0  # of silence
-EXCHANGE_SECONDS: Final = 60.0  # of a whole exchange: as long as the API server itself works on a request by default
+# of a whole exchange: as long as the API server itself works on a request by default
+EXCHANGE_SECONDS: Final = 60.0
 MOST_OBJECT_BYTES: Final = 3 << 20
-"""Twice what etcd takes of one object by default (1.5 MiB), for JSON is longer than what is stored."""
+"""Twice what etcd takes of one object by default (1.5 MiB), for JSON is longer than what is stored.
+"""
 MOST_PAGE_BYTES: Final = 16 << 20
 """500 objects of 32 KiB each; nodes and pods of real clusters have 5 to 20 KiB (assumed)."""
 PIECE: Final = 1 << 16
 
-FAULTS: Final = (OSError, ValueError, RecursionError, HTTPException, urllib3.exceptions.HTTPError)
+FAULTS: Final = (
+    OSError,
+    ValueError,
+    RecursionError,
+    HTTPException,
+    urllib3.exceptions.HTTPError,
+)
 """What may go wrong with an exchange, that of a body which is nested beyond all bounds included."""
 
 OnCall = Callable[[str, str, int, float], None]
-"""Told of every finished request, on the thread that did it: verb, resource, status code (0: no answer), seconds."""
+"""Told of every finished request, on the thread that did it: verb, resource, status code (0: no
+answer), seconds.
+"""
 
 OnWait = Callable[[Urgency, float], None]
 """Told of every request that has waited for its turn: how urgent it is, for how many seconds."""
@@ -57,16 +82,22 @@ NOT_COUNTED: Final = Meters()
 class Transport:
     """Exchanges requests for answers; ``may_write`` is asked immediately before a write is sent."""
 
-    def __init__(self, access: Access, on_call: OnCall, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, access: Access, on_call: OnCall, may_write: Callable[[], bool]
+    ) -> None:
         self._configuration = access.configuration
         self._more_headers = access.headers
         self._on_call = on_call
         self._may_write = may_write
         self._library = ApiClient(access.configuration)
-        self._pool = self._library.rest_client.pool_manager.connection_from_url(self._configuration.host)
+        self._pool = self._library.rest_client.pool_manager.connection_from_url(
+            self._configuration.host
+        )
         self._busy: set[Any] = set()  # connections with a request on its way
         self._base: str = urlsplit(self._configuration.host).path.rstrip("/")
-        if self._pool.proxy and self._pool.scheme == "http":  # such a proxy is told the whole address
+        if (
+            self._pool.proxy and self._pool.scheme == "http"
+        ):  # such a proxy is told the whole address
             self._base = self._configuration.host
 
     def exchange(self, call: Call, deadline: float) -> dict[str, Any]:
@@ -77,17 +108,21 @@ class Transport:
         """
         started, code = monotonic(), 0
         try:
-            response, text = self._converse(call, min(deadline, started + EXCHANGE_SECONDS))
+            response, text = self._converse(
+                call, min(deadline, started + EXCHANGE_SECONDS)
+            )
             code = response.status
         except FAULTS as error:
             reason = DEADLINE_EXCEEDED if monotonic() >= deadline else "Unreachable"
-            raise ApiError(0, reason, f"{call.method} {call.path}: {type(error).__name__}: {error}") from error
+            raise ApiError(
+                0, reason, f"{call.method} {call.path}: {type(error).__name__}: {error}"
+            ) from error
         finally:
             self._on_call(call.verb, call.resource.plural, code, monotonic() - started)
         return read_answer(call, code, response.headers.get, text)
 
     def _converse(self, call: Call, until: float) -> tuple[HTTPResponse, bytes]:
-        connection = self._pool._get_conn()  # noqa: SLF001  a kept one that still stands, or a new one
+        connection = self._pool._get_conn()  # noqa: SLF001
         keep = False
         try:
             self._connect(connection, until)
@@ -96,7 +131,13 @@ class Transport:
                 raise NotLeadingError
             socket = connection.sock
             _wait_no_longer(socket, until)
-            HTTPConnection.request(connection, call.method, self._target(call), _body(call), self._headers(call))
+            HTTPConnection.request(
+                connection,
+                call.method,
+                self._target(call),
+                _body(call),
+                self._headers(call),
+            )
             response = HTTPConnection.getresponse(connection)
             text = _read(call, response, socket, until)
             keep = not response.will_close
@@ -112,7 +153,7 @@ class Transport:
             return
         connection.timeout = min(_seconds_left(until), CONNECT_TIMEOUT_SECONDS)
         if self._pool.proxy and self._pool.scheme == "https":
-            self._pool._prepare_proxy(connection)  # noqa: SLF001  connects, too
+            self._pool._prepare_proxy(connection)  # noqa: SLF001
         else:
             connection.connect()
 
@@ -121,29 +162,43 @@ class Transport:
         url = self._configuration.host + call.path + _query(call)
         timeout = (CONNECT_TIMEOUT_SECONDS, read_timeout_seconds)
         try:
-            return self._library.rest_client.request(call.method, url, headers=self._headers(call), _request_timeout=timeout)
+            return self._library.rest_client.request(
+                call.method, url, headers=self._headers(call), _request_timeout=timeout
+            )
         except (ApiException, *FAULTS) as error:
-            raise ApiError(0, "Unreachable", f"{call.method} {call.path}: {error}") from error
+            raise ApiError(
+                0, "Unreachable", f"{call.method} {call.path}: {error}"
+            ) from error
 
     def _target(self, call: Call) -> str:
         return self._base + call.path + _query(call)
 
     def _headers(self, call: Call) -> Mapping[str, str]:
-        headers = {"Accept": call.accept, "Content-Type": call.content_type, "User-Agent": USER_AGENT}
+        headers = {
+            "Accept": call.accept,
+            "Content-Type": call.content_type,
+            "User-Agent": USER_AGENT,
+        }
         if authorization := self._configuration.get_api_key_with_prefix("BearerToken"):
             headers["Authorization"] = authorization
         return _joined(headers, self._more_headers) if self._more_headers else headers
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and end the exchanges on the others: a process ends after its threads."""
+        """Close the connections that nobody uses, and end the exchanges on the others: a process
+        ends after its threads.
+        """
         self._library.close()
         for connection in list(self._busy):
             with suppress(OSError, AttributeError):  # it has ended by itself
                 connection.sock.shutdown(SHUT_RDWR)
 
 
-def _joined(headers: Mapping[str, str], more: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return headers of which one of a name may be there several times: each group of an impersonated user has its own."""
+def _joined(
+    headers: Mapping[str, str], more: tuple[tuple[str, str], ...]
+) -> Mapping[str, str]:
+    """Return headers of which one of a name may be there several times: each group of an
+    impersonated user has its own.
+    """
     joined = HTTPMessage()
     for name, value in (*headers.items(), *more):
         joined[name] = value
@@ -155,18 +210,29 @@ def _query(call: Call) -> str:
 
 
 def _body(call: Call) -> bytes | None:
-    return None if call.body is None else json.dumps(call.body, separators=(",", ":")).encode()
+    return (
+        None
+        if call.body is None
+        else json.dumps(call.body, separators=(",", ":")).encode()
+    )
 
 
 def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> bytes:
-    """Read a body piece by piece, so that neither its length nor its slowness is the server's to choose."""
+    """Read a body piece by piece, so that neither its length nor its slowness is the server's to
+    choose.
+    """
     most = MOST_PAGE_BYTES if call.verb == "list" else MOST_OBJECT_BYTES
     pieces, size = [], 0
     while response.length != 0 and (piece := response.read1(PIECE)):
         pieces.append(piece)
         size += len(piece)
         if size + (response.length or 0) > most:
-            raise ApiError(0, TOO_LARGE, f"{call.method} {call.path}: the answer has more than {most >> 20} MiB, and is not read")
+            raise ApiError(
+                0,
+                TOO_LARGE,
+                f"{call.method} {call.path}: the answer has more than {most >> 20} MiB, and is "
+                "not read",
+            )
         if response.length != 0:
             _wait_no_longer(socket, until)
     if response.length:

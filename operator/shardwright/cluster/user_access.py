@@ -1,4 +1,6 @@
-"""How a user of the command line reaches a cluster: kubeconfigs are merged and flags override them, as kubectl does."""
+"""How a user of the command line reaches a cluster: kubeconfigs are merged and flags override them,
+as kubectl does.
+"""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +23,9 @@ _FLAGS: Final = "of the command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccess:
-    """A way to the API server, with what the kubeconfig says beside it; ``context`` is empty where flags alone say where."""
+    """A way to the API server, with what the kubeconfig says beside it; ``context`` is empty where
+    flags alone say where.
+    """
 
     access: Access
     server: str
@@ -40,27 +44,53 @@ def open_connection(connection: Connection) -> UserAccess:
     try:
         context = _load(configuration, connection)
         _override(configuration, connection)
-    except (config.ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (
+        config.ConfigException,
+        OSError,
+        yaml.YAMLError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise AccessError(_said(error)) from error
     return UserAccess(
         access=Access(configuration=configuration, headers=connection.impersonation),
         server=str(configuration.host),
         context=str(context.get("name") or ""),
-        namespace=connection.namespace or str(context.get("namespace") or "") or DEFAULT_NAMESPACE,
+        namespace=connection.namespace
+        or str(context.get("namespace") or "")
+        or DEFAULT_NAMESPACE,
     )
 
 
 def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
-    """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none where none can be read."""
+    """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none
+    where none can be read.
+    """
     try:
-        merged = KubeConfigMerger(kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).config
-        return [str(item["name"]) for item in merged[part].value] if merged is not None else []
-    except (config.ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        merged = KubeConfigMerger(
+            kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+        ).config
+        return (
+            [str(item["name"]) for item in merged[part].value]
+            if merged is not None
+            else []
+        )
+    except (
+        config.ConfigException,
+        OSError,
+        yaml.YAMLError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):
         return []
 
 
 def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
-    """Read the kubeconfigs into a configuration; return the name and the namespace of the context, empty where there is none."""
+    """Read the kubeconfigs into a configuration; return the name and the namespace of the context,
+    empty where there is none.
+    """
     paths = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     merged = KubeConfigMerger(paths).config
     if merged is None:
@@ -74,7 +104,9 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
         raise AccessError(f"no context is current in {_shown(paths)}")
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
     _with_flags(merged, found, connection)
-    KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None).load_and_set(configuration)
+    KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None).load_and_set(
+        configuration
+    )
     return {"name": name, "namespace": found.get("namespace")}
 
 
@@ -83,8 +115,12 @@ def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) ->
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
     if connection.user:
-        merged["users"].get_with_name(connection.user)  # the loader would go on as nobody
-    merged.value["contexts"].append(ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path))
+        merged["users"].get_with_name(
+            connection.user
+        )  # the loader would go on as nobody
+    merged.value["contexts"].append(
+        ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path)
+    )
 
 
 def _override(configuration: Any, connection: Connection) -> None:
@@ -103,7 +139,9 @@ def _override(configuration: Any, connection: Connection) -> None:
     }
     for name, file in files.items():
         if file:
-            with Path(file).open("rb"):  # what cannot be read is said of the file, not of the connection
+            with Path(file).open(
+                "rb"
+            ):  # what cannot be read is said of the file, not of the connection
                 setattr(configuration, name, file)
     if connection.tls_server_name:
         configuration.tls_server_name = connection.tls_server_name

@@ -18,11 +18,24 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.new_keys import new_content
-from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, JOBS, PODS, SECRETS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    BY_KIND,
+    CONTROLLER_REVISIONS,
+    JOBS,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
+from shardwright.reconcile.refusals import (
+    field_dropped,
+    forbids_pods,
+    pod_of,
+    pod_security_forbids,
+)
 from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
@@ -45,20 +58,23 @@ from shardwright.reconcile.writes import (
 )
 
 CONFLICT: Final = 409
-ALREADY_EXISTS: Final = "AlreadyExists"  # reason of a 409; another one is a conflict that passes, as with a contended quota
+# reason of a 409; another one is a conflict that passes, as with a contended quota
+ALREADY_EXISTS: Final = "AlreadyExists"
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
 CARRY_OUT_SECONDS: Final = 12.0
-"""How long all writes of one round may take, so that what hangs is in the status within seconds. Basis: assumed; a webhook
-answers within its 10 s, or the API server answers for it."""
+"""How long all writes of one round may take, so that what hangs is in the status within seconds.
+Basis: assumed; a webhook answers within its 10 s, or the API server answers for it.
+"""
 
 REFUSALS: Final = frozenset({400, 403, 422})
 """Codes by which the API server refuses an object for good, until somebody changes something."""
 
 WELL_SECONDS: Final = 60.0
-"""How long it holds that objects of the same fields are kept and admitted. Basis: assumed; gates and policies change rarely,
-and whatever is not kept then shows in the answer all the same."""
+"""How long it holds that objects of the same fields are kept and admitted. Basis: assumed; gates
+and policies change rarely, and whatever is not kept then shows in the answer all the same.
+"""
 
 WELL_MAX: Final = 1024  # shapes of objects that are remembered
 
@@ -67,7 +83,9 @@ UNPROCESSABLE: Final = 422
 
 
 class RefusedError(ApiError):
-    """The API server takes an object, and what was sent would not come to run; ``problem`` says why."""
+    """The API server takes an object, and what was sent would not come to run; ``problem`` says
+    why.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -81,7 +99,10 @@ class Writer:
     """
 
     def __init__(
-        self, client: Client, on_stored: Callable[[Mapping[str, Any]], None], clock: Callable[[], float] = monotonic
+        self,
+        client: Client,
+        on_stored: Callable[[Mapping[str, Any]], None],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._client = client
         self._on_stored = on_stored
@@ -91,7 +112,8 @@ class Writer:
     async def carry_out(self, writes: Sequence[Write]) -> Outcome:
         """Write in order; what is refused holds up only what needs it.
 
-        What starts pods is tried first: a group without a field that the API server drops would start all the same.
+        What starts pods is tried first: a group without a field that the API server drops would
+        start all the same.
 
         Raises:
             NotLeadingError: another operator leads.
@@ -101,11 +123,16 @@ class Writer:
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(write, Create | Apply | Patch | Delete | DropRevision) and not missing.isdisjoint(write.needs):
+            if isinstance(
+                write, Create | Apply | Patch | Delete | DropRevision
+            ) and not missing.isdisjoint(write.needs):
                 missing.add((written_kind(write), written_name(write)))
                 continue
             try:
-                await self._carry_out(client.at(Urgency.REPAIR) if ended_groups([write]) else client, write)
+                await self._carry_out(
+                    client.at(Urgency.REPAIR) if ended_groups([write]) else client,
+                    write,
+                )
             except NotLeadingError:
                 raise
             except ApiError as error:
@@ -125,9 +152,20 @@ class Writer:
                 await self._apply(client, write)
             case Patch():
                 stored = await _patch(client, write)
-                self._on_stored({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored})
+                self._on_stored(
+                    {
+                        "apiVersion": STATEFUL_SETS.api_version,
+                        "kind": STATEFUL_SETS.kind,
+                        **stored,
+                    }
+                )
             case DryRunPod():
-                await client.create(PODS, write.content["metadata"]["namespace"], write.content, dry_run=True)
+                await client.create(
+                    PODS,
+                    write.content["metadata"]["namespace"],
+                    write.content,
+                    dry_run=True,
+                )
             case KeepRevision():
                 await _create_named(client, CONTROLLER_REVISIONS, write.content)
             case StartJob():
@@ -136,18 +174,30 @@ class Writer:
                 await _drop_revision(client, write)
             case Delete():
                 resource = BY_KIND[write.kind]
-                await client.delete(resource, write.namespace, write.name, uid=write.uid, grace_seconds=write.grace_seconds)
+                await client.delete(
+                    resource,
+                    write.namespace,
+                    write.name,
+                    uid=write.uid,
+                    grace_seconds=write.grace_seconds,
+                )
 
     async def _create(self, client: Client, write: Create) -> None:
         resource, content = BY_KIND[kind_of(write.content)], write.content
 
         async def send(*, dry_run: bool) -> Mapping[str, Any]:
-            return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
+            return await client.create(
+                resource, content["metadata"]["namespace"], content, dry_run=dry_run
+            )
 
-        await self._keeping_all(client, send, content, try_first=content["kind"] == STATEFUL_SET)
+        await self._keeping_all(
+            client, send, content, try_first=content["kind"] == STATEFUL_SET
+        )
 
     async def _apply(self, client: Client, write: Apply) -> None:
-        """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
+        """Apply with the uid as a precondition: an object that replaced ours meanwhile answers
+        409.
+        """
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
@@ -155,9 +205,16 @@ class Writer:
         content = {**write.content, "metadata": metadata}
 
         async def send(*, dry_run: bool) -> Mapping[str, Any]:
-            return await client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
+            return await client.patch(
+                resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run
+            )
 
-        await self._keeping_all(client, send, content, try_first=template_hash(live) != template_hash(content))
+        await self._keeping_all(
+            client,
+            send,
+            content,
+            try_first=template_hash(live) != template_hash(content),
+        )
 
     async def _keeping_all(
         self,
@@ -167,17 +224,23 @@ class Writer:
         *,
         try_first: bool,
     ) -> None:
-        """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
+        """Send an object and see that all of it was kept; where it is tried first, nothing has
+        changed if it would not be.
+        """
         if try_first and not self._was_well(shape := _shape(content)):
             _check(content, await _tried(send, content))
             await _try_pod(client, content)
             self._note_well(shape)
         stored = await send(dry_run=False)
         _check(content, stored)
-        self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
+        self._on_stored(
+            {"apiVersion": content["apiVersion"], "kind": content["kind"], **stored}
+        )
 
     def _was_well(self, shape: int) -> bool:
-        """Return whether an object of the same fields, in the same namespace, was tried and kept a moment ago."""
+        """Return whether an object of the same fields, in the same namespace, was tried and kept a
+        moment ago.
+        """
         at = self._tried.get(shape)
         return at is not None and self._clock() - at < WELL_SECONDS
 
@@ -188,17 +251,35 @@ class Writer:
 
 
 def _shape(content: Mapping[str, Any]) -> int:
-    """Return what decides whether the API server keeps and admits an object: its namespace, its fields and who its pods are."""
-    contexts = json.dumps([_security(content["spec"]["template"]["spec"]), content["metadata"]["namespace"]], sort_keys=True)
+    """Return what decides whether the API server keeps and admits an object: its namespace, its
+    fields and who its pods are.
+    """
+    contexts = json.dumps(
+        [
+            _security(content["spec"]["template"]["spec"]),
+            content["metadata"]["namespace"],
+        ],
+        sort_keys=True,
+    )
     return hash((contexts, frozenset(_paths(content, ""))))
 
 
 def _security(pod: Mapping[str, Any]) -> list[Any]:
     """Return what Pod Security looks at, values included."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
-    contexts = [pod.get("securityContext"), *(container.get("securityContext") for container in containers)]
-    host = {field: pod.get(field) for field in ("hostNetwork", "hostPID", "hostIPC", "runtimeClassName")}
-    ports = [port.get("hostPort") for container in containers for port in container.get("ports") or ()]
+    contexts = [
+        pod.get("securityContext"),
+        *(container.get("securityContext") for container in containers),
+    ]
+    host = {
+        field: pod.get(field)
+        for field in ("hostNetwork", "hostPID", "hostIPC", "runtimeClassName")
+    }
+    ports = [
+        port.get("hostPort")
+        for container in containers
+        for port in container.get("ports") or ()
+    ]
     volumes = [sorted(volume) for volume in pod.get("volumes") or ()]
     return [contexts, host, ports, volumes]
 
@@ -217,30 +298,47 @@ def _paths(value: Any, path: str) -> Iterator[str]:
 def _refusal(write: Write, error: ApiError) -> Refusal:
     problem = error.problem if isinstance(error, RefusedError) else None
     refused = error.code in REFUSALS
-    return Refusal(write=write, code=error.code, reason=error.reason, message=str(error), passes=not refused, problem=problem)
+    return Refusal(
+        write=write,
+        code=error.code,
+        reason=error.reason,
+        message=str(error),
+        passes=not refused,
+        problem=problem,
+    )
 
 
 async def _patch(client: Client, write: Patch) -> dict[str, Any]:
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
-    return await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
+    return await client.patch(
+        STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH
+    )
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
-    """Make a key and create its Secret; one that exists already is the key: nobody else was told its name."""
+    """Make a key and create its Secret; one that exists already is the key: nobody else was told
+    its name.
+    """
     try:
-        await client.create(SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content))
+        await client.create(
+            SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content)
+        )
     except ApiError as error:
         if error.reason == ALREADY_EXISTS:
             return
         if (name := written_name(write)) not in str(error):
             raise
         said = str(error).replace(name, HIDDEN_NAME)
-        raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
+        raise ApiError(
+            error.code, error.reason, said, error.retry_after_seconds
+        ) from None
 
 
-async def _create_named(client: Client, resource: Resource, content: Mapping[str, Any]) -> None:
+async def _create_named(
+    client: Client, resource: Resource, content: Mapping[str, Any]
+) -> None:
     """Create what is named by what it says: where there is one of its name, that is it."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
@@ -250,31 +348,51 @@ async def _create_named(client: Client, resource: Resource, content: Mapping[str
 
 
 async def _drop_revision(client: Client, write: DropRevision) -> None:
-    found = await client.get(CONTROLLER_REVISIONS, write.namespace, write.name, metadata_only=True)
+    found = await client.get(
+        CONTROLLER_REVISIONS, write.namespace, write.name, metadata_only=True
+    )
     if found and controller_uid(found) == write.owner_uid:
-        await client.delete(CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"])
+        await client.delete(
+            CONTROLLER_REVISIONS,
+            write.namespace,
+            write.name,
+            uid=found["metadata"]["uid"],
+        )
 
 
 def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Secret with a key in it that nobody has had before."""
     content = new_content(secret["type"])
-    return {**secret, "data": {name: b64encode(text.encode()).decode() for name, text in content.items()}}
+    return {
+        **secret,
+        "data": {
+            name: b64encode(text.encode()).decode() for name, text in content.items()
+        },
+    }
 
 
 async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
-    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not what makes them.
+    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not what
+    makes them.
 
-    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the StatefulSet's to wait for.
+    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the
+    StatefulSet's to wait for.
     """
     try:
-        await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
+        await client.create(
+            PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True
+        )
     except ApiError as error:
         if forbids_pods(str(error)):
             raise RefusedError(pod_security_forbids(content, str(error))) from error
 
 
-async def _tried(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what would be stored; a webhook that cannot be asked without consequences is not asked."""
+async def _tried(
+    send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return what would be stored; a webhook that cannot be asked without consequences is not
+    asked.
+    """
     try:
         return await send(dry_run=True)
     except ApiError as error:
@@ -288,10 +406,14 @@ def _check(sent: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
         raise RefusedError(field_dropped(sent, dropped))
 
 
-async def _owned_by_apply(client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _owned_by_apply(
+    client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the live object, whose fields are owned by an apply of ours now."""
     for attempts_left in reversed(range(OWNING_ATTEMPTS)):
-        live = await client.get(resource, metadata["namespace"], metadata["name"]) or {"metadata": {}}
+        live = await client.get(resource, metadata["namespace"], metadata["name"]) or {
+            "metadata": {}
+        }
         try:
             await _own_by_apply(client, resource, path, live)
             break
@@ -301,24 +423,44 @@ async def _owned_by_apply(client: Client, resource: Resource, path: str, metadat
     return live
 
 
-async def _own_by_apply(client: Client, resource: Resource, path: str, live: Mapping[str, Any]) -> None:
+async def _own_by_apply(
+    client: Client, resource: Resource, path: str, live: Mapping[str, Any]
+) -> None:
     """Turn the field ownership of our POST, and of our patches since, into that of an apply.
 
-    Otherwise no apply could remove a field again: the other would still own it. A manager has one entry of each operation: what
-    an apply of ours owns already is kept beside what is added. The version that was read is replaced, not tested: out of date
-    it answers 409, where a test that fails answers 422 as a real refusal does.
+    Otherwise no apply could remove a field again: the other would still own it. A manager has one
+    entry of each operation: what an apply of ours owns already is kept beside what is added. The
+    version that was read is replaced, not tested: out of date it answers 409, where a test that
+    fails answers 422 as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
-    ours = {manager["operation"]: index for index, manager in enumerate(managers) if _is_ours(manager)}
+    ours = {
+        manager["operation"]: index
+        for index, manager in enumerate(managers)
+        if _is_ours(manager)
+    }
     if "Update" not in ours:
         return
     fields = f"/metadata/managedFields/{ours['Update']}"
-    operations: list[dict[str, Any]] = [{"op": "replace", "path": f"{fields}/operation", "value": "Apply"}]
+    operations: list[dict[str, Any]] = [
+        {"op": "replace", "path": f"{fields}/operation", "value": "Apply"}
+    ]
     if "Apply" in ours:
-        applied, updated = (managers[ours[operation]].get("fieldsV1") or {} for operation in ("Apply", "Update"))
-        both = {"op": "replace", "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1", "value": _union(applied, updated)}
+        applied, updated = (
+            managers[ours[operation]].get("fieldsV1") or {}
+            for operation in ("Apply", "Update")
+        )
+        both = {
+            "op": "replace",
+            "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1",
+            "value": _union(applied, updated),
+        }
         operations = [both, {"op": "remove", "path": fields}]
-    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
+    version = {
+        "op": "replace",
+        "path": "/metadata/resourceVersion",
+        "value": live["metadata"]["resourceVersion"],
+    }
     await client.patch(resource, path, [version, *operations], JSON_PATCH)
 
 
@@ -327,6 +469,10 @@ def _is_ours(manager: Mapping[str, Any]) -> bool:
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two sets of fields as one, as ``fieldsV1`` writes them: each field with the set of those below it."""
-    shared = {field: _union(one[field], other[field]) for field in one.keys() & other.keys()}
+    """Return two sets of fields as one, as ``fieldsV1`` writes them: each field with the set of
+    those below it.
+    """
+    shared = {
+        field: _union(one[field], other[field]) for field in one.keys() & other.keys()
+    }
     return {**one, **other, **shared}

@@ -9,11 +9,14 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 def main() -> int:
     """Run the operator, or say in one line what to install where its libraries are missing."""
     try:
-        from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
+        from shardwright.controller.main import main as run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if str(error.name).startswith("shardwright"):
             raise
-        sys.stderr.write(f"error: the operator needs {error.name}, which is not installed: pip install 'shardwright[operator]'\n")
+        sys.stderr.write(
+            f"error: the operator needs {error.name}, which is not installed: pip install "
+            "'shardwright[operator]'\n"
+        )
         return NOT_INSTALLED_EXIT_CODE
     return run()
 

@@ -1,4 +1,6 @@
-"""A clock that never jumps: the wall clock as it was when this process started, carried on by the monotonic one."""
+"""A clock that never jumps: the wall clock as it was when this process started, carried on by the
+monotonic one.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

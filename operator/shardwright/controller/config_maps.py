@@ -1,4 +1,6 @@
-"""ConfigMaps by name, read once per version: the caches hold what they are, never what is in them."""
+"""ConfigMaps by name, read once per version: the caches hold what they are, never what is in
+them.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -16,12 +18,14 @@ from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
-"""Compressed bytes that are kept of all of them together; what was used longest ago goes first, and is read again. Basis:
-assumed, an eighth of what the chart lets the operator have."""
+"""Compressed bytes that are kept of all of them together; what was used longest ago goes first, and
+is read again. Basis: assumed, an eighth of what the chart lets the operator have.
+"""
 
 RECORDS_MAX: Final = 100
-"""Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is looked at again soon;
-measured before texts were shared, 26 KiB each with its text."""
+"""Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is
+looked at again soon; measured before texts were shared, 26 KiB each with its text.
+"""
 
 
 @dataclass(slots=True)
@@ -34,7 +38,9 @@ class _Content:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A plan of record as read from a ConfigMap of this version, for the owner with this uid, by these keys."""
+    """A plan of record as read from a ConfigMap of this version, for the owner with this uid, by
+    these keys.
+    """
 
     version: str
     owner_uid: str
@@ -53,7 +59,8 @@ class ConfigMaps:
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     async def get(self, key: Key) -> dict[str, Any] | None:
-        """Return a ConfigMap as it is in the version that the caches know, None where there is none.
+        """Return a ConfigMap as it is in the version that the caches know, None where there is
+        none.
 
         Raises:
             ApiError: it could not be read.
@@ -79,13 +86,20 @@ class ConfigMaps:
     def put(self, content: dict[str, Any]) -> dict[str, Any]:
         """Keep a ConfigMap as the API server has just answered that it is, and return it."""
         metadata = content["metadata"]
-        key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
-        known = {name: value for name, value in metadata.items() if name != "managedFields"}
+        key, version = (
+            (metadata["namespace"], metadata["name"]),
+            metadata["resourceVersion"],
+        )
+        known = {
+            name: value for name, value in metadata.items() if name != "managedFields"
+        }
         whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": known}
         if (kept := self._kept.get(key)) and kept.version == version:
             return whole  # and what was read from it holds
         self._drop(key)
-        self._kept[key] = content_now = _Content(version, packed(plain(whole), _sort(whole)))
+        self._kept[key] = content_now = _Content(
+            version, packed(plain(whole), _sort(whole))
+        )
         self._bytes += len(content_now.packed.content)
         while self._bytes > KEPT_BYTES_MAX:
             _, oldest = self._kept.popitem(last=False)
@@ -95,9 +109,11 @@ class ConfigMaps:
     async def record(
         self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
     ) -> tuple[dict[str, Any] | None, StoredRecord | None]:
-        """Return the ConfigMap of a plan of record, and what it keeps for the resource with this uid; decoded once per version.
+        """Return the ConfigMap of a plan of record, and what it keeps for the resource with this
+        uid; decoded once per version.
 
-        It is that which the caches know, or the one that the API server has now (``fresh``): caches may lag.
+        It is that which the caches know, or the one that the API server has now (``fresh``): caches
+        may lag.
 
         Raises:
             ApiError: it could not be read.
@@ -105,9 +121,18 @@ class ConfigMaps:
         content = await (self._read(key) if fresh else self.get(key))
         if content is None:
             return None, None
-        version, known = content["metadata"]["resourceVersion"], self._records.pop(key, None)
-        if known is None or (known.version, known.owner_uid, known.keys) != (version, owner_uid, keys):
-            known = _Record(version, owner_uid, keys, read_record(content, owner_uid, keys))
+        version, known = (
+            content["metadata"]["resourceVersion"],
+            self._records.pop(key, None),
+        )
+        if known is None or (known.version, known.owner_uid, known.keys) != (
+            version,
+            owner_uid,
+            keys,
+        ):
+            known = _Record(
+                version, owner_uid, keys, read_record(content, owner_uid, keys)
+            )
         self._records[key] = known
         if len(self._records) > RECORDS_MAX:
             self._records.popitem(last=False)
@@ -126,5 +151,7 @@ class ConfigMaps:
 
 
 def _sort(config_map: Mapping[str, Any]) -> str:
-    """Return what a ConfigMap is like: plans of record are like each other, and so are the scripts of models."""
+    """Return what a ConfigMap is like: plans of record are like each other, and so are the scripts
+    of models.
+    """
     return RECORD_KEY if RECORD_KEY in (config_map.get("data") or {}) else CONFIG_MAP

@@ -12,10 +12,14 @@ from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from shardwright.controller.http_server import HttpReply, HttpRequest
 
-SCRAPE_REST: Final = 10  # times as long as the metrics took to write, they are not written again
+SCRAPE_REST: Final = (
+    10  # times as long as the metrics took to write, they are not written again
+)
 
 GZIP_LEVEL: Final = 1
-"""Basis: measured; the series of 1,000 models, 4.5 MB that take 0.47 s of CPU to write, become 0.18 MB in 8 ms more."""
+"""Basis: measured; the series of 1,000 models, 4.5 MB that take 0.47 s of CPU to write, become 0.18
+MB in 8 ms more.
+"""
 
 Encode = Callable[[CollectorRegistry], bytes]
 
@@ -24,8 +28,9 @@ _FORMATS: Final[dict[bool, tuple[Encode, str]]] = {
     True: choose_encoder(f"{OPEN_METRICS}; version=1.0.0"),
     False: choose_encoder(""),
 }
-"""The encoder of the library and the content type, by whether a client takes OpenMetrics. Two, so that nobody has us keep the
-metrics in all the formats that there are."""
+"""The encoder of the library and the content type, by whether a client takes OpenMetrics. Two, so
+that nobody has us keep the metrics in all the formats that there are.
+"""
 
 
 @dataclass

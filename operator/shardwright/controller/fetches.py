@@ -1,4 +1,6 @@
-"""What reads configs from the hub, and how far its Jobs are: read by name, for models that wait; no cache shows Jobs."""
+"""What reads configs from the hub, and how far its Jobs are: read by name, for models that wait; no
+cache shows Jobs.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -25,11 +27,14 @@ OWN_CONTAINER: Final = "operator"
 """Name of the operator's container in its pod, as the chart has it."""
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
-"""Label of the pods of a Job. Source: Kubernetes 1.36 ``staging/src/k8s.io/api/batch/v1/types.go`` (JobNameLabel)."""
+"""Label of the pods of a Job. Source: Kubernetes 1.36 ``staging/src/k8s.io/api/batch/v1/types.go``
+(JobNameLabel).
+"""
 
 
 async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
-    """Return what reads configs: the image of the operator's own pod, None where it runs in none that it may look at.
+    """Return what reads configs: the image of the operator's own pod, None where it runs in none
+    that it may look at.
 
     Raises:
         ApiError: it could not be read.
@@ -41,39 +46,63 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
             raise
         return None
     containers = ((found or {}).get("spec") or {}).get("containers") or ()
-    ours = next((container for container in containers if container["name"] == OWN_CONTAINER), None)
-    return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
+    ours = next(
+        (container for container in containers if container["name"] == OWN_CONTAINER),
+        None,
+    )
+    return (
+        Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"])
+        if ours
+        else None
+    )
 
 
 def config_place(live: Mapping[str, Any]) -> tuple[Key | None, str]:
-    """Return the ConfigMap that has the config of a resource, or would keep it, and the file in it; None: its spec has it."""
+    """Return the ConfigMap that has the config of a resource, or would keep it, and the file in it;
+    None: its spec has it.
+    """
     metadata = live["metadata"]
-    source = config_source(metadata["name"], (live.get("spec") or {}).get("model") or {})
+    source = config_source(
+        metadata["name"], (live.get("spec") or {}).get("model") or {}
+    )
     return ((metadata["namespace"], source[0]), source[1]) if source else (None, "")
 
 
 def believed_text(
-    content: Mapping[str, Any], file: str, live: Mapping[str, Any], keys: SigningKeys, administration: Administration
+    content: Mapping[str, Any],
+    file: str,
+    live: Mapping[str, Any],
+    keys: SigningKeys,
+    administration: Administration,
 ) -> str | None:
-    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else has written it for us.
+    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else
+    has written it for us.
 
-    Where there are no keys, nothing tells who wrote it, so that a catalogue which has the model goes before it.
+    Where there are no keys, nothing tells who wrote it, so that a catalogue which has the model
+    goes before it.
     """
     model = live["spec"]["model"]
     if not model.get("configMapRef"):
-        known = not keys and find_model(str(model["id"]), administration.catalogue) is not None
+        known = (
+            not keys
+            and find_model(str(model["id"]), administration.catalogue) is not None
+        )
         if known or not is_believed(content, live["metadata"]["uid"], keys):
             return None
     return folder_text(content.get("data") or {}, file)
 
 
 async def read_fetching(
-    client: Client, owner: Owner, subject: Subject | tuple[Problem, ...], taken: Key | None
+    client: Client,
+    owner: Owner,
+    subject: Subject | tuple[Problem, ...],
+    taken: Key | None,
 ) -> Fetching | None:
-    """Return how far the Job of a resource is whose model lacks a config, None where it lacks none that can be read.
+    """Return how far the Job of a resource is whose model lacks a config, None where it lacks none
+    that can be read.
 
-    Also where the operator may not look at Jobs and their pods: then configs are given by hand. ``taken`` is the ConfigMap that
-    was there before the subject was made, and so holds no config.
+    Also where the operator may not look at Jobs and their pods: then configs are given by hand.
+    ``taken`` is the ConfigMap that was there before the subject was made, and so holds no config.
     """
     lacking = unread(subject)
     if lacking is None:
@@ -85,10 +114,18 @@ async def read_fetching(
         job = await client.get(JOBS, owner.namespace, name)
         if job is None or not (job.get("status") or {}).get("conditions"):
             return Fetching(fetch=lacking.fetch, job=job)
-        pods = await client.list(PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}")
+        pods = await client.list(
+            PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}"
+        )
     except ApiError as error:  # what runs is repaired all the same
-        return None if error.code == FORBIDDEN else Fetching(fetch=lacking.fetch, problem=job_unread(name, str(error)))
-    return Fetching(fetch=lacking.fetch, job=job, left=left_by(pods, job["metadata"]["uid"]))
+        return (
+            None
+            if error.code == FORBIDDEN
+            else Fetching(fetch=lacking.fetch, problem=job_unread(name, str(error)))
+        )
+    return Fetching(
+        fetch=lacking.fetch, job=job, left=left_by(pods, job["metadata"]["uid"])
+    )
 
 
 def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:
@@ -96,7 +133,13 @@ def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:
     for pod in pods:
         if controller_uid(pod) == job_uid:
             status = pod.get("status") or {}
-            containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-            ended = ((container.get("state") or {}).get("terminated") or {} for container in containers)
+            containers = (
+                *(status.get("initContainerStatuses") or ()),
+                *(status.get("containerStatuses") or ()),
+            )
+            ended = (
+                (container.get("state") or {}).get("terminated") or {}
+                for container in containers
+            )
             return "".join(str(state.get("message") or "") for state in ended)
     return ""

@@ -1,4 +1,6 @@
-"""Files that the kubelet renews: read again when they change, and the last good content stays in use."""
+"""Files that the kubelet renews: read again when they change, and the last good content stays in
+use.
+"""
 
 import json
 import logging
@@ -15,9 +17,17 @@ Parsed = TypeVar("Parsed")
 
 
 class Watched(Generic[Parsed]):
-    """One file and what was made of it last; before it is read, ``begin`` or, where that is None, what an empty text makes."""
+    """One file and what was made of it last; before it is read, ``begin`` or, where that is None,
+    what an empty text makes.
+    """
 
-    def __init__(self, file: Path | None, what: str, read: Callable[[str], Parsed], begin: Parsed | None = None) -> None:
+    def __init__(
+        self,
+        file: Path | None,
+        what: str,
+        read: Callable[[str], Parsed],
+        begin: Parsed | None = None,
+    ) -> None:
         self._file = file
         self._what = what
         self._read = read
@@ -34,7 +44,9 @@ class Watched(Generic[Parsed]):
         self.content, self._seen = self._read(seen.decode()), seen
 
     def reload(self) -> bool:
-        """Read the file if it has changed and return whether it had; one that is broken or away changes nothing."""
+        """Read the file if it has changed and return whether it had; one that is broken or away
+        changes nothing.
+        """
         seen = self._bytes()
         if seen is None or seen == self._seen:
             return False
@@ -42,7 +54,7 @@ class Watched(Generic[Parsed]):
         try:
             self.content = self._read(seen.decode())
         except (ValueError, InputError) as error:
-            log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400  the message is the whole story
+            log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400
             return False
         log.info("%s was read anew", self._what)
         return True
@@ -66,6 +78,10 @@ def catalogue_of(text: str) -> Mapping[str, Mapping[str, object]]:
 
 def _texts(content: str) -> dict[str, str]:
     texts = json.loads(content or "{}")
-    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("it must be one JSON object of model id to the text of a config.json")
+    if not isinstance(texts, dict) or not all(
+        isinstance(text, str) for text in texts.values()
+    ):
+        raise ValueError(
+            "it must be one JSON object of model id to the text of a config.json"
+        )
     return texts

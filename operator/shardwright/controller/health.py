@@ -30,7 +30,9 @@ class Health:
 
     @property
     def alive(self) -> bool:
-        """Return whether the event loop runs; a restart mends nothing else, neither a backlog nor an API server that is away."""
+        """Return whether the event loop runs; a restart mends nothing else, neither a backlog nor
+        an API server that is away.
+        """
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 
     def answers(self) -> Mapping[str, Respond]:
@@ -38,7 +40,15 @@ class Health:
         return {"/healthz": self._healthz, "/readyz": self._readyz}
 
     def _healthz(self, _request: HttpRequest) -> HttpReply:
-        return OK if self.alive else HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
+        return (
+            OK
+            if self.alive
+            else HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
+        )
 
     def _readyz(self, _request: HttpRequest) -> HttpReply:
-        return OK if self.ready else HttpReply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")
+        return (
+            OK
+            if self.ready
+            else HttpReply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")
+        )

@@ -1,4 +1,6 @@
-"""What `helm test` runs: whether what the chart has installed works, seen from a pod beside the operator's."""
+"""What `helm test` runs: whether what the chart has installed works, seen from a pod beside the
+operator's.
+"""
 
 import argparse
 import asyncio
@@ -38,7 +40,9 @@ class InstalledCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedInstallation:
-    """What is tested: ``namespace`` has the Lease, ``models_namespace`` takes the model. Each check has ``seconds``."""
+    """What is tested: ``namespace`` has the Lease, ``models_namespace`` takes the model. Each check
+    has ``seconds``.
+    """
 
     ready_url: str
     namespace: str
@@ -56,16 +60,24 @@ def answer(model: Mapping[str, Any]) -> str:
     status = model.get("status") or {}
     if status.get("observedGeneration") != model["metadata"]["generation"]:
         return ""
-    said = (item for item in status.get("conditions", ()) if item["type"] == "Planned" and item["status"] != "Unknown")
+    said = (
+        item
+        for item in status.get("conditions", ())
+        if item["type"] == "Planned" and item["status"] != "Unknown"
+    )
     return next((f"{item['reason']}: {item['message']}" for item in said), "")
 
 
 async def check_rights(client: Client, duties: Duties) -> InstalledCheck:
-    """Ask whether the account that this runs as, the operator's own, may do all that the operator must."""
+    """Ask whether the account that this runs as, the operator's own, may do all that the operator
+    must.
+    """
     wanted = tuple(needed(duties))
     missing = await missing_permissions(client, wanted)
     said = (
-        f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {len(wanted)} that it needs"
+        f"may not {', '.join(missing)}; install the roles of the chart again"
+        if missing
+        else f"all {len(wanted)} that it needs"
     )
     return InstalledCheck(what="rights", fine=not missing, said=said)
 
@@ -77,51 +89,94 @@ async def check_ready(target: CheckedInstallation) -> InstalledCheck:
         return await asyncio.to_thread(_get, target.ready_url)
 
     said = await _until(ask, lambda text: text == "200", target.seconds)
-    return InstalledCheck(what="ready", fine=said == "200", said=f"{target.ready_url} answers {said}")
+    return InstalledCheck(
+        what="ready", fine=said == "200", said=f"{target.ready_url} answers {said}"
+    )
 
 
 async def check_leader(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """See the Lease renewed: by its changes, not by the clock of whoever holds it."""
 
     async def read() -> tuple[str, str]:
-        spec = (await client.get(LEASES, target.namespace, target.lease_name) or {}).get("spec") or {}
+        spec = (
+            await client.get(LEASES, target.namespace, target.lease_name) or {}
+        ).get("spec") or {}
         return spec.get("holderIdentity") or "", spec.get("renewTime") or ""
 
     before = await read()
-    holder, renewed = await _until(read, lambda now: bool(now[0]) and now != before, target.seconds)
+    holder, renewed = await _until(
+        read, lambda now: bool(now[0]) and now != before, target.seconds
+    )
     fine = bool(holder) and (holder, renewed) != before
     idle = f"the Lease {target.lease_name} is not renewed; the log of the operator's pods says why"
-    return InstalledCheck(what="leader", fine=fine, said=f"{holder} leads" if fine else idle)
+    return InstalledCheck(
+        what="leader", fine=fine, said=f"{holder} leads" if fine else idle
+    )
 
 
 async def check_served(client: Client) -> InstalledCheck:
     """Ask the API server whether it serves ShardedModels, with their status."""
-    call = Call(verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET")
+    call = Call(
+        verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET"
+    )
     names = {item["name"] for item in (await client.send(call)).get("resources", ())}
     fine = {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= names
-    missing = "is not served; install the CustomResourceDefinition (crds.enabled, or shardwright crd)"
-    return InstalledCheck(what="crd", fine=fine, said=f"{SHARDED_MODELS.api_version} {'is served' if fine else missing}")
+    missing = (
+        "is not served; install the CustomResourceDefinition (crds.enabled, or shardwright "
+        "crd)"
+    )
+    return InstalledCheck(
+        what="crd",
+        fine=fine,
+        said=f"{SHARDED_MODELS.api_version} {'is served' if fine else missing}",
+    )
 
 
 async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
-    """Create a model that is only planned, wait for what the operator says about it, and delete it."""
-    metadata = {"generateName": f"{target.lease_name}-test-", "namespace": target.models_namespace}
-    spec = {"model": {"id": MODEL_ID}, "workload": {"concurrency": 1}, "mode": "PlanOnly"}
-    body = {"apiVersion": SHARDED_MODELS.api_version, "kind": SHARDED_MODELS.kind, "metadata": metadata, "spec": spec}
-    made = (await client.create(SHARDED_MODELS, target.models_namespace, body))["metadata"]
+    """Create a model that is only planned, wait for what the operator says about it, and delete
+    it.
+    """
+    metadata = {
+        "generateName": f"{target.lease_name}-test-",
+        "namespace": target.models_namespace,
+    }
+    spec = {
+        "model": {"id": MODEL_ID},
+        "workload": {"concurrency": 1},
+        "mode": "PlanOnly",
+    }
+    body = {
+        "apiVersion": SHARDED_MODELS.api_version,
+        "kind": SHARDED_MODELS.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+    made = (await client.create(SHARDED_MODELS, target.models_namespace, body))[
+        "metadata"
+    ]
 
     async def read() -> str:
-        return answer(await client.get(SHARDED_MODELS, target.models_namespace, made["name"]) or {"metadata": made})
+        return answer(
+            await client.get(SHARDED_MODELS, target.models_namespace, made["name"])
+            or {"metadata": made}
+        )
 
     try:
         said = await _until(read, bool, target.seconds)
     finally:
-        await client.delete(SHARDED_MODELS, target.models_namespace, made["name"], uid=made["uid"])
-    silent = f"no word about a model within {target.seconds:g} s; the log of the operator's pods says why"
+        await client.delete(
+            SHARDED_MODELS, target.models_namespace, made["name"], uid=made["uid"]
+        )
+    silent = (
+        f"no word about a model within {target.seconds:g} s; the log of the operator's pods "
+        "says why"
+    )
     return InstalledCheck(what="plan", fine=bool(said), said=said or silent)
 
 
-async def _until(ask: Callable[[], Awaitable[T]], enough: Callable[[T], bool], seconds: float) -> T:
+async def _until(
+    ask: Callable[[], Awaitable[T]], enough: Callable[[T], bool], seconds: float
+) -> T:
     """Ask again until the answer is enough or the time is over; return the last one."""
     deadline = monotonic() + seconds
     while True:
@@ -133,7 +188,7 @@ async def _until(ask: Callable[[], Awaitable[T]], enough: Callable[[T], bool], s
 
 def _get(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 - the chart's own address
+        with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310
             return str(reply.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -142,7 +197,9 @@ def _get(url: str) -> str:
         return f"nothing ({error})"
 
 
-async def _findings(client: Client, target: CheckedInstallation, duties: Duties, *, own: bool) -> list[InstalledCheck]:
+async def _findings(
+    client: Client, target: CheckedInstallation, duties: Duties, *, own: bool
+) -> list[InstalledCheck]:
     rights: _Checks = {"rights": lambda: check_rights(client, duties)}
     others: _Checks = {
         "ready": lambda: check_ready(target),
@@ -165,20 +222,58 @@ def _words(text: str) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, print a line for each, and return 0 where all are fine, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m shardwright.controller.installed", description=__doc__)
-    parser.add_argument("--rights", action="store_true", help="check only what this account, the operator's, may do")
-    parser.add_argument("--watch-namespaces", default="", help="namespaces that the operator watches, with commas; empty: all")
-    parser.add_argument("--claims", default="", help="ClusterRoles that say what is for the operator, with commas")
-    parser.add_argument("--config-fetch", action="store_true", help="the operator has configs read from the hub")
-    parser.add_argument("--ready-url", default="", help="address of the operator's /readyz")
-    parser.add_argument("--namespace", default="shardwright-system", help="namespace of the Lease")
-    parser.add_argument("--models-namespace", default="default", help="namespace of the model that is planned")
+    parser = argparse.ArgumentParser(
+        prog="python -m shardwright.controller.installed", description=__doc__
+    )
+    parser.add_argument(
+        "--rights",
+        action="store_true",
+        help="check only what this account, the operator's, may do",
+    )
+    parser.add_argument(
+        "--watch-namespaces",
+        default="",
+        help="namespaces that the operator watches, with commas; empty: all",
+    )
+    parser.add_argument(
+        "--claims",
+        default="",
+        help="ClusterRoles that say what is for the operator, with commas",
+    )
+    parser.add_argument(
+        "--config-fetch",
+        action="store_true",
+        help="the operator has configs read from the hub",
+    )
+    parser.add_argument(
+        "--ready-url", default="", help="address of the operator's /readyz"
+    )
+    parser.add_argument(
+        "--namespace", default="shardwright-system", help="namespace of the Lease"
+    )
+    parser.add_argument(
+        "--models-namespace",
+        default="default",
+        help="namespace of the model that is planned",
+    )
     parser.add_argument("--lease-name", default="shardwright", help="name of the Lease")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long each check may take")
-    parser.add_argument("--credentials-dir", type=Path, help="folder of the service account's token and ca.crt")
-    parser.add_argument("--kubeconfig", type=Path, help="reach the cluster by this file instead")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long each check may take"
+    )
+    parser.add_argument(
+        "--credentials-dir",
+        type=Path,
+        help="folder of the service account's token and ca.crt",
+    )
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="reach the cluster by this file instead"
+    )
     given = parser.parse_args(arguments)
-    duties = Duties(namespaces=_words(given.watch_namespaces), claims=_words(given.claims), fetches=given.config_fetch)
+    duties = Duties(
+        namespaces=_words(given.watch_namespaces),
+        claims=_words(given.claims),
+        fetches=given.config_fetch,
+    )
     target = CheckedInstallation(
         ready_url=given.ready_url,
         namespace=given.namespace,

@@ -1,4 +1,6 @@
-"""Events to keys: which models are to be looked at because something has changed, and how soon. On the main loop only."""
+"""Events to keys: which models are to be looked at because something has changed, and how soon. On
+the main loop only.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -11,43 +13,66 @@ from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.view import View, user_written
 
 SETTLING_SECONDS: Final = 0.5
-"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made, bound and started one after
-another, and each of it is an event."""
+"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made,
+bound and started one after another, and each of it is an event.
+"""
 
 FREED_SECONDS: Final = 1.0
-"""The least time between two rounds of those that wait for GPUs. Basis: assumed; a model that goes frees many nodes."""
+"""The least time between two rounds of those that wait for GPUs. Basis: assumed; a model that goes
+frees many nodes.
+"""
 
 TURN_SECONDS: Final = 2.0
-"""How long those in line wait for a look at the one before them. Basis: assumed, several times what a look takes."""
+"""How long those in line wait for a look at the one before them. Basis: assumed, several times what
+a look takes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Woken:
-    """Who was woken for a turn to restart: how many of its groups were down then, and until when the turn is kept for it."""
+    """Who was woken for a turn to restart: how many of its groups were down then, and until when
+    the turn is kept for it.
+    """
 
     moving: int
     ends: float
 
 
 class Intake:
-    """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that does not lead."""
+    """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that
+    does not lead.
+    """
 
-    def __init__(self, view: View, queue: Queue, may_ask: Callable[[], bool], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        view: View,
+        queue: Queue,
+        may_ask: Callable[[], bool],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._view = view
         self._queue = queue
         self._may_ask = may_ask
         self._clock = clock
-        self._round: deque[Key] = deque()  # who waits, may use what has come free, and has not had its turn
+        self._round: deque[Key] = (
+            deque()
+        )  # who waits, may use what has come free, and has not had its turn
         self._turn: Key | None = None
         self._turn_ends = 0.0
-        self._for_turns: deque[Key] = deque()  # who waits for a turn to restart, and has not been woken for it
+        self._for_turns: deque[Key] = (
+            deque()
+        )  # who waits for a turn to restart, and has not been woken for it
         self._woken: dict[Key, _Woken] = {}  # who has
 
-    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  a fact
+    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         before = self._view.resources.get(key)
-        if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
+        if (
+            gone
+            and before is not None
+            and before["metadata"]["uid"] != content["metadata"]["uid"]
+        ):
             return  # an earlier one of the name
         if gone:
             self.on_gone(key)
@@ -83,16 +108,21 @@ class Intake:
             self.all_again(Priority.WAITING)
 
     def wake_waiting(self) -> None:
-        """Ask for looks at those that wait and may use the GPUs that have come free: one after another, in line.
+        """Ask for looks at those that wait and may use the GPUs that have come free: one after
+        another, in line.
 
         Of those that wait for their turn to restart as many are looked at as turns have come.
         """
         if self._view.turns_came:
             came, self._view.turns_came = self._view.turns_came, 0
-            self._for_turns = deque(key for key in self._view.waiting_for_turn() if key not in self._woken)
+            self._for_turns = deque(
+                key for key in self._view.waiting_for_turn() if key not in self._woken
+            )
             for _ in range(came):
                 self._wake_for_turn()
-        for key in [key for key, woken in self._woken.items() if self._clock() >= woken.ends]:
+        for key in [
+            key for key, woken in self._woken.items() if self._clock() >= woken.ends
+        ]:
             del self._woken[key]
             self._wake_for_turn()
         if self._view.freed:
@@ -118,7 +148,9 @@ class Intake:
     def _wake_for_turn(self) -> None:
         if self._for_turns:
             key = self._for_turns.popleft()
-            self._woken[key] = _Woken(self._view.interests(key).moving, self._clock() + TURN_SECONDS)
+            self._woken[key] = _Woken(
+                self._view.interests(key).moving, self._clock() + TURN_SECONDS
+            )
             self._add(key, Priority.ROLL)
 
     def _next_turn(self) -> None:
@@ -128,7 +160,9 @@ class Intake:
             self._add(self._turn, Priority.WAITING)
 
     def _skip(self, namespace: str) -> None:
-        """Wait no longer for looks at models of a namespace: its API calls may hang, which is nothing to the others."""
+        """Wait no longer for looks at models of a namespace: its API calls may hang, which is
+        nothing to the others.
+        """
         theirs = [key for key in self._round if key[0] == namespace]
         self._round = deque(key for key in self._round if key[0] != namespace)
         self._turn = None
@@ -149,12 +183,22 @@ class Intake:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
-        """Ask for a look once no more is to be expected; what a group that has failed waits for is as urgent as its failure.
+        """Ask for a look once no more is to be expected; what a group that has failed waits for is
+        as urgent as its failure.
 
-        A roll waits for the pace of its namespace where its user has changed the model again: that look is one at the change. A
-        first start has time: models that have no pods yet come before it.
+        A roll waits for the pace of its namespace where its user has changed the model again: that
+        look is one at the change. A first start has time: models that have no pods yet come before
+        it.
         """
         wants = self._view.interests(key)
-        priority = Priority.BROKEN if wants.broken else Priority.NEW if wants.starting else Priority.ROLL
+        priority = (
+            Priority.BROKEN
+            if wants.broken
+            else Priority.NEW
+            if wants.starting
+            else Priority.ROLL
+        )
         if self._may_ask():
-            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=priority))
+            self._queue.add_after(
+                key, Again(seconds=SETTLING_SECONDS, priority=priority)
+            )

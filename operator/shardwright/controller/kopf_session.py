@@ -1,8 +1,10 @@
-"""The connections that kopf asks with: of what the API server answers, kopf gets what is kept of each ShardedModel.
+"""The connections that kopf asks with: of what the API server answers, kopf gets what is kept of
+each ShardedModel.
 
-kopf decodes an answer as a whole, and holds each object for as long as its handlers take. 1.5 MB of anything, which the API
-server takes in an inline config or in managed fields, are thirty times as much as Python values. So one object at a time is
-decoded before kopf sees it, and all is left out that is not kept (``cluster.kept_model``).
+kopf decodes an answer as a whole, and holds each object for as long as its handlers take. 1.5 MB of
+anything, which the API server takes in an inline config or in managed fields, are thirty times as
+much as Python values. So one object at a time is decoded before kopf sees it, and all is left out
+that is not kept (``cluster.kept_model``).
 """
 
 import json
@@ -12,19 +14,29 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
-from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.json_stream import (
+    BrokenError,
+    Lines,
+    ListDocument,
+    Unreadable,
+    metadata_of,
+)
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 
 PAGE: Final = 10
-"""Objects of a page of a LIST, which aiohttp has in memory as it arrives: 15 MiB at most, as etcd takes 1.5 MiB of one."""
+"""Objects of a page of a LIST, which aiohttp has in memory as it arrives: 15 MiB at most, as etcd
+takes 1.5 MiB of one.
+"""
 
 OK: Final = 200
 PIECE_BYTES: Final = 1 << 16
 
 
 class KeptAnswer(aiohttp.ClientResponse):
-    """An answer of which a LIST and the events of a watch hold only what is kept of ShardedModels."""
+    """An answer of which a LIST and the events of a watch hold only what is kept of
+    ShardedModels.
+    """
 
     async def start(self, connection: Any) -> "KeptAnswer":
         """Begin to read the answer."""
@@ -39,7 +51,11 @@ class KeptAnswer(aiohttp.ClientResponse):
         Raises:
             BrokenError: it should be a LIST, and is not.
         """
-        return _kept_list(await self.read()) if self._is_of_models() else await super().json(**options)
+        return (
+            _kept_list(await self.read())
+            if self._is_of_models()
+            else await super().json(**options)
+        )
 
     def _is_of_models(self) -> bool:
         return self.status == OK and self.url.path.endswith(f"/{SHARDED_MODELS.plural}")
@@ -70,18 +86,30 @@ class Logins:
         self._given: kopf.ConnectionInfo | None = None
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession | None:
-        """Return the session for a server and its credentials; ``None`` for those that it was given last: they are refused."""
+        """Return the session for a server and its credentials; ``None`` for those that it was given
+        last: they are refused.
+        """
         if info == self._given:
             return None
         self._given = info
         connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
-        made = aiohttp.ClientSession(connector=connector, headers=info.as_http_headers(), response_class=KeptAnswer)
+        made = aiohttp.ClientSession(
+            connector=connector,
+            headers=info.as_http_headers(),
+            response_class=KeptAnswer,
+        )
         return kopf.AiohttpSession(server=info.server, aiohttp_session=made)
 
 
 def _kept_list(text: bytes) -> dict[str, Any]:
-    document = ListDocument(text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES))
-    items = [project_model(item) for item in document.items() if not isinstance(item, Unreadable)]
+    document = ListDocument(
+        text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES)
+    )
+    items = [
+        project_model(item)
+        for item in document.items()
+        if not isinstance(item, Unreadable)
+    ]
     if not metadata_of(document.fields).get("resourceVersion"):
         raise BrokenError("this is no LIST")
     return {**document.fields, "items": items}

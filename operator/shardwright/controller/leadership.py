@@ -1,8 +1,10 @@
-"""Keeps the Lease on a thread of its own, and ends the process at once when it is lost: another operator may already be writing.
+"""Keeps the Lease on a thread of its own, and ends the process at once when it is lost: another
+operator may already be writing.
 
-Work never waits for the Lease and the Lease never for work: the thread has an event loop and connections of its own, so that one
-that is busy for longer than the Lease lasts loses nothing. One that hangs for good must not lead for ever: who leads shows a
-sign of life (``Pulse``), and without it the process ends.
+Work never waits for the Lease and the Lease never for work: the thread has an event loop and
+connections of its own, so that one that is busy for longer than the Lease lasts loses nothing. One
+that hangs for good must not lead for ever: who leads shows a sign of life (``Pulse``), and without
+it the process ends.
 """
 
 import asyncio
@@ -21,17 +23,22 @@ log = logging.getLogger(__name__)
 FENCED_EXIT_CODE: Final = 1
 WATCHDOG_SECONDS: Final = 0.5
 HUNG_LOOKS: Final = 60
-"""Looks of the watchdog, 30 s, after which an event loop that has not moved counts as hung. Basis: assumed; the liveness probe of
-the chart takes 25 to 35 s, and what is known to keep the loop busy takes less than one."""
+"""Looks of the watchdog, 30 s, after which an event loop that has not moved counts as hung. Basis:
+assumed; the liveness probe of the chart takes 25 to 35 s, and what is known to keep the loop busy
+takes less than one.
+"""
 
 
 class Pulse:
     """Whether the event loop that works still moves, as another thread sees it.
 
-    Looks are counted and not seconds: of a process that was stopped as a whole neither thread has moved.
+    Looks are counted and not seconds: of a process that was stopped as a whole neither thread has
+    moved.
     """
 
-    def __init__(self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS) -> None:
+    def __init__(
+        self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS
+    ) -> None:
         """``last_beat`` returns when the loop has last shown that it moves."""
         self._last_beat = last_beat
         self._hung_looks = hung_looks
@@ -47,7 +54,9 @@ class Pulse:
 
 
 class Leadership(threading.Thread):
-    """Tries for the Lease until :meth:`stop`; ``on_lead`` is called on this thread when we have got it."""
+    """Tries for the Lease until :meth:`stop`; ``on_lead`` is called on this thread when we have got
+    it.
+    """
 
     def __init__(
         self,
@@ -68,7 +77,9 @@ class Leadership(threading.Thread):
         self._let_go = asyncio.Event()
 
     def stop(self) -> None:
-        """Let go of the Lease, so that another takes over at once, and end; nothing may be written any more then."""
+        """Let go of the Lease, so that another takes over at once, and end; nothing may be written
+        any more then.
+        """
         with suppress(RuntimeError):  # its loop has ended by itself
             self._loop.call_soon_threadsafe(self._let_go.set)
         self.join()
@@ -86,9 +97,14 @@ class Leadership(threading.Thread):
 
     async def _lead(self) -> bool:
         """Lead until stopped (True) or until the process is to end at once (False)."""
-        jobs = [asyncio.ensure_future(job) for job in (self._keep(), self._watch(), self._let_go.wait())]
+        jobs = [
+            asyncio.ensure_future(job)
+            for job in (self._keep(), self._watch(), self._let_go.wait())
+        ]
         try:
-            (first, *_), _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            (first, *_), _ = await asyncio.wait(
+                jobs, return_when=asyncio.FIRST_COMPLETED
+            )
             first.result()
         finally:
             for job in jobs:
@@ -115,7 +131,11 @@ class Leadership(threading.Thread):
         """Return when we led and do not lead any more, or hang."""
         while not self._elector.must_fence:
             if self._pulse.hangs():
-                log.critical("the event loop hangs; ending at once, for nobody else can lead meanwhile")
+                log.critical(
+                    "the event loop hangs; ending at once, for nobody else can lead meanwhile"
+                )
                 return
             await asyncio.sleep(WATCHDOG_SECONDS)
-        log.critical("the Lease could not be renewed in time, or is somebody else's; ending at once")
+        log.critical(
+            "the Lease could not be renewed in time, or is somebody else's; ending at once"
+        )

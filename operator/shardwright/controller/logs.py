@@ -1,4 +1,6 @@
-"""Logs as JSON lines, whoever writes them: names, reasons and counts, never specs, environments or contents."""
+"""Logs as JSON lines, whoever writes them: names, reasons and counts, never specs, environments or
+contents.
+"""
 
 import json
 import logging
@@ -19,7 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record, whatever is in it: none can forge another, none is lost because it cannot be written.
+    """One JSON object per record, whatever is in it: none can forge another, none is lost because
+    it cannot be written.
 
     A line stays below 16 KiB, at which container runtimes split it.
     """
@@ -27,57 +30,91 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname.lower(),
             "logger": in_log_field(record.name),
             "message": in_log(_message(record)),
         }
-        line |= {field: _plain(getattr(record, field)) for field in FIELDS if hasattr(record, field)}
+        line |= {
+            field: _plain(getattr(record, field))
+            for field in FIELDS
+            if hasattr(record, field)
+        }
         if record.exc_info:
             line["exception"] = in_traceback(self.formatException(record.exc_info))
         return json.dumps(line)
 
 
 class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for the type checker only
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  its name in the library
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Say that a record is lost, where Python would print a traceback."""
-        lost = logging.LogRecord(record.name, logging.ERROR, "", 0, "a line of the log could not be written", (), None)
+        lost = logging.LogRecord(
+            record.name,
+            logging.ERROR,
+            "",
+            0,
+            "a line of the log could not be written",
+            (),
+            None,
+        )
         with suppress(OSError, ValueError):  # nobody reads it any more
             self.stream.write(self.format(lost) + self.terminator)
 
 
 def configure(level: str) -> None:
-    """Send our records of ``level`` and above, warnings of libraries and what nobody has caught to standard error."""
+    """Send our records of ``level`` and above, warnings of libraries and what nobody has caught to
+    standard error.
+    """
     handler = _Lines(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("shardwright").setLevel(level)
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # warns that it leaves signals to us
+    logging.getLogger("kopf._core.reactor.running").setLevel(
+        logging.ERROR
+    )  # warns that it leaves signals to us
     logging.captureWarnings(capture=True)
     sys.excepthook = _uncaught
-    sys.unraisablehook = lambda ignored: _uncaught(ignored.exc_type, ignored.exc_value, ignored.exc_traceback)
-    threading.excepthook = lambda ended: _uncaught(ended.exc_type, ended.exc_value, ended.exc_traceback)
+    sys.unraisablehook = lambda ignored: _uncaught(
+        ignored.exc_type, ignored.exc_value, ignored.exc_traceback
+    )
+    threading.excepthook = lambda ended: _uncaught(
+        ended.exc_type, ended.exc_value, ended.exc_traceback
+    )
 
 
-def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    log.critical("nobody has caught %s", kind.__name__, exc_info=(kind, error or kind(), trace))
+def _uncaught(
+    kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
+) -> None:
+    log.critical(
+        "nobody has caught %s", kind.__name__, exc_info=(kind, error or kind(), trace)
+    )
 
 
 def _message(record: logging.LogRecord) -> str:
     """Return the message; where its arguments do not fit it, both as they are."""
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001  whatever the arguments raise
+    except Exception:  # noqa: BLE001
         return f"{record.msg} {record.args!r}"
 
 
 def _plain(value: object) -> object:
     """Return a value that JSON can say."""
-    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if (
+        value is None
+        or isinstance(value, bool | int)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return value
     if isinstance(value, list | tuple):
         items = [_plain(item) for item in value]
         ends = accumulate(len(json.dumps(item)) + len(", ") for item in items)
-        fit = [item for item, end in zip(items, ends, strict=True) if end <= LOG_FIELD_MAX_BYTES]
+        fit = [
+            item
+            for item, end in zip(items, ends, strict=True)
+            if end <= LOG_FIELD_MAX_BYTES
+        ]
         return fit if len(fit) == len(items) else [*fit, "…"]
     return in_log_field(str(value))

@@ -16,7 +16,9 @@ from shardwright.errors import InputError
 log = logging.getLogger(__name__)
 
 DEEPEST_OBJECT: Final = 10_000
-"""Levels that the API server takes of an object, in managed fields from anybody who may write it. Source: Go, encoding/json."""
+"""Levels that the API server takes of an object, in managed fields from anybody who may write it.
+Source: Go, encoding/json.
+"""
 
 NO_ACCESS_EXIT_CODE = 3
 BAD_SETTINGS_EXIT_CODE = 2
@@ -27,14 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
-    sys.setrecursionlimit(2 * DEEPEST_OBJECT)  # at Python's own of 1,000 one such resource would end kopf's watch for good
+    sys.setrecursionlimit(
+        2 * DEEPEST_OBJECT
+    )  # at Python's own of 1,000 one such resource would end kopf's watch for good
     keep_answering()
     return asyncio.run(_run(options))
 
 
 async def _run(options: Options) -> int:
     try:
-        access = open_access(options.kubeconfig, options.context, options.credentials_dir)
+        access = open_access(
+            options.kubeconfig, options.context, options.credentials_dir
+        )
     except AccessError as error:
         log.critical("%s", error)
         return NO_ACCESS_EXIT_CODE

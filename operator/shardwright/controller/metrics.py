@@ -1,7 +1,8 @@
 """The operator's own metrics and those of the models, on a registry of their own.
 
-Labels are bounded: verbs, resources, codes, condition types, reasons, components. The series of a model carry its
-namespace and name, are made from the same values as its status, and go when it goes.
+Labels are bounded: verbs, resources, codes, condition types, reasons, components. The series of a
+model carry its namespace and name, are made from the same values as its status, and go when it
+goes.
 """
 
 import sys
@@ -43,7 +44,9 @@ GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]
 
 
 class Metrics:
-    """All series; one instance per process. Those of models are at most ``most_series`` together."""
+    """All series; one instance per process. Those of models are at most ``most_series``
+    together.
+    """
 
     def __init__(self, most_series: int = sys.maxsize) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -54,7 +57,9 @@ class Metrics:
         self._gauges: list[ModelGauge] = []
         self._plans()
         self._lives()
-        self._models = ModelSeries(self._gauges, self._condition, most_series, self._hidden)
+        self._models = ModelSeries(
+            self._gauges, self._condition, most_series, self._hidden
+        )
         self.registry.register(self._models)
 
     def _gauge(self, name: str, text: str, *labels: str) -> ModelGauge:
@@ -73,12 +78,17 @@ class Metrics:
         )
         self._queue()
         self.moving = Gauge(
-            "shardwright_groups_moving", "Groups of all models that are down because they move or roll.", registry=registry
+            "shardwright_groups_moving",
+            "Groups of all models that are down because they move or roll.",
+            registry=registry,
         )
         self._worker()
         self._requests()
         self.last_sync = Gauge(
-            "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
+            "shardwright_cache_last_sync_timestamp_seconds",
+            "Last complete LIST.",
+            ("resource",),
+            registry=registry,
         )
         self._readable = Gauge(
             "shardwright_watched_namespace_readable",
@@ -92,16 +102,28 @@ class Metrics:
             registry=registry,
         )
         self._hidden = Gauge(
-            "shardwright_models_without_series", "Models that lack series, because there may be no more.", registry=registry
+            "shardwright_models_without_series",
+            "Models that lack series, because there may be no more.",
+            registry=registry,
         )
-        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
-        build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
+        self.leader = Gauge(
+            "shardwright_leader", "1 while this process leads.", registry=registry
+        )
+        build = Gauge(
+            "shardwright_build_info",
+            "Version of the operator.",
+            ("version",),
+            registry=registry,
+        )
         build.labels(__version__).set(1)
 
     def _requests(self) -> None:
         registry = self.registry
         self.api_requests = Counter(
-            "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
+            "shardwright_api_requests",
+            "Requests to the API server.",
+            ("verb", "resource", "code"),
+            registry=registry,
         )
         self.api_seconds = Histogram(
             "shardwright_api_request_duration_seconds",
@@ -127,7 +149,11 @@ class Metrics:
 
     def _worker(self) -> None:
         registry = self.registry
-        self.planning = Counter("shardwright_planning_cpu_seconds", "CPU time that the planner has taken.", registry=registry)
+        self.planning = Counter(
+            "shardwright_planning_cpu_seconds",
+            "CPU time that the planner has taken.",
+            registry=registry,
+        )
         self._work = Counter(
             "shardwright_worker_cpu_seconds",
             "CPU time of questions that the worker has answered.",
@@ -135,10 +161,16 @@ class Metrics:
             registry=registry,
         )
         self.worker_restarts = Counter(
-            "shardwright_worker_restarts", "Workers that were replaced, by why.", ("reason",), registry=registry
+            "shardwright_worker_restarts",
+            "Workers that were replaced, by why.",
+            ("reason",),
+            registry=registry,
         )
         self.worker_refusals = Counter(
-            "shardwright_worker_refusals", "Questions that got no answer within their budget.", ("reason",), registry=registry
+            "shardwright_worker_refusals",
+            "Questions that got no answer within their budget.",
+            ("reason",),
+            registry=registry,
         )
 
     def count_work(self, question: str, cpu_seconds: float) -> None:
@@ -150,13 +182,26 @@ class Metrics:
     def _queue(self) -> None:
         registry = self.registry
         self._depth = Gauge(
-            "shardwright_queue_depth", "Resources that wait to be looked at, by urgency.", ("priority",), registry=registry
+            "shardwright_queue_depth",
+            "Resources that wait to be looked at, by urgency.",
+            ("priority",),
+            registry=registry,
         )
-        self._oldest = Gauge("shardwright_queue_oldest_age_seconds", "How long the first one waits.", registry=registry)
+        self._oldest = Gauge(
+            "shardwright_queue_oldest_age_seconds",
+            "How long the first one waits.",
+            registry=registry,
+        )
         self._unfinished = Gauge(
-            "shardwright_queue_unfinished_seconds", "How long the looks that go on have taken, together.", registry=registry
+            "shardwright_queue_unfinished_seconds",
+            "How long the looks that go on have taken, together.",
+            registry=registry,
         )
-        self._delayed = Gauge("shardwright_queue_delayed", "Resources with an appointment or in a pause.", registry=registry)
+        self._delayed = Gauge(
+            "shardwright_queue_delayed",
+            "Resources with an appointment or in a pause.",
+            registry=registry,
+        )
 
     def show_load(self, load: QueueLoad, moving: int) -> None:
         """Replace the series of the queue and of the groups that move."""
@@ -168,42 +213,79 @@ class Metrics:
         self.moving.set(moving)
 
     def show_namespaces(self, watched: Iterable[str], refused: Collection[str]) -> None:
-        """Replace the series of watched namespaces; ``refused`` are those that are not ours to read."""
+        """Replace the series of watched namespaces; ``refused`` are those that are not ours to
+        read.
+        """
         for namespace in watched:
             self._readable.labels(namespace).set(namespace not in refused)
 
     def _plans(self) -> None:
         new = self._gauge
-        degrees = ("tensor", "pipeline", "expert", "attention_data", "context", "replicas", "pool")
+        degrees = (
+            "tensor",
+            "pipeline",
+            "expert",
+            "attention_data",
+            "context",
+            "replicas",
+            "pool",
+        )
         self._layout = new("plan_info", "The layout that stands; always 1.", *degrees)
         self._gpus = new("plan_gpus", "GPUs of the plan.")
-        self._memory = new("plan_memory_bytes", "Bytes on the fullest rank of a stage, by component.", "stage", "component")
-        self._headroom = new("plan_headroom_tokens", "Tokens of K/V cache beyond one longest request.")
+        self._memory = new(
+            "plan_memory_bytes",
+            "Bytes on the fullest rank of a stage, by component.",
+            "stage",
+            "component",
+        )
+        self._headroom = new(
+            "plan_headroom_tokens", "Tokens of K/V cache beyond one longest request."
+        )
         self._ttft = new("plan_ttft_seconds", "Predicted mean time to first token.")
         self._tpot = new("plan_tpot_seconds", "Predicted mean time per output token.")
-        self._throughput = new("plan_output_tokens_per_second", "Predicted, over all replicas.")
-        self._band = new(
-            "plan_output_tokens_per_second_bound", "Ends of the band in which the output lies in 8 of 10 cases.", "bound"
+        self._throughput = new(
+            "plan_output_tokens_per_second", "Predicted, over all replicas."
         )
-        self._running = new("plan_running_requests", "Requests in work at once at the planned load, over all replicas.")
-        self._excluded = new("plan_excluded", "Layouts and nodes ruled out, by reason.", "reason")
+        self._band = new(
+            "plan_output_tokens_per_second_bound",
+            "Ends of the band in which the output lies in 8 of 10 cases.",
+            "bound",
+        )
+        self._running = new(
+            "plan_running_requests",
+            "Requests in work at once at the planned load, over all replicas.",
+        )
+        self._excluded = new(
+            "plan_excluded", "Layouts and nodes ruled out, by reason.", "reason"
+        )
 
     def _lives(self) -> None:
         new = self._gauge
         self._condition = new(
-            "model_condition", "A condition of the model's status as it is; always 1.", "type", "status", "reason"
+            "model_condition",
+            "A condition of the model's status as it is; always 1.",
+            "type",
+            "status",
+            "reason",
         )
         self._wanted = new("model_groups_wanted", "Groups that shall run.")
         self._ready = new("model_groups_ready", "Groups that are ready.")
-        self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
+        self._serving = new(
+            "model_groups_serving", "Groups that serve, with whichever pods."
+        )
         self._pending = new(
             "model_groups_rollout_pending",
-            "Groups whose pods another release rendered, or for another LimitRange, and which would be rendered otherwise now.",
+            "Groups whose pods another release rendered, or for another LimitRange, and which "
+            "would be rendered otherwise now.",
         )
         self._group_ready = new("group_ready", "1 while the group is ready.", "group")
-        self._restarts = new("group_restarts", "Restarts of the group, as remembered.", "group")
+        self._restarts = new(
+            "group_restarts", "Restarts of the group, as remembered.", "group"
+        )
         self._outage = new(
-            "group_last_outage_seconds", "From the group's last stop until all its ranks were ready again.", "group"
+            "group_last_outage_seconds",
+            "From the group's last stop until all its ranks were ready again.",
+            "group",
         )
         self._spent = new(
             "group_restart_budget_spent",
@@ -229,19 +311,30 @@ class Metrics:
         now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
             before = self._models.of(key)
-            now = {series: value for series, value in before.items() if series[0] is not self._condition} | now
+            now = {
+                series: value
+                for series, value in before.items()
+                if series[0] is not self._condition
+            } | now
         self._models.show(key, now)
 
     def drop(self, key: Key) -> None:
         """Remove all series of a model."""
         self._models.drop(key)
 
-    def _series(self, key: Key, found: Findings, report: Report | None) -> Iterator[tuple[Series, float]]:
+    def _series(
+        self, key: Key, found: Findings, report: Report | None
+    ) -> Iterator[tuple[Series, float]]:
         """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
-        shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
+        shown = chain(
+            self._of_report(report) if report else (), self._of_conditions(found), lives
+        )
         model = tuple(map(in_metric, key))
-        yield from (((gauge, (*model, *map(in_metric, labels))), value) for gauge, value, *labels in shown)
+        yield from (
+            ((gauge, (*model, *map(in_metric, labels))), value)
+            for gauge, value, *labels in shown
+        )
 
     def _of_report(self, report: Report) -> Iterator[GaugeValue]:
         plan = report.outcome
@@ -253,7 +346,13 @@ class Metrics:
 
     def _of_layout(self, plan: Plan) -> Iterator[GaugeValue]:
         layout = plan.layout
-        cut = str(layout.tensor), str(layout.pipeline), str(layout.expert), str(layout.attention_data), str(layout.context)
+        cut = (
+            str(layout.tensor),
+            str(layout.pipeline),
+            str(layout.expert),
+            str(layout.attention_data),
+            str(layout.context),
+        )
         yield self._layout, 1, *cut, str(layout.replicas), plan.pool
         yield self._gpus, layout.gpus
 
@@ -288,7 +387,13 @@ class Metrics:
 
     def _of_conditions(self, found: Findings) -> Iterator[GaugeValue]:
         for condition in conditions(found):
-            yield self._condition, 1, condition.type, condition.status_word, shared(condition.reason)
+            yield (
+                self._condition,
+                1,
+                condition.type,
+                condition.status_word,
+                shared(condition.reason),
+            )
 
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:

@@ -1,4 +1,6 @@
-"""The series of the models, kept as values: an object of the library for each takes 0.6 KiB, and 3,000 models have 90,000."""
+"""The series of the models, kept as values: an object of the library for each takes 0.6 KiB, and
+3,000 models have 90,000.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +34,9 @@ class ModelSeries(Collector):
     ``first`` are the metrics of which a model gets what fits where there is no room for all.
     """
 
-    def __init__(self, gauges: Sequence[ModelGauge], first: ModelGauge, most: int, hidden: Gauge) -> None:
+    def __init__(
+        self, gauges: Sequence[ModelGauge], first: ModelGauge, most: int, hidden: Gauge
+    ) -> None:
         self._gauges = gauges
         self._first = first
         self._most = most
@@ -57,24 +61,40 @@ class ModelSeries(Collector):
         self._left_out.discard(key)
         self._hidden.set(len(self._left_out))
 
-    def _bounded(self, key: Key, wanted: Mapping[Series, float]) -> Mapping[Series, float]:
-        """Return the series that a model gets: all that it wants or, where there is no room, those it has, then the first."""
+    def _bounded(
+        self, key: Key, wanted: Mapping[Series, float]
+    ) -> Mapping[Series, float]:
+        """Return the series that a model gets: all that it wants or, where there is no room, those
+        it has, then the first.
+        """
         before = self.of(key)
         room = self._most - self._count + len(before)
         fits = len(wanted) <= room
         if not (fits or self._left_out):
             told = {"key": "/".join(key)}
-            log.warning("models have %d series, and may have %d: this one lacks some", self._count, self._most, extra=told)
+            log.warning(
+                "models have %d series, and may have %d: this one lacks some",
+                self._count,
+                self._most,
+                extra=told,
+            )
         (self._left_out.discard if fits else self._left_out.add)(key)
         self._hidden.set(len(self._left_out))
         if fits:
             return wanted
-        by_rank = sorted(wanted, key=lambda series: (series not in before, series[0] is not self._first))
+        by_rank = sorted(
+            wanted,
+            key=lambda series: (series not in before, series[0] is not self._first),
+        )
         return {series: wanted[series] for series in by_rank[:room]}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics with all their series, one metric at a time; on the thread of who asks."""
-        shown = list(self._shown.values())  # each is replaced as a whole, so what is read here does not change meanwhile
+        """Yield the metrics with all their series, one metric at a time; on the thread of who
+        asks.
+        """
+        shown = list(
+            self._shown.values()
+        )  # each is replaced as a whole, so what is read here does not change meanwhile
         for gauge in self._gauges:
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
             for series in shown:

@@ -1,4 +1,6 @@
-"""What one look leaves for the next one at the same model; lost with the process, and never needed to be right."""
+"""What one look leaves for the next one at the same model; lost with the process, and never needed
+to be right.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +19,14 @@ from shardwright.reconcile.writes import ObjectKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
+    """Since when passing facts have been so, what was said against pods, what was repaired, and
+    which status was written.
 
-    ``record`` is the plan of record that was in place, with the uid of its resource, and ``distrusted`` why one was not believed.
-    ``unseen`` are objects in its places that no cache shows as its own. ``refusals`` is how many looks in a
-    row wrote something that was not taken. ``mark`` tells what was looked at: as long as it is the same, nothing is to be done
-    before ``again_at``.
+    ``record`` is the plan of record that was in place, with the uid of its resource, and
+    ``distrusted`` why one was not believed. ``unseen`` are objects in its places that no cache
+    shows as its own. ``refusals`` is how many looks in a row wrote something that was not taken.
+    ``mark`` tells what was looked at: as long as it is the same, nothing is to be done before
+    ``again_at``.
     """
 
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
@@ -37,7 +41,9 @@ class Note:
     again_at: datetime | None = None
 
     def record_of(self, uid: str) -> PlanRecord | None:
-        """Return the plan of record that was in place for the resource with this uid, None where none was seen."""
+        """Return the plan of record that was in place for the resource with this uid, None where
+        none was seen.
+        """
         return self.record[1] if self.record and self.record[0] == uid else None
 
     def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
@@ -55,7 +61,9 @@ class Notes:
         """Return what is noted of a model."""
         return self._notes.get(key, Note())
 
-    def take_over(self, key: Key, uid: str, published: Published, now: datetime) -> None:
+    def take_over(
+        self, key: Key, uid: str, published: Published, now: datetime
+    ) -> None:
         """Note what a look at the resource with this uid leaves behind."""
         before = self.of(key)
         record = before.record if published.found.hidden else None
@@ -71,7 +79,9 @@ class Notes:
         )
 
     def refused(self, key: Key) -> int:
-        """Note one more look in a row of which a write was not taken, and return how many they are."""
+        """Note one more look in a row of which a write was not taken, and return how many they
+        are.
+        """
         before = self.of(key)
         self._notes[key] = replace(before, refusals=before.refusals + 1)
         return before.refusals + 1
@@ -87,7 +97,9 @@ class Notes:
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:
         """Note that a status has been written."""
         before = self.of(key)
-        self._notes[key] = replace(before, said=pacing.remembered(before.said, gist, now))
+        self._notes[key] = replace(
+            before, said=pacing.remembered(before.said, gist, now)
+        )
 
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""

@@ -1,4 +1,6 @@
-"""The running operator: caches always warm, writes only while it leads, an end that leaves nothing half-done."""
+"""The running operator: caches always warm, writes only while it leads, an end that leaves nothing
+half-done.
+"""
 
 import asyncio
 import logging
@@ -15,7 +17,14 @@ from shardwright.cluster.claims import Claims, Installation
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
-from shardwright.cluster.permissions import Duties, Needed, may_see_pods, missing_permissions, needed, needed_of_claims
+from shardwright.cluster.permissions import (
+    Duties,
+    Needed,
+    may_see_pods,
+    missing_permissions,
+    needed,
+    needed_of_claims,
+)
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
 from shardwright.controller.exposition import Exposition
@@ -50,7 +59,8 @@ BEAT_SECONDS: Final = 0.5
 METRICS_PATH: Final = "/metrics"
 FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
-FINISH_SECONDS: Final = 1.0  # what work in flight gets after SIGTERM, so that another operator leads within two seconds
+# what work in flight gets after SIGTERM, so that another operator leads within two seconds
+FINISH_SECONDS: Final = 1.0
 
 
 class Operator:
@@ -64,16 +74,30 @@ class Operator:
         self._queue = Queue(options.workers)
         self._view = View(namespaces=options.watch_namespaces)
         meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
-        self._lease_client = Client(access, threads=2, meters=meters, urgency=Urgency.LEASE)
-        self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
-        self._client = Client(access, meters=meters, may_write=self._leads, limits=options.request_limits)
+        self._lease_client = Client(
+            access, threads=2, meters=meters, urgency=Urgency.LEASE
+        )
+        self._elector = Elector(
+            self._lease_client, _identity(options), timings=options.lease_timings
+        )
+        self._client = Client(
+            access, meters=meters, may_write=self._leads, limits=options.request_limits
+        )
         self._worker = Worker(options.budget, self._metrics)
-        self._planner = Planner(self._view, self._worker, options.catalogue_file, options.settings_file, self._metrics)
+        self._planner = Planner(
+            self._view,
+            self._worker,
+            options.catalogue_file,
+            options.settings_file,
+            self._metrics,
+        )
         self._planner.load_settings()
         self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
-        self._resync = Resync(self._client, self._view, self._reading, self._metrics, self._intake.on_gone)
+        self._resync = Resync(
+            self._client, self._view, self._reading, self._metrics, self._intake.on_gone
+        )
         self._reconciler = self._make_reconciler()
         self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
@@ -113,20 +137,30 @@ class Operator:
         """Return who judges those that scrape, None where everybody may."""
         if self._options.metrics_authentication == "None":
             return None
-        return Scrapers(lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS))
+        return Scrapers(
+            lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS)
+        )
 
     def _make_plans(self) -> Plans | None:
         """Return what serves plans as pages, None where nobody asked for that."""
         if not self._options.plans:
             return None
-        return Plans(self._client, Sources(models=self._listed, plan=self._shown), asyncio.get_running_loop())
+        return Plans(
+            self._client,
+            Sources(models=self._listed, plan=self._shown),
+            asyncio.get_running_loop(),
+        )
 
     async def _listed(self) -> list[Listed]:
         return [listed(content) for content in self._view.resources.values()]
 
     async def _shown(self, key: Key) -> tuple[Subject, PlanRecord] | None:
         live = self._view.resources.get(key)
-        return await self._reading.shown(key, live, self._reconciler.note_of(key)) if live else None
+        return (
+            await self._reading.shown(key, live, self._reconciler.note_of(key))
+            if live
+            else None
+        )
 
     async def _look(self, key: Key) -> Again | None:
         try:
@@ -135,7 +169,9 @@ class Operator:
             self._intake.looked_at(key)
 
     def _leads(self) -> bool:
-        return self._claimed and (self._elector.leading or not self._options.leader_elect)
+        return self._claimed and (
+            self._elector.leading or not self._options.leader_elect
+        )
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -143,12 +179,23 @@ class Operator:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
         scrapers, plans = self._make_scrapers(), self._make_plans()
-        answers, rooms = {METRICS_PATH: Exposition(self._metrics.text)}, {PLANS_PATH: plans} if plans else {}
+        answers, rooms = (
+            {METRICS_PATH: Exposition(self._metrics.text)},
+            {PLANS_PATH: plans} if plans else {},
+        )
         scrapes = HttpServer(answers, self._options.port, "scrapes", scrapers, rooms)
-        log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
-        heard, namespaces = self._on_loop(self._intake.on_model), self._options.watch_namespaces
+        log.info(
+            "listening on port %d for probes, %d for scrapes", probes.port, scrapes.port
+        )
+        heard, namespaces = (
+            self._on_loop(self._intake.on_model),
+            self._options.watch_namespaces,
+        )
         watches = Watches(self._client, self._access, heard, namespaces=namespaces)
-        tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
+        tasks = [
+            asyncio.create_task(job)
+            for job in (self._start_reading(watches), *self._jobs())
+        ]
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
         await self._stopping.wait()
@@ -162,24 +209,37 @@ class Operator:
         if scrapers:
             scrapers.stop()
         if plans:
-            await asyncio.to_thread(plans.stop)  # a page that is made now may wait for this loop
+            await asyncio.to_thread(
+                plans.stop
+            )  # a page that is made now may wait for this loop
         scrapes.stop()
         log.info("stopped")
         return 1 if self._failed else 0
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._beat(), self._keep_synced(), self._keep_files(), self._wake_waiting(), self._work()]
+        return [
+            self._beat(),
+            self._keep_synced(),
+            self._keep_files(),
+            self._wake_waiting(),
+            self._work(),
+        ]
 
     def _start_to_lead(self) -> None:
         if not self._options.leader_elect:
             self._may_work.set()
             return
-        pulse, on_lead = Pulse(lambda: self._health.last_beat), self._on_loop(self._may_work.set)
+        pulse, on_lead = (
+            Pulse(lambda: self._health.last_beat),
+            self._on_loop(self._may_work.set),
+        )
         self._leadership = Leadership(self._elector, self._metrics, on_lead, pulse)
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything and to lead, once it is known what is ours and what may be seen."""
+        """Start to watch everything and to lead, once it is known what is ours and what may be
+        seen.
+        """
         await self._claim()
         if not self._claimed:
             return
@@ -205,8 +265,13 @@ class Operator:
         await caches.filled.wait()
         self._note_namespaces(caches)
         self._reads.set()
-        fetches = self._planner.fetcher is not None and self._planner.settings.config_fetch.enabled
-        await self._say_missing(needed(Duties(namespaces=view.namespaces, fetches=fetches)))
+        fetches = (
+            self._planner.fetcher is not None
+            and self._planner.settings.config_fetch.enabled
+        )
+        await self._say_missing(
+            needed(Duties(namespaces=view.namespaces, fetches=fetches))
+        )
 
     async def _say_missing(self, wanted: Iterable[Needed]) -> None:
         """Log which rights are missing, so far as the API server says."""
@@ -215,14 +280,20 @@ class Operator:
                 log.error("not permitted, but needed: %s", missing)
 
     async def _claim(self) -> None:
-        """Wait until it is known that nodes and namespaces are for this installation; end where they are for another."""
+        """Wait until it is known that nodes and namespaces are for this installation; end where
+        they are for another.
+        """
         options = self._options
         if not options.installation:
             return
         installation = Installation(
-            name=options.installation, node_set=self._planner.stated.node_set, namespaces=options.watch_namespaces
+            name=options.installation,
+            node_set=self._planner.stated.node_set,
+            namespaces=options.watch_namespaces,
         )
-        await self._say_missing(needed_of_claims(installation.claims))  # without them it would wait and say nothing
+        await self._say_missing(
+            needed_of_claims(installation.claims)
+        )  # without them it would wait and say nothing
         self._claims = Claims(self._client, installation, self._end_for)
         self._claims.start()
         await self._claims.read.wait()
@@ -231,7 +302,10 @@ class Operator:
     def _end_for(self, complaint: str) -> None:
         """Write nothing more and end, because of what claims say."""
         if complaint and not self._stopping.is_set():
-            log.critical("ending, for two installations would give the same GPUs away: %s", complaint)
+            log.critical(
+                "ending, for two installations would give the same GPUs away: %s",
+                complaint,
+            )
             self._claimed, self._failed = False, True
             self._stopping.set()
 
@@ -239,7 +313,9 @@ class Operator:
         """Find out which image reads configs from the hub, before anything is resolved."""
         while True:
             try:
-                found = await own_fetcher(self._client, self._options.lease_namespace, self._options.identity)
+                found = await own_fetcher(
+                    self._client, self._options.lease_namespace, self._options.identity
+                )
                 break
             except ApiError as error:
                 log.warning("our own pod cannot be read yet: %s", error)
@@ -248,7 +324,9 @@ class Operator:
         self._planner.reload()
 
     def _note_namespaces(self, caches: Caches) -> None:
-        """Note which namespaces cannot be read; the models of one that can be read again are listed at once."""
+        """Note which namespaces cannot be read; the models of one that can be read again are listed
+        at once.
+        """
         self._metrics.show_namespaces(self._view.namespaces, caches.refused)
         if caches.filled.is_set() and caches.unread != self._view.unread:
             self._view.unread = caches.unread
@@ -261,10 +339,18 @@ class Operator:
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""
         try:
-            others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
-            self._view.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
+            others = (
+                KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
+            )
+            self._view.known_pods = (
+                KnownPods.ALL if await may_see_pods(self._client) else others
+            )
         except ApiError as error:
-            log.warning("the API server does not answer: %s", error, extra={"reason": error.reason})
+            log.warning(
+                "the API server does not answer: %s",
+                error,
+                extra={"reason": error.reason},
+            )
             return False
         return True
 
@@ -279,9 +365,14 @@ class Operator:
         return call
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
-        """End the process with a job that has failed: none of them ends by itself, and the others would hide it."""
+        """End the process with a job that has failed: none of them ends by itself, and the others
+        would hide it.
+        """
         if not self._stopping.is_set() and not task.cancelled():
-            log.critical("a fault of ours; ending, to be started again", exc_info=task.exception())
+            log.critical(
+                "a fault of ours; ending, to be started again",
+                exc_info=task.exception(),
+            )
             self._failed = True
             self._stopping.set()
 
@@ -300,13 +391,18 @@ class Operator:
             await asyncio.sleep(FREED_SECONDS)
 
     async def _keep_synced(self) -> None:
-        """List all models now and then, soon after a failure, and when a namespace can be read that could not before."""
+        """List all models now and then, soon after a failure, and when a namespace can be read that
+        could not before.
+        """
         while True:
             self._sync_due.clear()
             synced = await self._sync()
             mean = self._options.resync_seconds if synced else SYNC_RETRY_SECONDS
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._sync_due.wait(), mean * random.uniform(0.9, 1.1))  # noqa: S311  spreads load
+                await asyncio.wait_for(
+                    self._sync_due.wait(),
+                    mean * random.uniform(0.9, 1.1),  # noqa: S311
+                )
 
     async def _sync(self) -> bool:
         await self._reads.wait()
@@ -315,7 +411,9 @@ class Operator:
             if not (self._view.synced and self._leads()):
                 await self._resync.book()
         except ApiError as error:
-            log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
+            log.warning(
+                "the full LIST has failed: %s", error, extra={"reason": error.reason}
+            )
             return False
         self._view.synced = True
         self._intake.all_again(Priority.RESYNC)
@@ -357,20 +455,36 @@ def _signing_keys(options: Options) -> Watched[SigningKeys]:
     """Return the keys of the file that is named.
 
     Raises:
-        InputError: it cannot be used: without them nothing that was signed before would be believed.
+        InputError: it cannot be used: without them nothing that was signed before would be
+            believed.
     """
-    keys = Watched(options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys())
+    keys = Watched(
+        options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys()
+    )
     if options.signing_keys_file is None:
         log.warning(
-            "there is no key (--signing-keys-file): plans of record are not signed, and believed where they agree with all else"
+            "there is no key (--signing-keys-file): plans of record are not signed, and believed "
+            "where they agree with all else"
         )
         return keys
     try:
         keys.load()
     except ValueError as error:
-        raise InputError([Problem(code="SigningKeysUnusable", path="--signing-keys-file", what=str(error))]) from error
+        raise InputError(
+            [
+                Problem(
+                    code="SigningKeysUnusable",
+                    path="--signing-keys-file",
+                    what=str(error),
+                )
+            ]
+        ) from error
     return keys
 
 
 def _identity(options: Options) -> LeaseIdentity:
-    return LeaseIdentity(namespace=options.lease_namespace, name=options.lease_name, holder=options.identity)
+    return LeaseIdentity(
+        namespace=options.lease_namespace,
+        name=options.lease_name,
+        holder=options.identity,
+    )

@@ -23,10 +23,14 @@ QUESTION_CPU_SECONDS: Final = 10.0
 """Basis: measured; 1,000 replicas of a catalogued model on 5,000 nodes take 2 to 6 s."""
 
 WORKER_MEMORY_MIB: Final = 192
-"""Basis: measured; 70 MiB after all models of the catalogue on 5,000 nodes. The chart's limit is 512 MiB for both processes."""
+"""Basis: measured; 70 MiB after all models of the catalogue on 5,000 nodes. The chart's limit is
+512 MiB for both processes.
+"""
 
 MODEL_SERIES: Final = 100_000
-"""Basis: measured; they take 110 MiB, and 1.4 s of CPU a scrape. A model of one group has about 35, each further group 4."""
+"""Basis: measured; they take 110 MiB, and 1.4 s of CPU a scrape. A model of one group has about 35,
+each further group 4.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,20 +84,33 @@ class Options:
     @property
     def budget(self) -> QuestionBudget:
         """Return what one question may cost the worker."""
-        return QuestionBudget(cpu_seconds=self.question_cpu_seconds, memory_bytes=self.worker_memory_mib * MEBIBYTE)
+        return QuestionBudget(
+            cpu_seconds=self.question_cpu_seconds,
+            memory_bytes=self.worker_memory_mib * MEBIBYTE,
+        )
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
     """Return the options, or end the process with a complaint in the log."""
     parser = operator_parser()
     given = vars(parser.parse_args(arguments))
-    options = Options(**given | {"identity": given["identity"] or os.environ.get("POD_NAME") or unique_holder()})
+    options = Options(
+        **given
+        | {
+            "identity": given["identity"]
+            or os.environ.get("POD_NAME")
+            or unique_holder()
+        }
+    )
     try:
         _ = options.lease_timings
     except ValueError as error:
         parser.error(str(error))
     if options.plans and options.metrics_authentication == "None":
-        parser.error("--plans shows plans to whom the API server knows: it needs --metrics-authentication=TokenReview")
+        parser.error(
+            "--plans shows plans to whom the API server knows: it needs "
+            "--metrics-authentication=TokenReview"
+        )
     return options
 
 
@@ -115,17 +132,33 @@ def operator_parser() -> argparse.ArgumentParser:
     _add_access(parser)
     _add_scope(parser)
     _add_leadership(parser)
-    parser.add_argument("--catalogue-file", type=Path, help="JSON file of model id to config.json text, beside the built-in ones")
-    parser.add_argument("--settings-file", type=Path, help="YAML or JSON file of what the administrator says for all models")
+    parser.add_argument(
+        "--catalogue-file",
+        type=Path,
+        help="JSON file of model id to config.json text, beside the built-in ones",
+    )
+    parser.add_argument(
+        "--settings-file",
+        type=Path,
+        help="YAML or JSON file of what the administrator says for all models",
+    )
     parser.add_argument(
         "--signing-keys-file",
         type=Path,
-        help="file of keys, one a line: the first signs plans of record, all verify them, and names of Secrets that are made "
+        help="file of keys, one a line: the first signs plans of record, all verify them, and "
+        "names of Secrets that are made "
         "follow from it; without it nothing is signed, and such names can be foreseen",
     )
-    parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
+    parser.add_argument(
+        "--cluster-domain", default="cluster.local", help="domain of the cluster's DNS"
+    )
     _add_ports(parser)
-    parser.add_argument("--resync-seconds", type=float, default=300.0, help="mean time between full comparisons")
+    parser.add_argument(
+        "--resync-seconds",
+        type=float,
+        default=300.0,
+        help="mean time between full comparisons",
+    )
     parser.add_argument(
         "--workers",
         type=int,
@@ -136,12 +169,18 @@ def operator_parser() -> argparse.ArgumentParser:
         "--max-moving-groups",
         type=_at_least_one,
         default=5,
-        help="groups of all models that are moved or rolled at once, beside what spec.rollout of each allows; "
+        help="groups of all models that are moved or rolled at once, beside what spec.rollout of "
+        "each allows; "
         "the last one is kept for a namespace that has none",
     )
     _add_requests(parser)
     _add_worker(parser)
-    parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="least level to log")
+    parser.add_argument(
+        "--log-level",
+        default="INFO",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="least level to log",
+    )
     return parser
 
 
@@ -151,10 +190,15 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         type=Path,
         default=Path(kubeconfig) if kubeconfig else None,
-        help="reach the cluster by this file instead of the pod's service account (environment: KUBECONFIG)",
+        help="reach the cluster by this file instead of the pod's service account (environment: "
+        "KUBECONFIG)",
     )
     parser.add_argument("--context", help="context of the kubeconfig")
-    parser.add_argument("--credentials-dir", type=Path, help="folder of the service account's token and ca.crt")
+    parser.add_argument(
+        "--credentials-dir",
+        type=Path,
+        help="folder of the service account's token and ca.crt",
+    )
 
 
 def _add_scope(parser: argparse.ArgumentParser) -> None:
@@ -167,17 +211,23 @@ def _add_scope(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--installation",
         default="",
-        help="namespace and name of the release that this is part of: the nodes and namespaces that it is for must be claimed "
+        help="namespace and name of the release that this is part of: the nodes and namespaces "
+        "that it is for must be claimed "
         "for it, or it ends; default: nothing is claimed",
     )
 
 
 def _add_leadership(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--leader-elect", action=argparse.BooleanOptionalAction, default=True, help="write only while holding the Lease"
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write only while holding the Lease",
     )
     parser.add_argument(
-        "--lease-namespace", default=os.environ.get("POD_NAMESPACE", "shardwright-system"), help="namespace of the Lease"
+        "--lease-namespace",
+        default=os.environ.get("POD_NAMESPACE", "shardwright-system"),
+        help="namespace of the Lease",
     )
     parser.add_argument("--lease-name", default="shardwright", help="name of the Lease")
     parser.add_argument(
@@ -196,39 +246,61 @@ def _add_leadership(parser: argparse.ArgumentParser) -> None:
         "--lease-retry-seconds",
         type=_positive,
         default=TIMINGS.retry_seconds,
-        help="time between renewals, less some jitter; those who wait look twice as often; at most half of the deadline",
+        help="time between renewals, less some jitter; those who wait look twice as often; at "
+        "most half of the deadline",
     )
-    parser.add_argument("--identity", help="our name in the Lease; default: POD_NAME, else that of the host and something random")
+    parser.add_argument(
+        "--identity",
+        help="our name in the Lease; default: POD_NAME, else that of the host and something random",
+    )
 
 
 def _add_ports(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=8080, help="port of /metrics; 0 for any free one")
-    parser.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /readyz; 0 for any free one")
+    parser.add_argument(
+        "--port", type=int, default=8080, help="port of /metrics; 0 for any free one"
+    )
+    parser.add_argument(
+        "--health-port",
+        type=int,
+        default=8081,
+        help="port of /healthz and /readyz; 0 for any free one",
+    )
     parser.add_argument(
         "--max-model-series",
         type=_at_least_one,
         default=MODEL_SERIES,
-        help="series of all models together in /metrics; a model whose series do not fit any more lacks the new ones",
+        help="series of all models together in /metrics; a model whose series do not fit any more "
+        "lacks the new ones",
     )
     parser.add_argument(
         "--metrics-authentication",
         choices=("None", "TokenReview"),
         default="None",
-        help="TokenReview: /metrics is answered to whom the API server knows by his token and lets GET /metrics",
+        help="TokenReview: /metrics is answered to whom the API server knows by his token and "
+        "lets GET /metrics",
     )
     parser.add_argument(
         "--plans",
         action="store_true",
-        help="serve plans as pages at /plans of that port, to whom the API server knows by his token, and of the namespaces in "
+        help="serve plans as pages at /plans of that port, to whom the API server knows by his "
+        "token, and of the namespaces in "
         "which he may list ShardedModels, or get one; needs --metrics-authentication=TokenReview",
     )
 
 
 def _add_requests(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kube-api-qps", type=_positive, default=LIMITS.qps, help="requests a second to the API server, the Lease apart"
+        "--kube-api-qps",
+        type=_positive,
+        default=LIMITS.qps,
+        help="requests a second to the API server, the Lease apart",
     )
-    parser.add_argument("--kube-api-burst", type=_at_least_one, default=LIMITS.burst, help="requests at once after a pause")
+    parser.add_argument(
+        "--kube-api-burst",
+        type=_at_least_one,
+        default=LIMITS.burst,
+        help="requests at once after a pause",
+    )
 
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,6 @@
-"""Answers what a look asks of the planner, one model at a time: what is planned is kept before the next one is planned."""
+"""Answers what a look asks of the planner, one model at a time: what is planned is kept before the
+next one is planned.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,22 +37,37 @@ from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.to_come import seeking
 from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
-from shardwright.reconcile.work import ChooseClaim, FindPlaceBeside, FindWaysOut, MakePlan, Planned, Resolve, Stock, Work
+from shardwright.reconcile.work import (
+    ChooseClaim,
+    FindPlaceBeside,
+    FindWaysOut,
+    MakePlan,
+    Planned,
+    Resolve,
+    Stock,
+    Work,
+)
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
 REMEMBERED: Final = 16
-"""Terms of pods for which the whole cluster is kept in pools: those of models beyond it are collapsed anew."""
+"""Terms of pods for which the whole cluster is kept in pools: those of models beyond it are
+collapsed anew.
+"""
 
 REFUSED_SECONDS: Final = 3600.0
-"""How long what cost too much is not asked again of a model that has not changed: the cluster may have."""
+"""How long what cost too much is not asked again of a model that has not changed: the cluster may
+have.
+"""
 
 Answer = TypeVar("Answer")
 
 Form = tuple[str, PlanChoice, bool]
-"""What tells a question of a model from its others: the hash of its spec, what is to be chosen, whether nodes are to come."""
+"""What tells a question of a model from its others: the hash of its spec, what is to be chosen,
+whether nodes are to come.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +77,9 @@ class _Refused:
 
 
 class Planner:
-    """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no request is made under it."""
+    """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no
+    request is made under it.
+    """
 
     def __init__(
         self,
@@ -89,10 +108,11 @@ class Planner:
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
-        """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
+        """Read the settings for the first time: a model that runs must not lose its defaults to a
+        broken file.
 
-        What they state of GPUs, nodes and pools holds as long as this process runs: what it knows of nodes would else be of
-        several makings.
+        What they state of GPUs, nodes and pools holds as long as this process runs: what it knows
+        of nodes would else be of several makings.
 
         Raises:
             InputError: the file cannot be used.
@@ -108,14 +128,20 @@ class Planner:
         return self._settings.content
 
     def reload(self) -> bool:
-        """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
+        """Read the administrator's files if they have changed and return whether one had; a broken
+        one changes nothing.
+        """
         changed = any([self._catalogue.reload(), self._settings.reload()])
         self.files_version += changed
         self._administer()
         return changed
 
     def _administer(self) -> None:
-        self.administration = Administration(catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher)
+        self.administration = Administration(
+            catalogue=self._catalogue.content,
+            settings=self.settings,
+            fetcher=self.fetcher,
+        )
 
     async def resolve(
         self,
@@ -126,36 +152,58 @@ class Planner:
     ) -> Subject:
         """Return what planning needs to know of a resource; worked out once for each form of it.
 
-        ``kept_version`` is the engine's version that it has had by default so far, where that is not the newest known.
+        ``kept_version`` is the engine's version that it has had by default so far, where that is
+        not the newest known.
 
         Raises:
             InputError: what the user must correct.
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        form = (metadata["uid"], metadata["generation"], _digest(config_text), self.files_version, kept_version)
+        form = (
+            metadata["uid"],
+            metadata["generation"],
+            _digest(config_text),
+            self.files_version,
+            kept_version,
+        )
         found = self._subjects.of(key, form)
         if found is None:
             try:
                 text = await whole(live)
             except InputError as error:
-                self._subjects.keep(key, form, error.problems)  # it is not read again either
+                self._subjects.keep(
+                    key, form, error.problems
+                )  # it is not read again either
                 raise
             administration = self.administration
-            question = Resolve(text=text, config_text=config_text, administration=administration, kept_version=kept_version)
+            question = Resolve(
+                text=text,
+                config_text=config_text,
+                administration=administration,
+                kept_version=kept_version,
+            )
             found = await self._resolved(key, form, question, live)
         if isinstance(found, Subject):
             return found
         raise InputError(found)
 
-    async def _resolved(self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]) -> Resolved:
-        """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""
+    async def _resolved(
+        self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]
+    ) -> Resolved:
+        """Return what a resource resolves to, and keep it: a form of it that costs too much is not
+        read again either.
+        """
 
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
 
-        memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
-        priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW  # another leader has tried it
+        memo: Memo[Resolved | Failed] = Memo(
+            recall=lambda: self._subjects.of(key, form), keep=keep
+        )
+        priority = (
+            Priority.RESYNC if _was_too_costly(live) else Priority.NEW
+        )  # another leader has tried it
         return _resolved(await self._worker.ask(key, priority, work, memo))
 
     def forget(self, key: Key) -> None:
@@ -165,57 +213,99 @@ class Planner:
         self._advice.pop(key, None)
         self._refused.pop(key, None)
 
-    async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned | Problem:
+    async def answer(
+        self, key: Key, subject: Subject, ask: Ask, now: datetime
+    ) -> Replanned | Problem:
         """Return the planner's answer, or why there is none.
 
-        The GPUs of a plan that is to be deployed are kept from then on, where its namespace may keep so many. A model that does
-        not get what it asks for stands in line. What only compares, or is only to be shown, keeps no GPUs, and is answered beside
-        the others.
+        The GPUs of a plan that is to be deployed are kept from then on, where its namespace may
+        keep so many. A model that does not get what it asks for stands in line. What only compares,
+        or is only to be shown, keeps no GPUs, and is answered beside the others.
         """
         if ask.choice is PlanChoice.COMPARE:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
-        async with nullcontext() if subject.intent.plan_only else self._turns.turn(key, _urgency(ask.choice)):
+        async with (
+            nullcontext()
+            if subject.intent.plan_only
+            else self._turns.turn(key, _urgency(ask.choice))
+        ):
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
                 return answer
             answer = answering.dated(answer, ask, now)
             record = answer.record
             if record and record != ask.on:
-                answer = replace(answer, record=seeking(record, ask.on, self._view.turnouts()))
+                answer = replace(
+                    answer, record=seeking(record, ask.on, self._view.turnouts())
+                )
             self._book(key, subject, ask, answer.record)
             if ask.beside is None:
-                self._view.stand_in_line(key, await self._waiting(key, subject, ask, now) if answer.short else None)
+                self._view.stand_in_line(
+                    key,
+                    await self._waiting(key, subject, ask, now)
+                    if answer.short
+                    else None,
+                )
         if not answer.short or ask.beside is not None:
             return answer
         advised = await self._advised(key, subject, ask, answer)
-        self._book(key, subject, ask, advised.record)  # where its namespace had kept too many, it may keep fewer now
+        self._book(
+            key, subject, ask, advised.record
+        )  # where its namespace had kept too many, it may keep fewer now
         return advised
 
-    def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
-        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too many it is not written."""
-        if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
-            self._view.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
+    def _book(
+        self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None
+    ) -> None:
+        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too
+        many it is not written.
+        """
+        if (
+            record
+            and record != ask.on
+            and record.plan.deployable
+            and not subject.intent.plan_only
+        ):
+            self._view.keep(
+                key, Kept(record=record), self.settings.limits_of(key[0]).gpus
+            )
 
-    async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
-        """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""
+    async def _advised(
+        self, key: Key, subject: Subject, ask: Ask, answer: Replanned
+    ) -> Replanned:
+        """Return the answer with what would make room: worked out beside the lock, and anew where
+        there is something else.
+        """
         stock = self._stock(key, subject, ask)
         inventory, known = stock.inventory(), self._advice.get(key)
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
-            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
+            work = FindWaysOut(
+                subject=subject, ask=ask, stock=stock, made=answer, holders=holders
+            )
             advised = await self._ask(key, _form(subject, ask), work)
             short = answer.short if isinstance(advised, Problem) else advised.short
             known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
-        return replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
+        return (
+            replace(answer, short=replace(answer.short, ways_out=ways))
+            if answer.short
+            else answer
+        )
 
-    def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
-        """Return the models that hold GPUs of an inventory and whose pods are of no higher priority than those of a model.
+    def _holders(
+        self, key: Key, subject: Subject, inventory: Inventory
+    ) -> tuple[Holder, ...]:
+        """Return the models that hold GPUs of an inventory and whose pods are of no higher priority
+        than those of a model.
 
         Those of other namespaces are not named: who may not see them must not learn of them.
         """
         view, found = self._view, []
-        values, nodes = view.store.priorities, {node.name for pool in inventory.pools for node in pool.nodes}
+        values, nodes = (
+            view.store.priorities,
+            {node.name for pool in inventory.pools for node in pool.nodes},
+        )
         most = values.value_of(subject.deployment.priority_class)
         for owner, gpus in view.ledger.holders(nodes).items():
             other = view.models.get(owner)
@@ -223,49 +313,87 @@ class Planner:
             if other is None or other == key or theirs is None:
                 continue
             priority = values.value_of(theirs.deployment.priority_class)
-            name = "/".join(other) if other[0] == key[0] else "a model of another namespace"
+            name = (
+                "/".join(other)
+                if other[0] == key[0]
+                else "a model of another namespace"
+            )
             if priority <= most:
                 found.append(Holder(name=name, priority=priority, gpus=gpus))
         return tuple(found)
 
-    async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
-        """Return how a model waits that did not get what it asked for: with nodes that it claims once it has waited for long."""
+    async def _waiting(
+        self, key: Key, subject: Subject, ask: Ask, now: datetime
+    ) -> Waiting:
+        """Return how a model waits that did not get what it asked for: with nodes that it claims
+        once it has waited for long.
+        """
         waiting = Waiting(
             rank=self._view.rank(key, subject.deployment.priority_class),
             since=now,
             asked=subject.input_hash,
             terms=subject.terms,
-            deploys=not subject.intent.plan_only and self._view.known_pods is not KnownPods.NONE,
+            deploys=not subject.intent.plan_only
+            and self._view.known_pods is not KnownPods.NONE,
         ).carried_on(self._view.line.get(key))
         if not waiting.may_claim(now):
             return waiting
         whole, taken = self._whole(subject), self._view.ledger.taken(base_key(key))
         claimed = self._view.claimed_before(waiting.rank)
-        if holds(waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}):
+        if holds(
+            waiting.claim,
+            {room.node: room for room in answering.rooms(whole, taken, claimed)},
+        ):
             return waiting
-        work = ChooseClaim(subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed)
+        work = ChooseClaim(
+            subject=subject,
+            ask=ask,
+            stock=Stock(whole=whole, taken=taken),
+            claimed=claimed,
+        )
         claim = await self._ask(key, _form(subject, ask), work)
         return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
-    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
+    async def _answer(
+        self, key: Key, subject: Subject, ask: Ask
+    ) -> Replanned | Problem:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if isinstance(made, Replanned) and made.short and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}:
+        if (
+            isinstance(made, Replanned)
+            and made.short
+            and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+        ):
             vacated = self._stock(key, subject, ask, vacated=True)
-            if vacated.inventory() != stock.inventory():  # its former generations are in the way
+            if (
+                vacated.inventory() != stock.inventory()
+            ):  # its former generations are in the way
                 made = await self._make(key, subject, ask, vacated)
-        if isinstance(made, Replanned) and made.short and self._view.pools and self._view.known_pods is not KnownPods.NONE:
+        if (
+            isinstance(made, Replanned)
+            and made.short
+            and self._view.pools
+            and self._view.known_pods is not KnownPods.NONE
+        ):
             larger = self._stock(key, subject, ask, to_come=True)
             later = await self._make(key, subject, ask, larger, more=True)
-            if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
+            if isinstance(later, Replanned) and (
+                later.short is None or later.record != ask.on
+            ):
                 return later
         return made
 
-    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has nodes to come, too."""
-        if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
+    async def _make(
+        self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
+    ) -> Replanned | Problem:
+        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has
+        nodes to come, too.
+        """
+        if answering.plans_anew(ask) and (
+            recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
+        ):
             return recalled
 
         def remember(made: Planned) -> None:
@@ -280,7 +408,11 @@ class Planner:
         """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
         began, inventory = thread_time(), stock.inventory()
         report = self._plans.recall(subject, inventory)
-        answer = answering.answer(subject, ask, inventory, lambda *_: report) if report else None
+        answer = (
+            answering.answer(subject, ask, inventory, lambda *_: report)
+            if report
+            else None
+        )
         self._metrics.planning.inc(thread_time() - began)
         return answer
 
@@ -291,10 +423,12 @@ class Planner:
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
     ) -> Answer | Problem:
-        """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while.
+        """Return the worker's answer; what costs too much is asked again when the spec has changed,
+        or after a long while.
 
-        ``remember`` is told the answer also where the look that asked has come to its deadline: the next one finds it. While
-        all but advice is asked, others wait for their turn at choosing GPUs, so it goes first.
+        ``remember`` is told the answer also where the look that asked has come to its deadline: the
+        next one finds it. While all but advice is asked, others wait for their turn at choosing
+        GPUs, so it goes first.
         """
         asked = (type(work), *form)
 
@@ -304,8 +438,14 @@ class Planner:
 
         def keep(outcome: Answer | Failed) -> None:
             if isinstance(outcome, Failed):
-                others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == form[0]}
-                self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)}
+                others = {
+                    other: known
+                    for other, known in self._refused.get(key, {}).items()
+                    if other[1] == form[0]
+                }
+                self._refused[key] = others | {
+                    asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)
+                }
             else:
                 remember(outcome)
 
@@ -318,18 +458,31 @@ class Planner:
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(
-        self, key: Key, subject: Subject, ask: Ask, record: PlanRecord, group: int, generation: int
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        record: PlanRecord,
+        group: int,
+        generation: int,
     ) -> Replanned | Problem:
-        """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
+        """Return the record with a group as a later generation on free GPUs, without a record where
+        there are none.
+        """
         nodes: tuple[str, ...] | None = None
         if self._view.known_pods is not KnownPods.NONE:
-            stock = self._stock(key, subject, ask, beside=record.plan.group_numbers[group])
+            stock = self._stock(
+                key, subject, ask, beside=record.plan.group_numbers[group]
+            )
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
             found = await self._ask(key, _form(subject, ask), work)
             if isinstance(found, Problem):
                 return found
             nodes = found
-        return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
+        return Replanned(
+            record=record.moved(group, nodes, generation) if nodes else None,
+            report=record.report(),
+        )
 
     def _stock(
         self,
@@ -341,10 +494,11 @@ class Planner:
         vacated: bool = False,
         to_come: bool = False,
     ) -> Stock:
-        """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it.
+        """Return what there is for a model: nodes that it selects and tolerates, without what
+        others hold or claim before it.
 
-        Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come`` there are the nodes, too,
-        that an autoscaler may add.
+        Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
+        there are the nodes, too, that an autoscaler may add.
         """
         whole, view = self._whole(subject, to_come=to_come), self._view
         if view.known_pods is KnownPods.NONE:
@@ -353,22 +507,38 @@ class Planner:
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
         rank = view.rank(key, subject.deployment.priority_class)
-        claimed = view.claimed_before(first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank)
+        claimed = view.claimed_before(
+            first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank
+        )
         taken.update(kept_back(claimed, view.unheld(claimed)))
         turnouts = view.turnouts()
-        taken.update(view.healthy(name for turnout in turnouts for name in turnout.awaited()))
+        taken.update(
+            view.healthy(name for turnout in turnouts for name in turnout.awaited())
+        )
         if to_come:
-            taken.update(view.healthy(name for turnout in turnouts for name in turnout.withheld(ask.lost)))
+            taken.update(
+                view.healthy(
+                    name for turnout in turnouts for name in turnout.withheld(ask.lost)
+                )
+            )
         return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
 
     def _whole(self, subject: Subject, *, to_come: bool = False) -> Inventory:
-        """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""
+        """Return all nodes in pools as pods of these terms see them; collapsed anew only when a
+        node has changed.
+        """
         terms, version = f"{subject.terms!r} {to_come}", self._view.store.node_version
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]
-        nodes = (*self._view.store.nodes.values(), *(self._view.to_come.values() if to_come else ()))
-        inventory = replace(build_inventory(nodes, (), terms=subject.terms), known_pods=self._view.known_pods)
+        nodes = (
+            *self._view.store.nodes.values(),
+            *(self._view.to_come.values() if to_come else ()),
+        )
+        inventory = replace(
+            build_inventory(nodes, (), terms=subject.terms),
+            known_pods=self._view.known_pods,
+        )
         if len(self._pooled) >= REMEMBERED:
             self._pooled.clear()
         self._pooled[terms] = version, inventory
@@ -380,15 +550,23 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: PlanChoice) -> Priority:
-    """Return how urgent a question is: what users cause as often as they like, going back too, waits for its namespace's turn."""
-    return {PlanChoice.REHOUSE: Priority.BROKEN, PlanChoice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
+    """Return how urgent a question is: what users cause as often as they like, going back too,
+    waits for its namespace's turn.
+    """
+    return {
+        PlanChoice.REHOUSE: Priority.BROKEN,
+        PlanChoice.COMPARE: Priority.RESYNC,
+    }.get(choice, Priority.NEW)
 
 
 def _was_too_costly(live: Mapping[str, Any]) -> bool:
     """Return whether the status says of this very generation that it costs too much to read."""
     status = live.get("status") or {}
     reasons = {condition.get("reason") for condition in status.get("conditions") or ()}
-    return status.get("observedGeneration") == live["metadata"]["generation"] and "ConfigTooCostly" in reasons
+    return (
+        status.get("observedGeneration") == live["metadata"]["generation"]
+        and "ConfigTooCostly" in reasons
+    )
 
 
 def _resolved(outcome: Resolved | Failed) -> Resolved:
@@ -396,5 +574,11 @@ def _resolved(outcome: Resolved | Failed) -> Resolved:
 
 
 def _digest(text: str | None) -> bytes | None:
-    """Return what tells a text from others: the text of a ConfigMap may have a megabyte, and is not kept of each model."""
-    return None if text is None else blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+    """Return what tells a text from others: the text of a ConfigMap may have a megabyte, and is not
+    kept of each model.
+    """
+    return (
+        None
+        if text is None
+        else blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+    )

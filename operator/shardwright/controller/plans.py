@@ -1,4 +1,6 @@
-"""Plans as pages, for people: who asks is asked of the API server, and sees what he may list or get."""
+"""Plans as pages, for people: who asks is asked of the API server, and sees what he may list or
+get.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,13 @@ log = logging.getLogger(__name__)
 PLANS_PATH: Final = "/plans"
 
 ANSWER_SECONDS: Final = 4.0
-"""How long an answer may take to be made. Basis: assumed; less than a client has for its exchange."""
+"""How long an answer may take to be made. Basis: assumed; less than a client has for its exchange.
+"""
 
 WAITING_MAX: Final = 8
-"""Requests that wait at once; they are answered one after the other. Basis: assumed; a page takes some 50 ms of CPU."""
+"""Requests that wait at once; they are answered one after the other. Basis: assumed; a page takes
+some 50 ms of CPU.
+"""
 
 WAITING_MAX_OF_ADDRESS: Final = 2  # a page that was given up, and the next
 
@@ -46,7 +51,9 @@ REMEMBERED_SECONDS: Final = 10.0  # as for scrapes
 REMEMBERED_MAX: Final = 256
 
 NAMESPACES_MAX: Final = 100
-"""Namespaces that are asked about for one list. Basis: assumed; each is a request to the API server of some milliseconds."""
+"""Namespaces that are asked about for one list. Basis: assumed; each is a request to the API server
+of some milliseconds.
+"""
 
 PAGE_MAX_BYTES: Final = 1_500_000  # as of the command report
 
@@ -57,22 +64,28 @@ _HTML: Final = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What the operator knows, each asked for on its own loop: the models there are, and one of them with its plan of record."""
+    """What the operator knows, each asked for on its own loop: the models there are, and one of
+    them with its plan of record.
+    """
 
     models: Callable[[], Coroutine[Any, Any, Sequence[Listed]]]
     plan: Callable[[Key], Coroutine[Any, Any, tuple[Subject, PlanRecord] | None]]
 
 
-class _Refusal(Exception):  # noqa: N818 - an answer, not an error
+class _Refusal(Exception):  # noqa: N818
     def __init__(self, status: HTTPStatus, why: str = "") -> None:
         super().__init__(why)
         self.reply = HttpReply(status, f"{why or status.phrase}\n".encode())
 
 
 class Plans:
-    """Answers ``/plans``, ``/plans/NAMESPACE`` and ``/plans/NAMESPACE/NAME``: one at a time, in a thread of its own."""
+    """Answers ``/plans``, ``/plans/NAMESPACE`` and ``/plans/NAMESPACE/NAME``: one at a time, in a
+    thread of its own.
+    """
 
-    def __init__(self, client: Client, sources: Sources, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, client: Client, sources: Sources, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._client = client
         self._sources = sources
         self._loop = loop
@@ -85,16 +98,23 @@ class Plans:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return HttpReply(HTTPStatus.UNAUTHORIZED)
-        if len(self._waiting) >= WAITING_MAX or self._waiting.count(address) >= WAITING_MAX_OF_ADDRESS:
+        if (
+            len(self._waiting) >= WAITING_MAX
+            or self._waiting.count(address) >= WAITING_MAX_OF_ADDRESS
+        ):
             return HttpReply(HTTPStatus.TOO_MANY_REQUESTS)
         self._waiting.append(address)
-        work = partial(self._made, token.strip(), request.path, monotonic() + ANSWER_SECONDS)
+        work = partial(
+            self._made, token.strip(), request.path, monotonic() + ANSWER_SECONDS
+        )
         making = asyncio.get_running_loop().run_in_executor(self._thread, work)
         making.add_done_callback(lambda _: self._waiting.remove(address))
         return await asyncio.shield(making)  # whoever hangs up does not free the thread
 
     def stop(self) -> None:
-        """Take no more requests, and wait for what is made now: its answer goes to a loop that must still be there."""
+        """Take no more requests, and wait for what is made now: its answer goes to a loop that must
+        still be there.
+        """
         self._thread.shutdown(cancel_futures=True)
 
     def _made(self, token: str, path: str, until: float) -> HttpReply:
@@ -103,15 +123,22 @@ class Plans:
         except _Refusal as refusal:
             return refusal.reply
         except (ApiError, ChangedError, TimeoutError) as error:
-            log.warning("a page of plans could not be made: %s", str(error) or "it took too long")
+            log.warning(
+                "a page of plans could not be made: %s",
+                str(error) or "it took too long",
+            )
             return HttpReply(HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _answer(self, token: str, path: str, until: float) -> HttpReply:
         who = self._remembered(
-            sha256(token.encode()).digest(), lambda: who_brings(self._client, token, PLANS_AUDIENCE, _left(until))
+            sha256(token.encode()).digest(),
+            lambda: who_brings(self._client, token, PLANS_AUDIENCE, _left(until)),
         )
         if who is None:
-            raise _Refusal(HTTPStatus.UNAUTHORIZED, f"a token for the audience {PLANS_AUDIENCE} is wanted")
+            raise _Refusal(
+                HTTPStatus.UNAUTHORIZED,
+                f"a token for the audience {PLANS_AUDIENCE} is wanted",
+            )
         match path.removeprefix(PLANS_PATH).strip("/").split("/"):
             case [""]:
                 return self._list(who, "", until)
@@ -122,31 +149,53 @@ class Plans:
         raise _Refusal(HTTPStatus.NOT_FOUND)
 
     def _list(self, who: User, only: str, until: float) -> HttpReply:
-        listed = [item for item in self._asked(self._sources.models(), until) if only in ("", item.namespace)]
+        listed = [
+            item
+            for item in self._asked(self._sources.models(), until)
+            if only in ("", item.namespace)
+        ]
         namespaces = sorted({item.namespace for item in listed}) or [only]
         everywhere = self._may("list", who, "", until)
         asked = namespaces if everywhere else namespaces[:NAMESPACES_MAX]
-        seen = {namespace for namespace in asked if everywhere or self._may("list", who, namespace, until)}
+        seen = {
+            namespace
+            for namespace in asked
+            if everywhere or self._may("list", who, namespace, until)
+        }
         if only and not seen:
             raise _forbidden("list", only)
-        shown = sorted((item for item in listed if item.namespace in seen), key=lambda item: (item.namespace, item.name))
-        return _page(plans_page(shown, unasked=len(namespaces) - len(asked), root=PLANS_PATH))
+        shown = sorted(
+            (item for item in listed if item.namespace in seen),
+            key=lambda item: (item.namespace, item.name),
+        )
+        return _page(
+            plans_page(shown, unasked=len(namespaces) - len(asked), root=PLANS_PATH)
+        )
 
     def _plan(self, who: User, key: Key, until: float) -> HttpReply:
         if not self._may("get", who, key[0], until):
             raise _forbidden("get", key[0])
         found = self._asked(self._sources.plan(key), until)
         if found is None:
-            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no plan of record of a ShardedModel {key[1]} in {key[0]}")
+            raise _Refusal(
+                HTTPStatus.NOT_FOUND,
+                f"there is no plan of record of a ShardedModel {key[1]} in {key[0]}",
+            )
         return _page(page_of(*found))
 
     def _may(self, verb: str, who: User, namespace: str, until: float) -> bool:
         ask = partial(may, verb, self._client, who, SHARDED_MODELS, namespace)
-        return bool(self._remembered((verb, repr(sorted(who.items())), namespace), lambda: ask(_left(until))))
+        return bool(
+            self._remembered(
+                (verb, repr(sorted(who.items())), namespace), lambda: ask(_left(until))
+            )
+        )
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
         """Return what the loop of the operator says, within the time that is left."""
-        return asyncio.run_coroutine_threadsafe(question, self._loop).result(_left(until))
+        return asyncio.run_coroutine_threadsafe(question, self._loop).result(
+            _left(until)
+        )
 
     def _remembered(self, mark: Hashable, ask: Callable[[], Any]) -> Any:
         found, until = self._known.get(mark, (None, 0.0))
@@ -161,11 +210,19 @@ class Plans:
 
 
 def page_of(subject: Subject, record: PlanRecord) -> str:
-    """Return the page of a plan of record: the document of ``explain -o json``, without what was considered beside it."""
+    """Return the page of a plan of record: the document of ``explain -o json``, without what was
+    considered beside it.
+    """
     report = record.report()
     request = subject.request if record.input_hash == subject.input_hash else None
     nobody = Inventory(pools=())
-    explanation = with_drawings(explain(report, request=request), report, model=subject.model, inventory=nobody, surveyed=())
+    explanation = with_drawings(
+        explain(report, request=request),
+        report,
+        model=subject.model,
+        inventory=nobody,
+        surveyed=(),
+    )
     return plan_page(explanation_document(subject, report, explanation))
 
 
@@ -173,22 +230,40 @@ def listed(content: Mapping[str, Any]) -> Listed:
     """Return a row of the list from a resource as the caches have it."""
     metadata, status = content["metadata"], content.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
-    ready = next((str(item.get("reason")) for item in conditions if item.get("type") == ConditionType.READY), "")
+    ready = next(
+        (
+            str(item.get("reason"))
+            for item in conditions
+            if item.get("type") == ConditionType.READY
+        ),
+        "",
+    )
     plan = status.get("plan") or {}
     said = f"{plan['gpus']} x {plan.get('product', '')}" if "gpus" in plan else ""
     model = ((content.get("spec") or {}).get("model") or {}).get("id", "")
-    return Listed(namespace=metadata["namespace"], name=metadata["name"], model=str(model), ready=ready, plan=said)
+    return Listed(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        model=str(model),
+        ready=ready,
+        plan=said,
+    )
 
 
 def _page(text: str) -> HttpReply:
     body = text.encode("ascii", "xmlcharrefreplace")
     if len(body) > PAGE_MAX_BYTES:
-        raise _Refusal(HTTPStatus.INSUFFICIENT_STORAGE, f"the page has {len(body):,} bytes, {PAGE_MAX_BYTES:,} at most are sent")
+        raise _Refusal(
+            HTTPStatus.INSUFFICIENT_STORAGE,
+            f"the page has {len(body):,} bytes, {PAGE_MAX_BYTES:,} at most are sent",
+        )
     return HttpReply(HTTPStatus.OK, body, _HTML)
 
 
 def _forbidden(verb: str, namespace: str) -> _Refusal:
-    return _Refusal(HTTPStatus.FORBIDDEN, f"you may not {verb} ShardedModels in {namespace}")
+    return _Refusal(
+        HTTPStatus.FORBIDDEN, f"you may not {verb} ShardedModels in {namespace}"
+    )
 
 
 def _left(until: float) -> float:

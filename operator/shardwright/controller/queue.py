@@ -1,12 +1,15 @@
-"""Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key, failures after a pause.
+"""Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key,
+failures after a pause.
 
-Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
-urgent goes first, and of 16 workers, the default, what is broken finds one whatever is worked on that is not. Namespaces
-take turns within an urgency. None may hold more workers for what is broken than it leaves free, nor any more for the rest
-than it leaves free beside all that it holds, nor the last one beside others of its own: one whose API calls hang, or one
-that floods, keeps no other from its own. A key that has failed comes again after a pause that grows, whatever happens
-meanwhile; only its user ends the pause, by changing the resource. Of a namespace whose users change resources all the time, so
-many are looked at for it a second; each sees the last of its changes, and till then is looked at only for what is broken.
+Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at
+once. What is more urgent goes first, and of 16 workers, the default, what is broken finds one
+whatever is worked on that is not. Namespaces take turns within an urgency. None may hold more
+workers for what is broken than it leaves free, nor any more for the rest than it leaves free beside
+all that it holds, nor the last one beside others of its own: one whose API calls hang, or one that
+floods, keeps no other from its own. A key that has failed comes again after a pause that grows,
+whatever happens meanwhile; only its user ends the pause, by changing the resource. Of a namespace
+whose users change resources all the time, so many are looked at for it a second; each sees the last
+of its changes, and till then is looked at only for what is broken.
 """
 
 import asyncio
@@ -27,19 +30,27 @@ Key = tuple[str, str]
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 300.0
-RETRY_SPREAD: Final = 0.2  # share by which a pause differs at random, so that what failed together does not come together
-DOUBLINGS: Final = 16  # more would say nothing: the longest pause is reached long before
+# share by which a pause differs at random, so that what failed together does not come together
+RETRY_SPREAD: Final = 0.2
+DOUBLINGS: Final = (
+    16  # more would say nothing: the longest pause is reached long before
+)
 
 
 def retry_pause_seconds(failures: int) -> float:
     """Return the pause after so many failures in a row: it doubles with each, up to the longest."""
-    pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)))
-    return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  guards nothing
+    pause = min(
+        LONGEST_RETRY_SECONDS,
+        FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
+    )
+    return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311
 
 
 SHARE: Final = 4
-"""This part of the workers is kept free for groups that do not serve, for looks at new models wait for the planner one after
-another, and hold a worker each. Basis: assumed, as is the same part of all requests (``cluster.throttle``)."""
+"""This part of the workers is kept free for groups that do not serve, for looks at new models wait
+for the planner one after another, and hold a worker each. Basis: assumed, as is the same part of
+all requests (``cluster.throttle``).
+"""
 
 
 class Priority(IntEnum):
@@ -73,9 +84,10 @@ class Turn:
 class QueueLoad:
     """What the queue has to do and has done: the gauges, then the counters since the start.
 
-    ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has. ``delayed`` is how
-    many have an appointment, a pause after a failure among them. ``working`` keys are with a worker, together for
-    ``unfinished_seconds``, the longest for ``longest_seconds``.
+    ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has.
+    ``delayed`` is how many have an appointment, a pause after a failure among them. ``working``
+    keys are with a worker, together for ``unfinished_seconds``, the longest for
+    ``longest_seconds``.
     """
 
     depth: Mapping[Priority, int]
@@ -111,10 +123,14 @@ class _Appointment:
 
 
 class WaitingLine:
-    """Keys in the order in which they are to be taken; what is taken and put in again goes to the end."""
+    """Keys in the order in which they are to be taken; what is taken and put in again goes to the
+    end.
+    """
 
     def __init__(self) -> None:
-        self._queued: dict[Priority, dict[str, dict[str, None]]] = {priority: {} for priority in Priority}
+        self._queued: dict[Priority, dict[str, dict[str, None]]] = {
+            priority: {} for priority in Priority
+        }
 
     def put(self, key: Key, priority: Priority) -> None:
         """Put a key in line, behind those of its namespace."""
@@ -130,9 +146,18 @@ class WaitingLine:
             del self._queued[priority][namespace]
 
     def take(self, may_work: Callable[[str, Priority], bool]) -> Key | None:
-        """Take the next key of a namespace that ``may_work`` on what is as urgent; its namespace is last in turn then."""
+        """Take the next key of a namespace that ``may_work`` on what is as urgent; its namespace is
+        last in turn then.
+        """
         for priority, namespaces in self._queued.items():
-            namespace = next((namespace for namespace in namespaces if may_work(namespace, priority)), None)
+            namespace = next(
+                (
+                    namespace
+                    for namespace in namespaces
+                    if may_work(namespace, priority)
+                ),
+                None,
+            )
             if namespace is not None:
                 names = namespaces.pop(namespace)
                 name = next(iter(names))
@@ -144,10 +169,11 @@ class WaitingLine:
 
 
 class Queue:
-    """The semantics of client-go's work queue, with urgency, turns and back-off; for one event loop and ``workers``.
+    """The semantics of client-go's work queue, with urgency, turns and back-off; for one event loop
+    and ``workers``.
 
-    A key that is added while it is worked on comes again afterwards. A look decides anew when to look again, so taking a
-    key cancels its appointment.
+    A key that is added while it is worked on comes again afterwards. A look decides anew when to
+    look again, so taking a key cancels its appointment.
     """
 
     def __init__(self, workers: int, clock: Callable[[], float] = monotonic) -> None:
@@ -159,7 +185,9 @@ class Queue:
         self._busy: Counter[str] = Counter()  # workers by namespace
         self._calm: Counter[str] = Counter()  # those of them that mend nothing
         self._appointments: dict[Key, _Appointment] = {}
-        self._calendar: list[tuple[float, int, Key]] = []  # a heap; entries that no appointment has any more are skipped
+        self._calendar: list[
+            tuple[float, int, Key]
+        ] = []  # a heap; entries that no appointment has any more are skipped
         self._numbers = count()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when
@@ -172,10 +200,12 @@ class Queue:
         self._closed = False
 
     def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
-        """Ask for a look at a key: now, or after its pause unless this is ``fresh``, a change that its user has made.
+        """Ask for a look at a key: now, or after its pause unless this is ``fresh``, a change that
+        its user has made.
 
-        A key that is in line already moves up if this is more urgent. What failed before says nothing of a resource that
-        has changed: its failures are forgotten, and what waited for the end of a pause comes with it.
+        A key that is in line already moves up if this is more urgent. What failed before says
+        nothing of a resource that has changed: its failures are forgotten, and what waited for the
+        end of a pause comes with it.
         """
         if self._closed:
             return
@@ -188,13 +218,18 @@ class Queue:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
             self.forget(key)
-        elif priority is not Priority.BROKEN and self._changed.get(key, 0.0) > self._clock():
+        elif (
+            priority is not Priority.BROKEN
+            and self._changed.get(key, 0.0) > self._clock()
+        ):
             self._appoint(key, self._changed[key], priority)
             return
         self._ask(key, priority, fresh=fresh)
 
     def change(self, key: Key) -> None:
-        """Ask for a look at a key that its user has changed: at the pace of its namespace; failures before it are forgotten."""
+        """Ask for a look at a key that its user has changed: at the pace of its namespace; failures
+        before it are forgotten.
+        """
         now = self._clock()
         if self._closed or self._changed.get(key, 0.0) > now:
             return
@@ -213,10 +248,11 @@ class Queue:
             self._appoint(key, self._clock() + again.seconds, again.priority)
 
     def retry(self, key: Key, least_seconds: float = 0.0) -> float:
-        """Ask for a look at a key that is worked on after a pause, which doubles with every failure; return it, in seconds.
+        """Ask for a look at a key that is worked on after a pause, which doubles with every
+        failure; return it, in seconds.
 
-        What was asked for meanwhile waits as long, except for a change that no look has seen: what is broken waits no longer for
-        one. ``least_seconds`` is what the API server has asked for.
+        What was asked for meanwhile waits as long, except for a change that no look has seen: what
+        is broken waits no longer for one. ``least_seconds`` is what the API server has asked for.
         """
         self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
@@ -224,7 +260,10 @@ class Queue:
         asked = self._asked.get(key)
         if asked and asked.fresh:
             return 0.0
-        urgent = min((work.priority for work in (self._working.get(key), asked) if work), default=Priority.RESYNC)
+        urgent = min(
+            (work.priority for work in (self._working.get(key), asked) if work),
+            default=Priority.RESYNC,
+        )
         if (left := self._changed.get(key, 0.0) - self._clock()) > 0:
             if urgent is not Priority.BROKEN:
                 return left
@@ -246,7 +285,9 @@ class Queue:
         return turn
 
     def take(self) -> Turn | None:
-        """Take the next key to work on, None where there is none that may be; :meth:`done` must follow."""
+        """Take the next key to work on, None where there is none that may be; :meth:`done` must
+        follow.
+        """
         if self._closed or len(self._working) >= self.workers:
             return None
         self._keep_appointments()
@@ -258,7 +299,9 @@ class Queue:
         self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
-        return Turn(key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since)
+        return Turn(
+            key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since
+        )
 
     def done(self, key: Key) -> None:
         """Give a key back."""
@@ -268,7 +311,11 @@ class Queue:
         self._wake()  # one more worker is free: a namespace that held its share may take it
 
     def _count(self, namespace: str, priority: Priority, workers: int) -> None:
-        for held in (self._busy, self._calm) if priority is not Priority.BROKEN else (self._busy,):
+        for held in (
+            (self._busy, self._calm)
+            if priority is not Priority.BROKEN
+            else (self._busy,)
+        ):
             held[namespace] += workers
             if not held[namespace]:
                 del held[namespace]
@@ -281,7 +328,9 @@ class Queue:
         """Return what there is to do."""
         self._keep_appointments()
         now = self._clock()
-        waiting = [asked for key, asked in self._asked.items() if key not in self._working]
+        waiting = [
+            asked for key, asked in self._asked.items() if key not in self._working
+        ]
         depth = Counter(asked.priority for asked in waiting)
         ages = [now - work.since for work in self._working.values()]
         return QueueLoad(
@@ -296,16 +345,25 @@ class Queue:
         )
 
     def _may_work(self, namespace: str, priority: Priority) -> bool:
-        """Return whether a namespace may have one more worker: it must leave at least as many free as it holds.
+        """Return whether a namespace may have one more worker: it must leave at least as many free
+        as it holds.
 
-        Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one namespace more for each
-        halving to fill them all, and no namespace needs a share of its own set aside. What mends nothing has its part only, which
-        is shared in the same way, and does not count against what mends; the last free worker is for a namespace that has none.
+        Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one
+        namespace more for each halving to fill them all, and no namespace needs a share of its own
+        set aside. What mends nothing has its part only, which is shared in the same way, and does
+        not count against what mends; the last free worker is for a namespace that has none.
         """
-        free, busy, calm = self.workers - len(self._working), self._busy[namespace], self._calm[namespace]
+        free, busy, calm = (
+            self.workers - len(self._working),
+            self._busy[namespace],
+            self._calm[namespace],
+        )
         if priority is Priority.BROKEN:
             return busy - calm < free and (free > 1 or not busy)
-        return busy < free and calm < self.workers - self.workers // SHARE - self._calm.total()
+        return (
+            busy < free
+            and calm < self.workers - self.workers // SHARE - self._calm.total()
+        )
 
     def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         asked = self._asked.get(key)
@@ -323,17 +381,23 @@ class Queue:
             self._wake()
 
     def _appoint(self, key: Key, due: float, priority: Priority) -> None:
-        """Make an appointment; of two of a key the earlier stands, as urgent as the more urgent one."""
+        """Make an appointment; of two of a key the earlier stands, as urgent as the more urgent
+        one.
+        """
         before = self._appointments.get(key)
         if before:
             due, priority = min(due, before.due), min(priority, before.priority)
         if before and before.due == due:
             self._appointments[key] = _Appointment(due, before.number, priority)
             return
-        appointment = self._appointments[key] = _Appointment(due, next(self._numbers), priority)
+        appointment = self._appointments[key] = _Appointment(
+            due, next(self._numbers), priority
+        )
         heapq.heappush(self._calendar, (due, appointment.number, key))
         if len(self._calendar) > 2 * len(self._appointments) + self.workers:
-            self._calendar = [(kept.due, kept.number, key) for key, kept in self._appointments.items()]
+            self._calendar = [
+                (kept.due, kept.number, key) for key, kept in self._appointments.items()
+            ]
             heapq.heapify(self._calendar)
         self._set_alarm()
 

@@ -1,4 +1,6 @@
-"""Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
+"""Reads all that one look needs: out of the caches, and fresh from the API server what no cache
+holds or what must be certain.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -10,7 +12,13 @@ from typing import Any, Final
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.resources import (
+    BY_KIND,
+    NODES,
+    PODS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+)
 from shardwright.cluster.schedulers import SchedulerApi, Schedulers
 from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
@@ -27,9 +35,20 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
+from shardwright.reconcile.observed import (
+    STATEFUL_SET,
+    Observed,
+    controller_uid,
+    object_key,
+)
 from shardwright.reconcile.record_object import StoredRecord, record_key
-from shardwright.reconcile.record_trust import SERIAL, Believed, RecordEvidence, believed, kept_version
+from shardwright.reconcile.record_trust import (
+    SERIAL,
+    Believed,
+    RecordEvidence,
+    believed,
+    kept_version,
+)
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.seen import Cluster, ModelResource, Seen
@@ -43,11 +62,15 @@ from shardwright.resolving.subject import Subject
 FORBIDDEN: Final = 403
 
 UNSERVED_SECONDS: Final = 10.0
-"""How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
+"""How long a kind counts as missing after a write has found it so. Basis: assumed; what is
+installed later is tried again.
+"""
 
 
 class Reading:
-    """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are signed with."""
+    """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are
+    signed with.
+    """
 
     def __init__(
         self,
@@ -69,23 +92,31 @@ class Reading:
         self.whole = WholeModels(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
-        self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
+        self._unserved: dict[
+            str, float
+        ] = {}  # kinds that a write has found missing, and when
 
     def note_absent(self, kinds: frozenset[str]) -> None:
         """Note which kinds of object the readers do not find in this cluster."""
         self._absent_kinds = frozenset(map(_alone, kinds))
 
     def note_unserved(self, kind: str) -> None:
-        """Note that the API server did not know a kind when an object of it was written: a reader may notice later."""
+        """Note that the API server did not know a kind when an object of it was written: a reader
+        may notice later.
+        """
         self._unserved[_alone(kind)] = monotonic()
 
     @property
     def absent_kinds(self) -> frozenset[str]:
         """Return the kinds of object that this cluster does not have."""
         since = monotonic() - UNSERVED_SECONDS
-        return self._absent_kinds.union(kind for kind, at in self._unserved.items() if at > since)
+        return self._absent_kinds.union(
+            kind for kind, at in self._unserved.items() if at > since
+        )
 
-    async def read(self, key: Key, live: Mapping[str, Any], note: Note, now: datetime) -> Seen:
+    async def read(
+        self, key: Key, live: Mapping[str, Any], note: Note, now: datetime
+    ) -> Seen:
         """Return everything that a look needs to know.
 
         Raises:
@@ -113,7 +144,9 @@ class Reading:
         if not (isinstance(observed, Problem) or resource.paused):
             fetching = await read_fetching(self._client, owner, subject, taken)
         if self._view.synced and not isinstance(observed, Problem):
-            cluster = await self.around(key, subject, nodes_of_interest(observed, record))
+            cluster = await self.around(
+                key, subject, nodes_of_interest(observed, record)
+            )
         return Seen(
             resource=resource,
             subject=subject,
@@ -130,41 +163,74 @@ class Reading:
             fetching=fetching,
         )
 
-    async def shown(self, key: Key, live: Mapping[str, Any], note: Note) -> tuple[Subject, PlanRecord] | None:
-        """Return what a model asks, with its plan of record; None where it has none, or cannot be read.
+    async def shown(
+        self, key: Key, live: Mapping[str, Any], note: Note
+    ) -> tuple[Subject, PlanRecord] | None:
+        """Return what a model asks, with its plan of record; None where it has none, or cannot be
+        read.
 
         Raises:
             ApiError: something could not be read.
             ChangedError: the resource has changed meanwhile.
         """
         record = self._remembered(live, note) or await self.kept_record(live)
-        subject = await self._resolve(key, live, await self._kept_version(live, note)) if record else None
+        subject = (
+            await self._resolve(key, live, await self._kept_version(live, note))
+            if record
+            else None
+        )
         return (subject, record) if record and isinstance(subject, Subject) else None
 
     def _newest(self, live: Mapping[str, Any], note: Note) -> int:
-        """Return the serial of the newest plan of record of a resource; 0 where none counts, as there is no key."""
+        """Return the serial of the newest plan of record of a resource; 0 where none counts, as
+        there is no key.
+        """
         remembered = note.record_of(live["metadata"]["uid"])
-        return max(_serial_in(live), remembered.serial if remembered else 0) if self.keys() else 0
+        return (
+            max(_serial_in(live), remembered.serial if remembered else 0)
+            if self.keys()
+            else 0
+        )
 
     def _remembered(self, live: Mapping[str, Any], note: Note) -> PlanRecord | None:
-        """Return the plan of record that this process has believed last, unless another leader has written a later one."""
+        """Return the plan of record that this process has believed last, unless another leader has
+        written a later one.
+        """
         remembered = note.record_of(live["metadata"]["uid"])
-        return remembered if remembered and remembered.serial >= self._newest(live, note) else None
+        return (
+            remembered
+            if remembered and remembered.serial >= self._newest(live, note)
+            else None
+        )
 
-    def _is_doubtful(self, trusted: Believed, live: Mapping[str, Any], note: Note) -> bool:
-        """Return whether a cache that lags would show the same as somebody who changes a plan of record, or deletes it."""
-        return trusted.refused is not None or (trusted.record is None and self._newest(live, note) > 0)
+    def _is_doubtful(
+        self, trusted: Believed, live: Mapping[str, Any], note: Note
+    ) -> bool:
+        """Return whether a cache that lags would show the same as somebody who changes a plan of
+        record, or deletes it.
+        """
+        return trusted.refused is not None or (
+            trusted.record is None and self._newest(live, note) > 0
+        )
 
-    async def _with_fresh_record(self, owner: Owner, observed: Observed) -> tuple[Observed, StoredRecord | None]:
+    async def _with_fresh_record(
+        self, owner: Owner, observed: Observed
+    ) -> tuple[Observed, StoredRecord | None]:
         """Return what there is, with the plan of record as the API server has it now.
 
         Raises:
             ApiError: it could not be read.
         """
         key = record_key(owner)
-        content, stored = await self.config_maps.record((owner.namespace, key[1]), owner.uid, self.keys(), fresh=True)
-        others = {other: live for other, live in observed.objects.items() if other != key}
-        return replace(observed, objects={**others, key: content} if content else others), stored
+        content, stored = await self.config_maps.record(
+            (owner.namespace, key[1]), owner.uid, self.keys(), fresh=True
+        )
+        others = {
+            other: live for other, live in observed.objects.items() if other != key
+        }
+        return replace(
+            observed, objects={**others, key: content} if content else others
+        ), stored
 
     def _believed(
         self,
@@ -181,14 +247,17 @@ class Reading:
             serial=self._newest(live, note),
             remembered=self._remembered(live, note),
             shown=(live.get("status") or {}).get("plan") or {},
-            observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
+            observed=Observed(objects={})
+            if isinstance(observed, Problem)
+            else observed,
             nodes=self._view.all_nodes,
             subject=subject if isinstance(subject, Subject) else None,
         )
         return believed(stored, known)
 
     async def kept_record(self, live: Mapping[str, Any]) -> PlanRecord | None:
-        """Return the plan of record that is believed of a resource before anybody has looked at it, None where there is none.
+        """Return the plan of record that is believed of a resource before anybody has looked at it,
+        None where there is none.
 
         Raises:
             ApiError: it could not be read.
@@ -198,30 +267,61 @@ class Reading:
         _, stored = await self.config_maps.record(where, owner.uid, keys)
         trusted = await self._judged(live, stored)
         if self._is_doubtful(trusted, live, Note()):
-            _, stored = await self.config_maps.record(where, owner.uid, keys, fresh=True)
+            _, stored = await self.config_maps.record(
+                where, owner.uid, keys, fresh=True
+            )
             trusted = await self._judged(live, stored)
         return trusted.record if isinstance(trusted.record, PlanRecord) else None
 
-    async def _judged(self, live: Mapping[str, Any], stored: StoredRecord | None) -> Believed:
-        """Return which plan of record counts of a resource before anybody has looked at it; one in a turn of the event loop."""
+    async def _judged(
+        self, live: Mapping[str, Any], stored: StoredRecord | None
+    ) -> Believed:
+        """Return which plan of record counts of a resource before anybody has looked at it; one in
+        a turn of the event loop.
+        """
         async with self._judging:
-            children = () if stored is None or stored.signed else self._view.store.children(owner_of(live).uid)
-            sets = await contents([child for child in children if child.kind == STATEFUL_SET])
-            observed = Observed(objects={object_key(content): content for content in sets})
+            children = (
+                ()
+                if stored is None or stored.signed
+                else self._view.store.children(owner_of(live).uid)
+            )
+            sets = await contents(
+                [child for child in children if child.kind == STATEFUL_SET]
+            )
+            observed = Observed(
+                objects={object_key(content): content for content in sets}
+            )
             trusted = self._believed(live, None, observed, stored, Note())
             await asyncio.sleep(0)
         return trusted
 
-    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, StoredRecord | None]:
-        """Return what there is of a model, or why that cannot be read, and its plan of record as it is stored."""
+    async def _observe(
+        self, owner: Owner, unseen: Iterable[ObjectKey]
+    ) -> tuple[Observed | Problem, StoredRecord | None]:
+        """Return what there is of a model, or why that cannot be read, and its plan of record as it
+        is stored.
+        """
         store, namespace = self._view.store, owner.namespace
         try:
-            kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
+            kept, stored = await self.config_maps.record(
+                (namespace, record_key(owner)[1]), owner.uid, self.keys()
+            )
             children = store.children(owner.uid)
             found = await contents(children)
-            held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
-            objects = {object_key(content): content for content in (*found, *held, kept) if content}
-            pods = self._labelled(owner) if self._view.known_pods is not KnownPods.NONE else await self._listed_members(owner)
+            held = [
+                await self.config_maps.get(where)
+                for where in store.config_maps(owner.uid)
+            ]
+            objects = {
+                object_key(content): content
+                for content in (*found, *held, kept)
+                if content
+            }
+            pods = (
+                self._labelled(owner)
+                if self._view.known_pods is not KnownPods.NONE
+                else await self._listed_members(owner)
+            )
             hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
             objects |= await self._named(namespace, sorted(hidden))
         except ApiError as error:
@@ -229,30 +329,57 @@ class Reading:
                 raise
             return not_permitted(str(error), namespace), None
         members = self._members(pods, objects)
-        ours_by_uid = {live["metadata"]["uid"] for live in objects.values() if controller_uid(live) == owner.uid}
+        ours_by_uid = {
+            live["metadata"]["uid"]
+            for live in objects.values()
+            if controller_uid(live) == owner.uid
+        }
         known = {member.name for member in members if member.set_uid in ours_by_uid}
-        strangers = sorted({name for _, name in store.strangers(base_key((namespace, owner.name)))} - known)
+        strangers = sorted(
+            {name for _, name in store.strangers(base_key((namespace, owner.name)))}
+            - known
+        )
         observed = Observed(
             objects=objects,
             members=members,
             absent_kinds=self.absent_kinds,
             strangers=tuple(strangers),
-            overfull={(child.kind, child.name): child.excess for child in children if child.excess},
+            overfull={
+                (child.kind, child.name): child.excess
+                for child in children
+                if child.excess
+            },
         )
         return observed, stored
 
     def _labelled(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the pods that carry its label and that any StatefulSet controls, whether it is there or gone."""
+        """Return the pods that carry its label and that any StatefulSet controls, whether it is
+        there or gone.
+        """
         return self._view.store.members_of(base_key((owner.namespace, owner.name)))
 
-    def _members(self, pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]) -> tuple[Member, ...]:
+    def _members(
+        self, pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]
+    ) -> tuple[Member, ...]:
         """Return these pods, and all others that its StatefulSets control."""
-        uids = [live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET]
-        found = {member.uid: member for uid in uids for member in self._view.store.members(uid)}
-        return (*found.values(), *(member for member in pods if member.uid not in found))
+        uids = [
+            live["metadata"]["uid"]
+            for (kind, _), live in objects.items()
+            if kind == STATEFUL_SET
+        ]
+        found = {
+            member.uid: member
+            for uid in uids
+            for member in self._view.store.members(uid)
+        }
+        return (
+            *found.values(),
+            *(member for member in pods if member.uid not in found),
+        )
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the same where pods may not be listed in all namespaces, and perhaps may in this one.
+        """Return the same where pods may not be listed in all namespaces, and perhaps may in this
+        one.
 
         Raises:
             ApiError: not there either, or they could not be read.
@@ -261,20 +388,42 @@ class Reading:
         found = await self._client.list(PODS, owner.namespace, labelSelector=label)
         return tuple(member for pod in found if (member := read_member(pod)))
 
-    async def _named(self, namespace: str, keys: Iterable[ObjectKey]) -> dict[ObjectKey, dict[str, Any]]:
-        """Return objects that no cache shows, by name: they lack our label, or are somebody else's."""
+    async def _named(
+        self, namespace: str, keys: Iterable[ObjectKey]
+    ) -> dict[ObjectKey, dict[str, Any]]:
+        """Return objects that no cache shows, by name: they lack our label, or are somebody
+        else's.
+        """
         wanted = tuple(keys)
-        found = await asyncio.gather(*(self._client.get(BY_KIND[kind], namespace, name) for kind, name in wanted))
-        return {key: item for key, item in zip(wanted, found, strict=True) if item is not None}
+        found = await asyncio.gather(
+            *(self._client.get(BY_KIND[kind], namespace, name) for kind, name in wanted)
+        )
+        return {
+            key: item
+            for key, item in zip(wanted, found, strict=True)
+            if item is not None
+        }
 
     def most_moving(self, key: Key) -> int | None:
-        """Return how many groups of a model may be down on purpose beside those of all others, None for any number."""
-        return None if self._most_moving is None else turns_left(self._most_moving, *self._view.moving_beside(key))
+        """Return how many groups of a model may be down on purpose beside those of all others, None
+        for any number.
+        """
+        return (
+            None
+            if self._most_moving is None
+            else turns_left(self._most_moving, *self._view.moving_beside(key))
+        )
 
-    async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
+    async def around(
+        self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]
+    ) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
-        scheduler = SchedulerApi() if named == "None" else (await self._schedulers.find(key[0]))[named]
+        scheduler = (
+            SchedulerApi()
+            if named == "None"
+            else (await self._schedulers.find(key[0]))[named]
+        )
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),
@@ -295,7 +444,9 @@ class Reading:
         )
 
     async def _kept_version(self, live: Mapping[str, Any], note: Note) -> str | None:
-        """Return the engine's version that a model has had by default so far, None for the newest known."""
+        """Return the engine's version that a model has had by default so far, None for the newest
+        known.
+        """
         owner, remembered, stored = owner_of(live), self._remembered(live, note), None
         if remembered is None:
             try:
@@ -306,82 +457,151 @@ class Reading:
                     raise
         return kept_version(stored, remembered, self._newest(live, note))
 
-    async def _resolve(self, key: Key, live: Mapping[str, Any], version: str | None) -> Subject | tuple[Problem, ...]:
-        """Return what a spec resolves to with this engine version to keep, or what the user must correct."""
+    async def _resolve(
+        self, key: Key, live: Mapping[str, Any], version: str | None
+    ) -> Subject | tuple[Problem, ...]:
+        """Return what a spec resolves to with this engine version to keep, or what the user must
+        correct.
+        """
         try:
-            return await self._planner.resolve(live, await self.config_text(key, live), version, self.whole.of)
+            return await self._planner.resolve(
+                live, await self.config_text(key, live), version, self.whole.of
+            )
         except InputError as error:
             return error.problems
 
     async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
-        """Return the config that the spec refers to, or that was read from the hub for it; None where there is none."""
+        """Return the config that the spec refers to, or that was read from the hub for it; None
+        where there is none.
+        """
         where, file = config_place(live)
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
-        return believed_text(content, file, live, self.keys(), self._planner.administration) if content else None
+        return (
+            believed_text(
+                content, file, live, self.keys(), self._planner.administration
+            )
+            if content
+            else None
+        )
 
-    async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
-        """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.
+    async def freshened(
+        self, seen: Seen, groups: Iterable[str], broken: Collection[str]
+    ) -> Seen | None:
+        """Return the same with StatefulSets and their pods as the API server has them now, before
+        any of them is ended.
 
-        None: the resource has changed meanwhile, so all must be looked at again. Those that are ``broken`` serve nobody, so what
-        is read of them is urgent; a thousand that are scaled down wait their turn.
+        None: the resource has changed meanwhile, so all must be looked at again. Those that are
+        ``broken`` serve nobody, so what is read of them is urgent; a thousand that are scaled down
+        wait their turn.
 
         Raises:
             ApiError: something could not be read.
         """
         owner, urgent = seen.resource.owner, self._client.at(Urgency.REPAIR)
-        assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
+        assert isinstance(seen.observed, Observed)  # noqa: S101
         ranks: dict[str, set[int]] = {name: set() for name in sorted(groups)}
         for member in seen.observed.members:
             if member.group in ranks:
                 ranks[member.group].add(member.rank)
         live, *read = await asyncio.gather(
-            (urgent if broken else self._client).get(SHARDED_MODELS, owner.namespace, owner.name, metadata_only=True),
-            *(_group(urgent if name in broken else self._client, owner.namespace, name, known) for name, known in ranks.items()),
+            (urgent if broken else self._client).get(
+                SHARDED_MODELS, owner.namespace, owner.name, metadata_only=True
+            ),
+            *(
+                _group(
+                    urgent if name in broken else self._client,
+                    owner.namespace,
+                    name,
+                    known,
+                )
+                for name, known in ranks.items()
+            ),
         )
-        if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):
+        if live is None or (
+            live["metadata"]["uid"],
+            live["metadata"]["generation"],
+        ) != (owner.uid, seen.resource.generation):
             return None
         objects = dict(seen.observed.objects)
-        members = [member for member in seen.observed.members if member.group not in ranks]
+        members = [
+            member for member in seen.observed.members if member.group not in ranks
+        ]
         for name, (stored, pods) in zip(ranks, read, strict=True):
             objects.pop((STATEFUL_SET, name), None)
             if stored is not None:
                 objects[STATEFUL_SET, name] = stored
                 members += pods
-        return replace(seen, observed=replace(seen.observed, objects=objects, members=tuple(members)), certain=True)
+        return replace(
+            seen,
+            observed=replace(seen.observed, objects=objects, members=tuple(members)),
+            certain=True,
+        )
 
     async def certain_nodes(self, names: Iterable[str]) -> bool:
-        """Read nodes afresh before a group leaves one of them, and return whether the caches were wrong of any.
+        """Read nodes afresh before a group leaves one of them, and return whether the caches were
+        wrong of any.
 
         Raises:
             ApiError: a node could not be read.
         """
-        wanted, client = tuple(name for name in names if not is_to_come(name)), self._client.at(Urgency.REPAIR)
-        stated, found = self._planner.stated, await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
+        wanted, client = (
+            tuple(name for name in names if not is_to_come(name)),
+            self._client.at(Urgency.REPAIR),
+        )
+        stated, found = (
+            self._planner.stated,
+            await asyncio.gather(*(client.get(NODES, None, name) for name in wanted)),
+        )
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", name): Change(project_node(node, stated) if node else None, 0) for name, node in zip(wanted, found, strict=True)
+            ("", name): Change(project_node(node, stated) if node else None, 0)
+            for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
 
 
-async def _group(client: Client, namespace: str, name: str, known: set[int]) -> tuple[dict[str, Any] | None, list[Member]]:
-    """Return a StatefulSet and its pods by name: those of ``known`` ranks with it, then all others that it should have."""
+async def _group(
+    client: Client, namespace: str, name: str, known: set[int]
+) -> tuple[dict[str, Any] | None, list[Member]]:
+    """Return a StatefulSet and its pods by name: those of ``known`` ranks with it, then all others
+    that it should have.
+    """
 
     def pods(ranks: Iterable[int]) -> list[Coroutine[Any, Any, dict[str, Any] | None]]:
         return [client.get(PODS, namespace, f"{name}-{rank}") for rank in sorted(ranks)]
 
-    stored, *found = await asyncio.gather(client.get(STATEFUL_SETS, namespace, name), *pods(known))
+    stored, *found = await asyncio.gather(
+        client.get(STATEFUL_SETS, namespace, name), *pods(known)
+    )
     if stored is None:
         return None, []
-    found += await asyncio.gather(*pods({*range(stored["spec"].get("replicas") or 0)} - known))
+    found += await asyncio.gather(
+        *pods({*range(stored["spec"].get("replicas") or 0)} - known)
+    )
     members = [member for pod in found if pod and (member := read_member(pod))]
-    return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}, members
+    return {
+        "apiVersion": STATEFUL_SETS.api_version,
+        "kind": STATEFUL_SETS.kind,
+        **stored,
+    }, members
 
 
-def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]) -> set[ObjectKey]:
-    """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one may have lost our label."""
-    known = {live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET}
-    return {(STATEFUL_SET, pod.group) for pod in pods if not pod.deleting and pod.set_uid not in known}
+def _sets_of(
+    pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]
+) -> set[ObjectKey]:
+    """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one
+    may have lost our label.
+    """
+    known = {
+        live["metadata"]["uid"]
+        for (kind, _), live in objects.items()
+        if kind == STATEFUL_SET
+    }
+    return {
+        (STATEFUL_SET, pod.group)
+        for pod in pods
+        if not pod.deleting and pod.set_uid not in known
+    }
 
 
 def _alone(kind: str) -> str:
@@ -390,11 +610,15 @@ def _alone(kind: str) -> str:
 
 
 def _serial_in(live: Mapping[str, Any]) -> int:
-    """Return the serial of the newest plan of record as the status says it, 0 where it says none."""
+    """Return the serial of the newest plan of record as the status says it, 0 where it says
+    none.
+    """
     return int((live.get("status") or {}).get(SERIAL) or 0)
 
 
 def owner_of(live: Mapping[str, Any]) -> Owner:
     """Return who a resource is."""
     metadata = live["metadata"]
-    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+    return Owner(
+        name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
+    )

@@ -1,4 +1,6 @@
-"""Reads revisions of models, and what they ask now, word for word: both from the API server, and kept of few."""
+"""Reads revisions of models, and what they ask now, word for word: both from the API server, and
+kept of few.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +17,15 @@ from shardwright.errors import InputError, Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.revisions import AskedSpec, Former, Revision, Saying, as_kept, as_now, read_revision
+from shardwright.reconcile.revisions import (
+    AskedSpec,
+    Former,
+    Revision,
+    Saying,
+    as_kept,
+    as_now,
+    read_revision,
+)
 from shardwright.reconcile.seen import Seen
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
@@ -24,7 +34,8 @@ from shardwright.resolving.subject import Subject
 class Recalling:
     """Reads on where a look needs more than the caches have.
 
-    What a revision resolves to is kept as long as it is run, of as many models as there is room for: of others it is read anew.
+    What a revision resolves to is kept as long as it is run, of as many models as there is room
+    for: of others it is read anew.
     """
 
     def __init__(self, client: Client, planner: Planner, reading: Reading) -> None:
@@ -41,18 +52,30 @@ class Recalling:
             ApiError: it could not be read.
             ChangedError: there is another form of it now, or none.
         """
-        return AskedSpec(text=await self._reading.whole.of(live), config=await self._reading.config_text(key, live))
+        return AskedSpec(
+            text=await self._reading.whole.of(live),
+            config=await self._reading.config_text(key, live),
+        )
 
-    async def recalled(self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision) -> Seen:
-        """Return the same with a revision as it would run now, and with what is around a model that runs it.
+    async def recalled(
+        self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision
+    ) -> Seen:
+        """Return the same with a revision as it would run now, and with what is around a model that
+        runs it.
 
         Raises:
             ApiError: it could not be read.
         """
         former = await self._former(key, live, revision)
         cluster = seen.cluster
-        if cluster is not None and isinstance(former.subject, Subject) and isinstance(seen.observed, Observed):
-            cluster = await self._reading.around(key, former.subject, nodes_of_interest(seen.observed, seen.record))
+        if (
+            cluster is not None
+            and isinstance(former.subject, Subject)
+            and isinstance(seen.observed, Observed)
+        ):
+            cluster = await self._reading.around(
+                key, former.subject, nodes_of_interest(seen.observed, seen.record)
+            )
         return replace(seen, former=former, cluster=cluster)
 
     def forget(self, key: Key) -> None:
@@ -60,26 +83,46 @@ class Recalling:
         self._subjects.forget(key)
         self._plans.pop(key, None)
 
-    async def _former(self, key: Key, live: Mapping[str, Any], revision: Revision) -> Former:
+    async def _former(
+        self, key: Key, live: Mapping[str, Any], revision: Revision
+    ) -> Former:
         owner = owner_of(live)
-        form = owner.uid, live["metadata"]["generation"], revision.digest, self._planner.files_version
+        form = (
+            owner.uid,
+            live["metadata"]["generation"],
+            revision.digest,
+            self._planner.files_version,
+        )
         if known := self._subjects.of(key, form):
             return Former(hash=revision.hash, subject=known, plan=self._plans[key])
         name = revision_name(base_name(owner.name), revision.digest)
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
         if isinstance(said, Problem):
-            return Former(hash=revision.hash, subject=(said,))  # what is gone may be put back: it is read again
-        former = as_kept(Former(hash=revision.hash, subject=await self._resolved(live, said, revision), plan=said.plan), revision)
+            return Former(
+                hash=revision.hash, subject=(said,)
+            )  # what is gone may be put back: it is read again
+        former = as_kept(
+            Former(
+                hash=revision.hash,
+                subject=await self._resolved(live, said, revision),
+                plan=said.plan,
+            ),
+            revision,
+        )
         self._plans[key] = said.plan
         self._subjects.keep(key, form, former.subject)
         return former
 
-    async def _resolved(self, live: Mapping[str, Any], said: Saying, revision: Revision) -> Subject | tuple[Problem, ...]:
+    async def _resolved(
+        self, live: Mapping[str, Any], said: Saying, revision: Revision
+    ) -> Subject | tuple[Problem, ...]:
         async def whole(_: Mapping[str, Any]) -> str:
             return await asyncio.to_thread(as_now, said, live)
 
         try:
-            return await self._planner.resolve(beside(live, revision.hash), said.config, said.engine_version, whole)
+            return await self._planner.resolve(
+                beside(live, revision.hash), said.config, said.engine_version, whole
+            )
         except InputError as error:
             return error.problems

@@ -1,4 +1,6 @@
-"""One look at one ShardedModel: read everything, do what ``reconcile.advance`` says until it says nothing more, publish."""
+"""One look at one ShardedModel: read everything, do what ``reconcile.advance`` says until it says
+nothing more, publish.
+"""
 
 import asyncio
 import logging
@@ -28,7 +30,14 @@ from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
-from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
+from shardwright.reconcile.writes import (
+    Apply,
+    DryRunPod,
+    broken_groups,
+    ended_groups,
+    written_kind,
+    written_name,
+)
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
@@ -37,21 +46,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
-CHANGED_SECONDS: Final = 0.1  # until the next look, where what is looked at has changed under it
+CHANGED_SECONDS: Final = (
+    0.1  # until the next look, where what is looked at has changed under it
+)
 
 GROUPS_AT_ONCE: Final = 16
-"""Groups of a model up to which a look works on the event loop. Basis: measured, 0.8 to 1.3 ms of CPU a group in each pure call
-(``python -m benchmarks.look``)."""
+"""Groups of a model up to which a look works on the event loop. Basis: measured, 0.8 to 1.3 ms of
+CPU a group in each pure call (``python -m benchmarks.look``).
+"""
 
 WRITTEN_SECONDS: Final = 0.5
-"""How long after a write there is another look: our own writes are no news, and what was decided from what stood before them may
-follow from them. Basis: assumed; the first pods have been made by then."""
+"""How long after a write there is another look: our own writes are no news, and what was decided
+from what stood before them may follow from them. Basis: assumed; the first pods have been made by
+then.
+"""
 
 
 REFUSED_DOUBLINGS: Final = 4
-"""By how many doublings the first pause is longer after what was refused for good (a quota, a policy): 1.6 s instead of 0.1 s. It
-passes when somebody has changed something. Basis: measured, a namespace whose quota refuses each of 7 new models a second cost
-the others 19 refused requests a second, 2.7 a model (``python -m benchmarks.neighbours``)."""
+"""By how many doublings the first pause is longer after what was refused for good (a quota, a
+policy): 1.6 s instead of 0.1 s. It passes when somebody has changed something. Basis: measured, a
+namespace whose quota refuses each of 7 new models a second cost the others 19 refused requests a
+second, 2.7 a model (``python -m benchmarks.neighbours``).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +98,8 @@ class Reconciler:
         return self._notes.of(key)
 
     async def look(self, key: Key) -> Again | None:
-        """Bring a model one step further and return when to look again, None for only when it changes.
+        """Bring a model one step further and return when to look again, None for only when it
+        changes.
 
         Raises:
             NotAllTakenError: something was not taken; all else is done and published.
@@ -104,39 +121,68 @@ class Reconciler:
             self._recalling.forget(key)
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
-        refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
+        refused = next(
+            (item for item in done.refused if not isinstance(item.write, DryRunPod)),
+            None,
+        )
         if refused:
             again = self._after_refusal(key, refused, again_at, _priority(published))
             raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
         self._notes.taken(key)
         if any(not isinstance(write, DryRunPod) for write in done.written):
             return Again(seconds=WRITTEN_SECONDS, priority=_priority(published))
-        self._notes.rest(key, mark, again_at)  # what has changed since it began is still to be looked at
+        self._notes.rest(
+            key, mark, again_at
+        )  # what has changed since it began is still to be looked at
         return self._again(again_at, _priority(published))
 
-    def _after_refusal(self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority) -> Again:
-        """Return when to try again what was not taken: after pauses that double, and not later than what else there is to do."""
-        failures = self._notes.refused(key) + (0 if refusal.passes else REFUSED_DOUBLINGS)
+    def _after_refusal(
+        self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
+    ) -> Again:
+        """Return when to try again what was not taken: after pauses that double, and not later than
+        what else there is to do.
+        """
+        failures = self._notes.refused(key) + (
+            0 if refusal.passes else REFUSED_DOUBLINGS
+        )
         pause = Again(seconds=retry_pause_seconds(failures), priority=priority)
-        return min(filter(None, (pause, self._again(again_at, priority))), key=lambda again: again.seconds)
+        return min(
+            filter(None, (pause, self._again(again_at, priority))),
+            key=lambda again: again.seconds,
+        )
 
     def _again(self, at: datetime | None, priority: Priority) -> Again | None:
         if at is None:
             return None
-        return Again(seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority)
+        return Again(
+            seconds=max(0.0, (at - self._clock.now()).total_seconds()),
+            priority=priority,
+        )
 
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
-        """Return what tells that nothing that matters to a model has changed since the last look: equal then.
+        """Return what tells that nothing that matters to a model has changed since the last look:
+        equal then.
 
-        To a model that waits for capacity, or for its turn, what others do matters; pods that are not watched may have changed.
+        To a model that waits for capacity, or for its turn, what others do matters; pods that are
+        not watched may have changed.
         """
         view, metadata = self._view, live["metadata"]
         wants = view.interests(key)
-        if wants.waits_for_capacity or wants.waits_for_turn or wants.barred or view.known_pods is KnownPods.NONE:
+        if (
+            wants.waits_for_capacity
+            or wants.waits_for_turn
+            or wants.barred
+            or view.known_pods is KnownPods.NONE
+        ):
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
-            (metadata["uid"], metadata["generation"], metadata.get("annotations"), live.get("status")),
+            (
+                metadata["uid"],
+                metadata["generation"],
+                metadata.get("annotations"),
+                live.get("status"),
+            ),
             view.store.version_of(base_key(key)),
             view.nodes(nodes),
             view.free(key, nodes),
@@ -149,14 +195,20 @@ class Reconciler:
             self._parts.reading.absent_kinds,
         )
 
-    async def _read_on(self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step) -> Seen:
+    async def _read_on(
+        self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step
+    ) -> Seen:
         """Return the same with what a step asks to be read."""
         if step.recalls:
             return await self._recalling.recalled(key, live, seen, step.recalls)
         return replace(seen, told=await self._recalling.told(key, live))
 
-    async def _advance(self, key: Key, live: Mapping[str, Any], seen: Seen) -> tuple[Published, Outcome]:
-        """Do what the pure core says until there is nothing left to do; return what to publish, and all that was written."""
+    async def _advance(
+        self, key: Key, live: Mapping[str, Any], seen: Seen
+    ) -> tuple[Published, Outcome]:
+        """Do what the pure core says until there is nothing left to do; return what to publish, and
+        all that was written.
+        """
         done = Outcome()
         while True:
             step = await _aside(seen.groups, advance, seen, self._clock.now())
@@ -164,9 +216,15 @@ class Reconciler:
                 seen = await self._read_on(key, live, seen, step)
                 continue
             if step.ask is not None and step.subject is not None:
-                seen = seen.answered(step.ask, await self._answer(key, step.subject, step.ask))
-                if seen.cluster:  # what was booked for others meanwhile may be why nothing was for this one
-                    seen = replace(seen, cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)))
+                seen = seen.answered(
+                    step.ask, await self._answer(key, step.subject, step.ask)
+                )
+                # what was booked for others meanwhile may be why nothing was for this one
+                if seen.cluster:
+                    seen = replace(
+                        seen,
+                        cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)),
+                    )
                 continue
             if (groups := ended_groups(step.writes)) and not seen.certain:
                 seen = await self._certain(seen, groups, broken_groups(step.writes))
@@ -176,7 +234,10 @@ class Reconciler:
                 self._take_gpus(key, step.published, seen.cluster)
                 self._view.promise(key, step.published.pods)
             outcome = await self._writer.carry_out(step.writes)
-            done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
+            done = Outcome(
+                written=(*done.written, *outcome.written),
+                refused=(*done.refused, *outcome.refused),
+            )
             for refusal in outcome.refused:
                 if refusal.reason == UNKNOWN_PATH:
                     self._parts.reading.note_unserved(written_kind(refusal.write))
@@ -185,15 +246,23 @@ class Reconciler:
                 return published, done
 
     def _take_turns(self, key: Key, published: Published, cluster: Cluster) -> None:
-        """Count the groups that are to go down before they do: two looks at once never take the same turn."""
+        """Count the groups that are to go down before they do: two looks at once never take the
+        same turn.
+        """
         before = self._view.interests(key)
         most = self._parts.reading.most_moving(key)
-        if most is not None and published.moving > before.moving and most < (cluster.most_moving or 0):
+        if (
+            most is not None
+            and published.moving > before.moving
+            and most < (cluster.most_moving or 0)
+        ):
             raise ChangedError
         self._view.note(key, replace(before, moving=published.moving))
 
     def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
-        """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once never take the same ones."""
+        """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once
+        never take the same ones.
+        """
         if cluster.reserved or not published.kept or published.found.standing:
             return
         if not self._view.keep(key, published.kept, cluster.limits.gpus):
@@ -203,13 +272,19 @@ class Reconciler:
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
         if ask.choice is PlanChoice.REHOUSE and isinstance(ask.on, PlanRecord):
-            nodes = {node for index in ask.leaving for node in ask.on.plan.groups[index]}
+            nodes = {
+                node for index in ask.leaving for node in ask.on.plan.groups[index]
+            }
             if await self._parts.reading.certain_nodes(nodes):
                 raise ChangedError
-        self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))  # what comes free meanwhile counts
+        self._view.note(
+            key, replace(self._view.interests(key), waits_for_capacity=True)
+        )  # what comes free meanwhile counts
         return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
-    async def _certain(self, seen: Seen, groups: frozenset[str], broken: frozenset[str]) -> Seen:
+    async def _certain(
+        self, seen: Seen, groups: frozenset[str], broken: frozenset[str]
+    ) -> Seen:
         certain = await self._parts.reading.freshened(seen, groups, broken)
         if certain is None:
             raise ChangedError
@@ -219,18 +294,30 @@ class Reconciler:
         """Keep what a look has found for the next one, and the GPUs of what stands."""
         self._notes.take_over(key, uid, published, self._clock.now())
         before = self._view.interests(key)
-        if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
+        if (
+            not (published.waits_for_capacity or published.found.hidden)
+            and published.found.cluster_known
+        ):
             self._view.stand_in_line(key, None)
         broken = _priority(published) is Priority.BROKEN
         if not published.known:
-            self._view.note(key, replace(before, moving=published.moving, starting=published.starting, broken=broken))
+            self._view.note(
+                key,
+                replace(
+                    before,
+                    moving=published.moving,
+                    starting=published.starting,
+                    broken=broken,
+                ),
+            )
             return
         groups = published.kept.record.plan.groups if published.kept else ()
         self._view.note(
             key,
             Interests(
                 config_map=before.config_map,
-                nodes=frozenset(node for group in groups for node in group) | self._view.claimed_by(key),
+                nodes=frozenset(node for group in groups for node in group)
+                | self._view.claimed_by(key),
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
                 starting=published.starting,
@@ -242,11 +329,17 @@ class Reconciler:
         self._view.keep(key, published.kept)
         self._view.promise(key, published.pods)
 
-    async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> datetime | None:
-        """Write the status, unless it says again what it said a moment ago, and return when to look again."""
+    async def _publish(
+        self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome
+    ) -> datetime | None:
+        """Write the status, unless it says again what it said a moment ago, and return when to look
+        again.
+        """
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
-        await _aside(groups, show, key, published.found, published.report)  # who has read the status finds the series
+        await _aside(
+            groups, show, key, published.found, published.report
+        )  # who has read the status finds the series
         if published.status != (live.get("status") or {}):
             gist = gist_of(published.status)
             due = write_at(self._notes.of(key).said, gist, now)
@@ -255,22 +348,35 @@ class Reconciler:
             else:
                 stored = await write_status(self._parts.client, live, published.status)
                 self._notes.wrote_status(key, gist, now)
-                if stored and user_written(stored) == user_written(live) and self._view.resources.get(key) is live:
-                    self._view.take_resource(stored)  # else its user has changed it: that is, or was, for its event to tell
+                if (
+                    stored
+                    and user_written(stored) == user_written(live)
+                    and self._view.resources.get(key) is live
+                ):
+                    self._view.take_resource(
+                        stored
+                    )  # else its user has changed it: that is, or was, for its event to tell
         for event in published.events:
             await self._parts.recorder.record(live, event)
         _log(key, done)
         return again_at
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
-        """Return when to look again by what was found, and when a model that waits begins to claim nodes."""
+        """Return when to look again by what was found, and when a model that waits begins to claim
+        nodes.
+        """
         waiting = self._view.line.get(key)
         claims_at = waiting.claims_at if waiting else None
-        times = (published.again_at, claims_at if claims_at and claims_at > self._clock.now() else None)
+        times = (
+            published.again_at,
+            claims_at if claims_at and claims_at > self._clock.now() else None,
+        )
         return min((time for time in times if time), default=None)
 
     def _stored(self, content: Mapping[str, Any]) -> None:
-        """Take over an object as the API server has stored it: the next look sees it before any event does."""
+        """Take over an object as the API server has stored it: the next look sees it before any
+        event does.
+        """
         if content["kind"] == "ConfigMap":
             self._parts.reading.config_maps.put(dict(content))
         self._view.store.wrote(content)
@@ -283,15 +389,21 @@ class Reconciler:
         self._parts.metrics.drop(key)
 
 
-async def _aside(groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-    """Return what some work returns; about many groups it is done on a thread, and holds up no look at another model."""
+async def _aside(
+    groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs
+) -> R:
+    """Return what some work returns; about many groups it is done on a thread, and holds up no look
+    at another model.
+    """
     if groups <= GROUPS_AT_ONCE:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
 
 
 def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:
-    """Return what is known after a round of writes, and what to publish where it was the last one."""
+    """Return what is known after a round of writes, and what to publish where it was the last
+    one.
+    """
     if step.records is not None:
         return seen.put_down(step.records, outcome), None
     if outcome.refused:
@@ -313,7 +425,17 @@ def _log(key: Key, done: Outcome) -> None:
             continue
         fields = write.fields if isinstance(write, Apply) else ()
         target = f"{written_kind(write)}/{written_name(write)}"
-        log.info("%s %s", type(write).__name__.lower(), target, extra={"key": name, "fields": fields})
+        log.info(
+            "%s %s",
+            type(write).__name__.lower(),
+            target,
+            extra={"key": name, "fields": fields},
+        )
     for refusal in done.refused:
         target = f"{written_kind(refusal.write)}/{written_name(refusal.write)}"
-        log.warning("not taken: %s: %s", target, refusal.message, extra={"key": name, "reason": refusal.reason})
+        log.warning(
+            "not taken: %s: %s",
+            target,
+            refusal.message,
+            extra={"key": name, "reason": refusal.reason},
+        )

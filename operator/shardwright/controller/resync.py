@@ -1,4 +1,5 @@
-"""The full comparison: all models are listed and looked at, and what their plans of record keep is booked before anybody plans.
+"""The full comparison: all models are listed and looked at, and what their plans of record keep is
+booked before anybody plans.
 
 A watch can miss a deletion and say nothing, so the absence of an event is no evidence.
 """
@@ -26,9 +27,18 @@ AT_ONCE: Final = 8  # plans of record that are read at the same time
 
 
 class Resync:
-    """Fills the view with models and with what they keep; ``on_gone`` is told of models whose end no event has told."""
+    """Fills the view with models and with what they keep; ``on_gone`` is told of models whose end
+    no event has told.
+    """
 
-    def __init__(self, client: Client, view: View, reading: Reading, metrics: Metrics, on_gone: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        reading: Reading,
+        metrics: Metrics,
+        on_gone: Callable[[Key], None],
+    ) -> None:
         self._client = client
         self._view = view
         self._reading = reading
@@ -40,8 +50,9 @@ class Resync:
         """List all models; what it does not find is gone, as ``on_gone`` is told.
 
         Raises:
-            ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands. Of a namespace that
-                is named and not ours to see, too, but the others do not wait for it.
+            ApiError: a LIST has failed, or a plan of record could not be read; what was known
+                before stands. Of a namespace that is named and not ours to see, too, but the others
+                do not wait for it.
         """
         async with self._listing:
             ending, hidden = 0, []
@@ -52,34 +63,52 @@ class Resync:
                     if namespace is None or error.code != FORBIDDEN:
                         raise
                     hidden.append(namespace)
-                    log.warning("namespace %s is not watched: %s", namespace, error, extra={"reason": error.reason})
+                    log.warning(
+                        "namespace %s is not watched: %s",
+                        namespace,
+                        error,
+                        extra={"reason": error.reason},
+                    )
             self._metrics.being_deleted.set(ending)
             if not hidden:
                 self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
 
     async def _list(self, namespace: str | None) -> int:
         """List the models of a namespace, or all, and return how many are being deleted."""
-        known, found, ending = {key for key in self._view.resources if namespace in {None, key[0]}}, set(), 0
-        async for page in self._client.pages(SHARDED_MODELS, namespace, project=project_model):
+        known, found, ending = (
+            {key for key in self._view.resources if namespace in {None, key[0]}},
+            set(),
+            0,
+        )
+        async for page in self._client.pages(
+            SHARDED_MODELS, namespace, project=project_model
+        ):
             for item in page:
                 key = item["metadata"]["namespace"], item["metadata"]["name"]
                 found.add(key)
                 ending += "deletionTimestamp" in item["metadata"]
-                if key in self._view.resources or key not in known:  # else it has ended while it was on its way to us
+                if (
+                    key in self._view.resources or key not in known
+                ):  # else it has ended while it was on its way to us
                     self._take(item)
         for gone in known - found:
             self._on_gone(gone)
         return ending
 
     async def book(self) -> None:
-        """Keep the GPUs of the plans of record of all deployed models: those whose pods run first, then the older ones.
+        """Keep the GPUs of the plans of record of all deployed models: those whose pods run first,
+        then the older ones.
 
         Raises:
             ApiError: a plan of record could not be read.
         """
-        models = {key: item for key, item in self._view.resources.items() if holds_gpus(item)}
+        models = {
+            key: item for key, item in self._view.resources.items() if holds_gpus(item)
+        }
         records = dict(zip(models, await self._records(models), strict=True))
-        keys = models.keys() & self._view.resources.keys()  # the others have ended while their plans were read
+        keys = (
+            models.keys() & self._view.resources.keys()
+        )  # the others have ended while their plans were read
         for key in sorted(keys, key=self._precedence):
             record = records[key]
             if record and record.plan.deployable:
@@ -92,7 +121,9 @@ class Resync:
         runs = bool(self._view.store.members_of(base_key(key)))
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _records(self, models: Mapping[Key, Mapping[str, Any]]) -> list[PlanRecord | None]:
+    async def _records(
+        self, models: Mapping[Key, Mapping[str, Any]]
+    ) -> list[PlanRecord | None]:
         """Return the plan of record of each model, as far as it is believed."""
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -103,7 +134,9 @@ class Resync:
         return list(await asyncio.gather(*map(read, models.values())))
 
     def _take(self, item: Mapping[str, Any]) -> None:
-        """Take over a model out of a LIST, unless an event has brought a later form of it meanwhile."""
+        """Take over a model out of a LIST, unless an event has brought a later form of it
+        meanwhile.
+        """
         metadata = item["metadata"]
         known = self._view.resources.get((metadata["namespace"], metadata["name"]))
         if known is None or _version(item) > _version(known):
@@ -118,4 +151,8 @@ def _version(item: Mapping[str, Any]) -> int:
 def holds_gpus(model: Mapping[str, Any]) -> bool:
     """Return whether the plan of a model reserves its nodes."""
     spec = model.get("spec", {})
-    return spec.get("mode") != "PlanOnly" and spec.get("replicas") != 0 and "deletionTimestamp" not in model["metadata"]
+    return (
+        spec.get("mode") != "PlanOnly"
+        and spec.get("replicas") != 0
+        and "deletionTimestamp" not in model["metadata"]
+    )

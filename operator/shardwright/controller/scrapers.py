@@ -1,4 +1,6 @@
-"""Who may scrape: asked of the API server, remembered for a while, and never so often that asking becomes an attack."""
+"""Who may scrape: asked of the API server, remembered for a while, and never so often that asking
+becomes an attack.
+"""
 
 import asyncio
 import logging
@@ -17,22 +19,30 @@ from shardwright.cluster.reviews import TokenVerdict
 log = logging.getLogger(__name__)
 
 REMEMBERED_SECONDS: Final = 10.0
-"""How long an answer holds. Basis: as the API server itself remembers tokens (``--authentication-token-webhook-cache-ttl`` of
-Kubernetes' own components, 10 s)."""
+"""How long an answer holds. Basis: as the API server itself remembers tokens
+(``--authentication-token-webhook-cache-ttl`` of Kubernetes' own components, 10 s).
+"""
 
 REVIEW_SECONDS: Final = 4.0
-"""How long the API server may take for an answer. Basis: assumed; less than a client has for its exchange."""
+"""How long the API server may take for an answer. Basis: assumed; less than a client has for its
+exchange.
+"""
 
 REMEMBERED_MAX: Final = 64  # tokens, of those that were admitted and of the others
 
-TOLD_SECONDS: Final = 60.0  # how seldom the log says that the API server does not answer: strangers may ask without end
+# how seldom the log says that the API server does not answer: strangers may ask without end
+TOLD_SECONDS: Final = 60.0
 
 WAITING_MAX: Final = 16
-"""Questions that wait at once, of each kind; they are asked one after the other. Basis: assumed; a cluster has one or two who
-scrape, and as many questions take less than :data:`REVIEW_SECONDS` where the API server answers within 0.25 s."""
+"""Questions that wait at once, of each kind; they are asked one after the other. Basis: assumed; a
+cluster has one or two who scrape, and as many questions take less than :data:`REVIEW_SECONDS` where
+the API server answers within 0.25 s.
+"""
 
 WAITING_MAX_OF_ADDRESS: Final = 2
-"""How many of them may come from one address. Basis: assumed; one that its client has given up, and the next."""
+"""How many of them may come from one address. Basis: assumed; one that its client has given up, and
+the next.
+"""
 
 _STATUS: Final[Mapping[TokenVerdict, HTTPStatus | None]] = {
     TokenVerdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
@@ -43,17 +53,26 @@ _STATUS: Final[Mapping[TokenVerdict, HTTPStatus | None]] = {
 
 @dataclass
 class _Desk:
-    """A thread that asks, and what it has found: hash of a token to its verdict, and until when that holds."""
+    """A thread that asks, and what it has found: hash of a token to its verdict, and until when
+    that holds.
+    """
 
     name: str
-    found: OrderedDict[bytes, tuple[TokenVerdict, float]] = field(default_factory=OrderedDict)
-    waiting: Counter[str] = field(default_factory=Counter)  # questions by address; none of 0
+    found: OrderedDict[bytes, tuple[TokenVerdict, float]] = field(
+        default_factory=OrderedDict
+    )
+    waiting: Counter[str] = field(
+        default_factory=Counter
+    )  # questions by address; none of 0
 
     def __post_init__(self) -> None:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self.name)
 
     def is_full(self, address: str) -> bool:
-        return self.waiting[address] >= WAITING_MAX_OF_ADDRESS or self.waiting.total() >= WAITING_MAX
+        return (
+            self.waiting[address] >= WAITING_MAX_OF_ADDRESS
+            or self.waiting.total() >= WAITING_MAX
+        )
 
     def left(self, address: str) -> None:
         self.waiting[address] -= 1
@@ -63,12 +82,17 @@ class _Desk:
 class Scrapers:
     """Judges tokens on the loop of a server; ``review`` asks the API server, and blocks.
 
-    A token that was admitted has a thread of its own: strangers keep it from nothing. One that is new, also one that was renewed,
-    waits with those of strangers; of one address only a few wait, so that a flood keeps its own address out. Against strangers
-    of many addresses stands a NetworkPolicy.
+    A token that was admitted has a thread of its own: strangers keep it from nothing. One that is
+    new, also one that was renewed, waits with those of strangers; of one address only a few wait,
+    so that a flood keeps its own address out. Against strangers of many addresses stands a
+    NetworkPolicy.
     """
 
-    def __init__(self, review: Callable[[str], TokenVerdict], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        review: Callable[[str], TokenVerdict],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._review = review
         self._clock = clock
         self._tell_at = 0.0
@@ -88,21 +112,29 @@ class Scrapers:
         if desk.is_full(address):
             return HTTPStatus.TOO_MANY_REQUESTS
         try:
-            return _STATUS[self._remembered(mark, await self._asked(desk, token, address))]
+            return _STATUS[
+                self._remembered(mark, await self._asked(desk, token, address))
+            ]
         except ApiError as error:
             self._tell(error)
             return HTTPStatus.SERVICE_UNAVAILABLE
 
     async def _asked(self, desk: _Desk, token: str, address: str) -> TokenVerdict:
         desk.waiting[address] += 1
-        question = asyncio.get_running_loop().run_in_executor(desk.thread, self._review, token)
+        question = asyncio.get_running_loop().run_in_executor(
+            desk.thread, self._review, token
+        )
         question.add_done_callback(lambda _: desk.left(address))
-        return await asyncio.shield(question)  # whoever hangs up does not free the thread
+        return await asyncio.shield(
+            question
+        )  # whoever hangs up does not free the thread
 
     def _remembered(self, mark: bytes, verdict: TokenVerdict) -> TokenVerdict:
         for desk in (self._known, self._strangers):
             desk.found.pop(mark, None)
-        found = (self._known if verdict is TokenVerdict.ADMITTED else self._strangers).found
+        found = (
+            self._known if verdict is TokenVerdict.ADMITTED else self._strangers
+        ).found
         found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
         while len(found) > REMEMBERED_MAX:
             found.popitem(last=False)
@@ -111,9 +143,15 @@ class Scrapers:
     def _tell(self, error: ApiError) -> None:
         if (now := self._clock()) >= self._tell_at:
             self._tell_at = now + TOLD_SECONDS
-            log.warning("who asks for metrics cannot be found out: %s", error, extra={"reason": error.reason})
+            log.warning(
+                "who asks for metrics cannot be found out: %s",
+                error,
+                extra={"reason": error.reason},
+            )
 
     def stop(self) -> None:
-        """Take no more questions, and wait for what is asked now: its answer goes to a loop that must still be there."""
+        """Take no more questions, and wait for what is asked now: its answer goes to a loop that
+        must still be there.
+        """
         for desk in (self._known, self._strangers):
             desk.thread.shutdown(cancel_futures=True)

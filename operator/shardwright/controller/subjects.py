@@ -1,4 +1,6 @@
-"""What resources resolve to, as it was worked out last: for as many of them as there is room for."""
+"""What resources resolve to, as it was worked out last: for as many of them as there is room
+for.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +11,9 @@ from shardwright.errors import Problem
 from shardwright.resolving.subject import Subject
 
 WEIGHTS_MAX: Final = 100_000
-"""Tensors of models of which subjects are kept. Basis: assumed; a model has about 1,000 and at most 10,000, which are 3 MiB."""
+"""Tensors of models of which subjects are kept. Basis: assumed; a model has about 1,000 and at most
+10,000, which are 3 MiB.
+"""
 
 _BESIDE: Final = "@revision"
 """What is added to the name of a resource for what it has gone back to; no name ends so."""
@@ -18,7 +22,9 @@ Resolution = Subject | tuple[Problem, ...]
 
 
 class Subjects:
-    """Outcomes by resource, each for one form of it; those of the largest models are forgotten where there are too many."""
+    """Outcomes by resource, each for one form of it; those of the largest models are forgotten
+    where there are too many.
+    """
 
     def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
         self._weights_max = weights_max
@@ -45,7 +51,9 @@ class Subjects:
         self._known[key] = form, outcome
         self._count(outcome, 1)
         while self._weights > self._weights_max:
-            self.forget(max(self._known, key=lambda known: _size(self._known[known][1])))
+            self.forget(
+                max(self._known, key=lambda known: _size(self._known[known][1]))
+            )
 
     def forget(self, key: Key) -> None:
         """Forget a resource."""
@@ -70,7 +78,9 @@ def _size(outcome: Resolution) -> int:
 
 
 def key_beside(key: Key) -> Key:
-    """Return the key of what a resource has gone back to: that is remembered beside what it asks itself."""
+    """Return the key of what a resource has gone back to: that is remembered beside what it asks
+    itself.
+    """
     return key[0], key[1] + _BESIDE
 
 
@@ -78,4 +88,8 @@ def beside(live: Mapping[str, Any], hashed: str) -> dict[str, Any]:
     """Return a resource as another one, of this hash, with the key of :func:`key_beside`."""
     metadata = live["metadata"]
     _, name = key_beside((metadata["namespace"], metadata["name"]))
-    return {**live, "metadata": {**metadata, "name": name, "uid": f"{metadata['uid']} {hashed}"}, "status": {}}
+    return {
+        **live,
+        "metadata": {**metadata, "name": name, "uid": f"{metadata['uid']} {hashed}"},
+        "status": {},
+    }

@@ -1,4 +1,6 @@
-"""Turns at something that one at a time may have: the most urgent first, then whoever has had it least lately, by namespace."""
+"""Turns at something that one at a time may have: the most urgent first, then whoever has had it
+least lately, by namespace.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,8 +14,10 @@ from typing import Final
 from shardwright.controller.queue import Key, Priority
 
 LATELY_SECONDS: Final = 5.0
-"""What was had so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one that comes anew no longer than
-ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12 s, of the 30 s that a look may take."""
+"""What was had so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one
+that comes anew no longer than ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12
+s, of the 30 s that a look may take.
+"""
 
 FORGOTTEN_SECONDS: Final = 0.001
 """Who has had less lately counts as one that had nothing."""
@@ -21,7 +25,9 @@ FORGOTTEN_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Who waits for a turn: the urgency, whether it is the first of its namespace, and when it came."""
+    """Who waits for a turn: the urgency, whether it is the first of its namespace, and when it
+    came.
+    """
 
     priority: Priority
     behind: bool
@@ -37,11 +43,15 @@ class _Waiting:
 class Turns:
     """A lock of which each namespace has its turn the sooner, the less time it has had it lately.
 
-    One that asks a thousand times, or has long turns, holds another up that asks now and then by the turn that it has.
-    ``on_turn`` is told for how many seconds whoever has got it has waited.
+    One that asks a thousand times, or has long turns, holds another up that asks now and then by
+    the turn that it has. ``on_turn`` is told for how many seconds whoever has got it has waited.
     """
 
-    def __init__(self, on_turn: Callable[[float], None] = lambda _seconds: None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        on_turn: Callable[[float], None] = lambda _seconds: None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._on_turn = on_turn
         self._clock = clock
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -71,7 +81,12 @@ class Turns:
             self._on_turn(0.0)
             return
         began = monotonic()
-        mine = _Waiting(priority, not first, next(self._numbers), asyncio.get_running_loop().create_future())
+        mine = _Waiting(
+            priority,
+            not first,
+            next(self._numbers),
+            asyncio.get_running_loop().create_future(),
+        )
         self._waiting.setdefault(namespace, []).append(mine)
         try:
             await mine.came
@@ -90,7 +105,9 @@ class Turns:
         while (following := self._next()) is not None:
             namespace, waiting = following
             self._remove(namespace, waiting)
-            if not waiting.came.done():  # who was cancelled a moment ago has not had the time to say so
+            if (
+                not waiting.came.done()
+            ):  # who was cancelled a moment ago has not had the time to say so
                 self._holder = namespace
                 waiting.came.set_result(None)
                 return
@@ -100,13 +117,28 @@ class Turns:
         now = self._clock()
         seconds, self._counted_at = now - self._counted_at, now
         less = exp(-seconds / LATELY_SECONDS)
-        self._had = {namespace: less * had for namespace, had in self._had.items() if less * had >= FORGOTTEN_SECONDS}
+        self._had = {
+            namespace: less * had
+            for namespace, had in self._had.items()
+            if less * had >= FORGOTTEN_SECONDS
+        }
         if self._holder is not None:
             self._had[self._holder] = self._had.get(self._holder, 0.0) + seconds
 
     def _next(self) -> tuple[str, _Waiting] | None:
-        heads = ((namespace, min(waiting, key=lambda one: one.place)) for namespace, waiting in self._waiting.items())
-        return min(heads, key=lambda head: (head[1].priority, self._had.get(head[0], 0.0), head[1].number), default=None)
+        heads = (
+            (namespace, min(waiting, key=lambda one: one.place))
+            for namespace, waiting in self._waiting.items()
+        )
+        return min(
+            heads,
+            key=lambda head: (
+                head[1].priority,
+                self._had.get(head[0], 0.0),
+                head[1].number,
+            ),
+            default=None,
+        )
 
     def _remove(self, namespace: str, waiting: _Waiting) -> None:
         self._waiting[namespace].remove(waiting)

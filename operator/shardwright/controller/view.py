@@ -1,6 +1,8 @@
-"""What the operator knows of the cluster between two looks: the caches, the ledger of GPUs, who depends on what.
+"""What the operator knows of the cluster between two looks: the caches, the ledger of GPUs, who
+depends on what.
 
-Everything is a projection that can be read again at any time; nothing here is the only copy of anything.
+Everything is a projection that can be read again at any time; nothing here is the only copy of
+anything.
 """
 
 from collections import Counter
@@ -30,9 +32,9 @@ A = TypeVar("A")
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start, ``broken``: one has
-    failed and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does
-    not let its pods in.
+    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first
+    start, ``broken``: one has failed and does not serve; ``waits_for_turn``: groups of it wait
+    because others' are down; ``barred``: its namespace does not let its pods in.
     """
 
     config_map: Key | None = None
@@ -52,11 +54,12 @@ NOTHING = Interests()
 class View:
     """The caches, and which models to look at when something in them changes.
 
-    ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
-    free since it was last emptied, ``turns_came`` how many turns to restart have been given back since it was last 0. ``line`` is
-    how those wait that the planner found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes
-    to, ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all where none is named;
-    ``unread`` those of them of which something was never read.
+    ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are
+    nodes on which GPUs have come free since it was last emptied, ``turns_came`` how many turns to
+    restart have been given back since it was last 0. ``line`` is how those wait that the planner
+    found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes to,
+    ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all
+    where none is named; ``unread`` those of them of which something was never read.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -96,26 +99,50 @@ class View:
         if not self.pools:
             return ()
         if self._of_pools[0] != self.store.node_version:
-            nodes = [node for node in self.store.nodes.values() if isinstance(node, NodeFacts)]
-            there = {pool.name: {node.name: node for node in nodes if pool.has(node)} for pool in self.pools}
+            nodes = [
+                node
+                for node in self.store.nodes.values()
+                if isinstance(node, NodeFacts)
+            ]
+            there = {
+                pool.name: {node.name: node for node in nodes if pool.has(node)}
+                for pool in self.pools
+            }
             self._of_pools = self.store.node_version, there
-        return tuple(self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools)
+        return tuple(
+            self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools
+        )
 
     def _turnout(self, pool: AutoscaledPool, there: Mapping[str, NodeFacts]) -> Turnout:
         taken = self.ledger.taken_on((*there, *pool.names()))
         used = frozenset(name for name, gpus in taken.items() if gpus > 0)
-        return Turnout(pool=pool, there=there, held=used.intersection(there), booked=used.difference(there))
+        return Turnout(
+            pool=pool,
+            there=there,
+            held=used.intersection(there),
+            booked=used.difference(there),
+        )
 
     def openings(self, changed: Iterable[str]) -> frozenset[str]:
-        """Return the nodes to come of pools that have lost one of these nodes: others may be made in its place."""
+        """Return the nodes to come of pools that have lost one of these nodes: others may be made
+        in its place.
+        """
         gone = {name for name in changed if name not in self.store.nodes}
-        lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
-        return frozenset(name for pool in self.pools if pool.name in lesser for name in pool.names())
+        lesser = {
+            pool
+            for pool, there in self._of_pools[1].items()
+            if not gone.isdisjoint(there)
+        }
+        return frozenset(
+            name for pool in self.pools if pool.name in lesser for name in pool.names()
+        )
 
     @property
     def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
         """Return what is known of nodes, those that are to come among them."""
-        return {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
+        return (
+            {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
+        )
 
     def node(self, name: str) -> NodeFacts | NodeExclusion | None:
         """Return what is known of a node, or of one that is to come."""
@@ -124,7 +151,9 @@ class View:
     def take_resource(self, content: Mapping[str, Any]) -> None:
         """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        self.resources[key] = sharing_words({**content, "status": content.get("status") or {}})
+        self.resources[key] = sharing_words(
+            {**content, "status": content.get("status") or {}}
+        )
         self.models[base_key(key)] = key
         self.store.follow(base_key(key))
 
@@ -154,7 +183,14 @@ class View:
             return
         self._interests[key] = now
         _move(self._on_node, key, before.nodes, now.nodes)
-        _move(self._reading, key, *(frozenset({item.config_map} if item.config_map else ()) for item in (before, now)))
+        _move(
+            self._reading,
+            key,
+            *(
+                frozenset({item.config_map} if item.config_map else ())
+                for item in (before, now)
+            ),
+        )
         _list(self._waiting, key, listed=now.waits_for_capacity)
         _list(self._turns, key, listed=now.waits_for_turn)
         _list(self._barred, key, listed=now.barred)
@@ -164,20 +200,29 @@ class View:
         self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
-        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept.
+        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be
+        kept.
 
         ``most`` are the GPUs that the plans of its namespace may keep, None for any number.
         """
         wanted: tuple[Reservation, ...] = ()
         if kept is not None:
             record = kept.record
-            wanted = tuple(reservations_of(base_key(key), record.plan, record.generations, kept.released))
-        refused, freed = self.ledger.keep(base_key(key), wanted, self.healthy(item.node for item in wanted), most)
+            wanted = tuple(
+                reservations_of(
+                    base_key(key), record.plan, record.generations, kept.released
+                )
+            )
+        refused, freed = self.ledger.keep(
+            base_key(key), wanted, self.healthy(item.node for item in wanted), most
+        )
         self.freed |= freed
         return not refused
 
     def promise(self, key: Key, pods: Pods | None) -> None:
-        """Count the pods of a plan in its namespace (None: none) as long as they are still to be made."""
+        """Count the pods of a plan in its namespace (None: none) as long as they are still to be
+        made.
+        """
         if pods is not None:
             self._pods.setdefault(key[0], {})[key] = pods
         elif key in self._pods.get(key[0], {}):
@@ -187,16 +232,29 @@ class View:
 
     def promised(self, key: Key) -> tuple[Pods, ...]:
         """Return the pods of other models of the namespace that are still to be made."""
-        planned = ((other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key)
-        return tuple((need, missing) for other, (need, count) in planned if (missing := count - self._there(other)) > 0)
+        planned = (
+            (other, pods)
+            for other, pods in self._pods.get(key[0], {}).items()
+            if other != key
+        )
+        return tuple(
+            (need, missing)
+            for other, (need, count) in planned
+            if (missing := count - self._there(other)) > 0
+        )
 
     def _there(self, key: Key) -> int:
         return len(self.store.members_of(base_key(key)))
 
     def older(self, key: Key) -> int:
-        """Return how many models of the namespace are older than one, by name where they are of the same second."""
+        """Return how many models of the namespace are older than one, by name where they are of the
+        same second.
+        """
         age = _created(self.resources.get(key)), key
-        return sum(other[0] == key[0] and (_created(item), other) < age for other, item in self.resources.items())
+        return sum(
+            other[0] == key[0] and (_created(item), other) < age
+            for other, item in self.resources.items()
+        )
 
     def waiting_beside(self, key: Key) -> int:
         """Return how many other models of the namespace wait for GPUs."""
@@ -207,24 +265,40 @@ class View:
         return self.ledger.kept_beside(base_key(key))
 
     def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
-        """Return the models of these namespaces whose pods are not let in, those first that were barred first."""
-        return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
+        """Return the models of these namespaces whose pods are not let in, those first that were
+        barred first.
+        """
+        return (
+            tuple(key for key in self._barred if key[0] in namespaces)
+            if namespaces
+            else ()
+        )
 
     def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
-        """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned are left out."""
+        """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned
+        are left out.
+        """
         found = ((name, self.node(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
 
     def stand_in_line(self, key: Key, waiting: Waiting | None) -> None:
-        """Have a model wait for GPUs, None: not any more; nodes that it claims no longer are free for others."""
+        """Have a model wait for GPUs, None: not any more; nodes that it claims no longer are free
+        for others.
+        """
         before = self.line.pop(key, None)
         if waiting is not None:
             self.line[key] = waiting
-        self.freed |= (before.claim.keys() if before else set()) - (waiting.claim.keys() if waiting else set())
+        self.freed |= (before.claim.keys() if before else set()) - (
+            waiting.claim.keys() if waiting else set()
+        )
 
     def rank(self, key: Key, priority_class: str | None) -> Rank:
         """Return the place in line of a model whose pods are of this class."""
-        return rank_of(self.store.priorities.value_of(priority_class), _created(self.resources.get(key)), key)
+        return rank_of(
+            self.store.priorities.value_of(priority_class),
+            _created(self.resources.get(key)),
+            key,
+        )
 
     def claimed_before(self, rank: Rank) -> Counter[str]:
         """Return the GPUs by node that are claimed by those who come before a place in line."""
@@ -241,7 +315,9 @@ class View:
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
-        """Return how many GPUs others leave a model on these nodes, None where pods may not be listed."""
+        """Return how many GPUs others leave a model on these nodes, None where pods may not be
+        listed.
+        """
         if self.known_pods is KnownPods.NONE:
             return None
         healthy = self.healthy(nodes)
@@ -258,7 +334,9 @@ class View:
         return self._moving.total()
 
     def moving_beside(self, key: Key) -> tuple[int, int]:
-        """Return how many groups of other models are down on purpose: of its namespace, and of the others."""
+        """Return how many groups of other models are down on purpose: of its namespace, and of the
+        others.
+        """
         theirs = self._moving[key[0]]
         return theirs - self.interests(key).moving, self.moving - theirs
 
@@ -267,27 +345,46 @@ class View:
         return set().union(*(self._on_node.get(node, ()) for node in nodes))
 
     def served_by(self, freed: Iterable[str]) -> list[Key]:
-        """Return the models that wait for capacity and may use one of these nodes, in the order in which they are served."""
-        usable = [node for name in freed if isinstance(node := self.node(name), NodeFacts)]
+        """Return the models that wait for capacity and may use one of these nodes, in the order in
+        which they are served.
+        """
+        usable = [
+            node for name in freed if isinstance(node := self.node(name), NodeFacts)
+        ]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
                 admission = NodeFilter(terms)
-                admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
-        return sorted((key for key in self._waiting if admitted.get(repr(self._terms(key)), True)), key=self.place_in_line)
+                admitted[repr(terms)] = any(
+                    admission.keeps_out(node) is None for node in usable
+                )
+        return sorted(
+            (
+                key
+                for key in self._waiting
+                if admitted.get(repr(self._terms(key)), True)
+            ),
+            key=self.place_in_line,
+        )
 
     def place_in_line(self, key: Key) -> Rank:
-        """Return the place in line of a model; of one that nobody has planned yet as if its pods were of the default class."""
+        """Return the place in line of a model; of one that nobody has planned yet as if its pods
+        were of the default class.
+        """
         waiting = self.line.get(key)
         return waiting.rank if waiting else self.rank(key, None)
 
     def _terms(self, key: Key) -> PodTerms | None:
-        """Return what the pods of a model that waits ask of nodes, None where that is not known yet."""
+        """Return what the pods of a model that waits ask of nodes, None where that is not known
+        yet.
+        """
         waiting = self.line.get(key)
         return waiting.terms if waiting else None
 
     def waiting_for_turn(self) -> tuple[Key, ...]:
-        """Return the models of which groups wait because groups of others move, those first that began to wait first."""
+        """Return the models of which groups wait because groups of others move, those first that
+        began to wait first.
+        """
         return tuple(self._turns)
 
     def reading(self, config_maps: Iterable[Key]) -> set[Key]:
@@ -295,8 +392,12 @@ class View:
         return set().union(*(self._reading.get(key, ()) for key in config_maps))
 
 
-def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]) -> None:
-    """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no empty set is kept."""
+def _move(
+    index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]
+) -> None:
+    """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no
+    empty set is kept.
+    """
     for item in before - now:
         index[item].discard(key)
         if not index[item]:
@@ -321,7 +422,12 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
 def user_written(content: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
-    return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")
+    return (
+        metadata["uid"],
+        metadata["generation"],
+        metadata.get("annotations"),
+        metadata.get("deletionTimestamp"),
+    )
 
 
 def _created(resource: Mapping[str, Any] | None) -> str:

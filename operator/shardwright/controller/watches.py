@@ -1,11 +1,12 @@
 """kopf watches ShardedModels and says which has changed; it decides, stores and writes nothing.
 
-It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels every
-task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a page of a load balancer instead of
-a list, at credentials that are refused: none of them says anything of what there is, so it is begun anew after a pause, in
-the same process. It looks once, at its start, for what the API server serves, and would wait for ever for a kind that is not
-there, so that is asked before. It is handed no more of an object than is kept (``kopf_session``). Everything else is read by
-our own readers (``cluster.reader``): kopf keeps what it missed the deletion of.
+It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels
+every task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a
+page of a load balancer instead of a list, at credentials that are refused: none of them says
+anything of what there is, so it is begun anew after a pause, in the same process. It looks once, at
+its start, for what the API server serves, and would wait for ever for a kind that is not there, so
+that is asked before. It is handed no more of an object than is kept (``kopf_session``). Everything
+else is read by our own readers (``cluster.reader``): kopf keeps what it missed the deletion of.
 """
 
 import asyncio
@@ -28,8 +29,9 @@ from shardwright.controller.kopf_session import PAGE, Logins
 log = logging.getLogger(__name__)
 
 PROVEN_SECONDS: Final = 60.0
-"""How long a watch has to stand for its end to be the first of a row: longer than the pause after the last of a row. Basis:
-assumed."""
+"""How long a watch has to stand for its end to be the first of a row: longer than the pause after
+the last of a row. Basis: assumed.
+"""
 
 ASK_SECONDS: Final = 30.0  # as kopf's own requests have
 
@@ -38,16 +40,22 @@ OnEvent = Callable[[Mapping[str, Any], bool], None]
 
 
 class Backoffs:
-    """Pauses between attempts of a request, anew for every request and without end: an API server that is away comes back."""
+    """Pauses between attempts of a request, anew for every request and without end: an API server
+    that is away comes back.
+    """
 
     def __iter__(self) -> Iterator[float]:
         return chain((0.5, 1.0, 2.0, 4.0, 8.0, 16.0), repeat(30.0))
 
 
 class NothingKept(kopf.DiffBaseStorage):
-    """What kopf compares an object with: nothing. It would copy each whole object for handlers of changes, and we have none."""
+    """What kopf compares an object with: nothing. It would copy each whole object for handlers of
+    changes, and we have none.
+    """
 
-    def build(self, *, body: kopf.Body, extra_fields: Iterable[object] | None = None) -> kopf.BodyEssence:
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[object] | None = None
+    ) -> kopf.BodyEssence:
         """Return no field of an object."""
         del body, extra_fields
         return kopf.BodyEssence()
@@ -55,12 +63,16 @@ class NothingKept(kopf.DiffBaseStorage):
     def fetch(self, *, body: kopf.Body) -> None:
         """Return nothing."""
 
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+    def store(
+        self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence
+    ) -> None:
         """Store nothing."""
 
 
 class Watches(threading.Thread):
-    """The watch; ``on_event`` is called on this thread. However it ends, it is begun anew, until :meth:`stop`."""
+    """The watch; ``on_event`` is called on this thread. However it ends, it is begun anew, until
+    :meth:`stop`.
+    """
 
     def __init__(
         self,
@@ -70,7 +82,8 @@ class Watches(threading.Thread):
         pauses: Iterable[float] | None = None,
         namespaces: Sequence[str] = (),
     ) -> None:
-        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in seconds.
+        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in
+        seconds.
 
         ``namespaces`` are those that are watched, each by itself; all at once where none is named.
         """
@@ -100,20 +113,33 @@ class Watches(threading.Thread):
             if monotonic() - began >= PROVEN_SECONDS:
                 pauses = iter(self._pauses)
             pause = next(pauses)
-            log.error("the watch of ShardedModels has ended and begins anew: %s", why, extra={"seconds": pause})
+            log.error(
+                "the watch of ShardedModels has ended and begins anew: %s",
+                why,
+                extra={"seconds": pause},
+            )
             self._stopping.wait(pause)
 
     def _watch(self) -> str:
         """Watch until that ends, and return why it has."""
         try:
-            self._client.ask(Call(verb="get", resource=DISCOVERY, path=SHARDED_MODELS.prefix, method="GET"), ASK_SECONDS)
+            self._client.ask(
+                Call(
+                    verb="get",
+                    resource=DISCOVERY,
+                    path=SHARDED_MODELS.prefix,
+                    method="GET",
+                ),
+                ASK_SECONDS,
+            )
             asyncio.run(self._operate())
-        except Exception as error:  # noqa: BLE001  whatever ends it, what there is has not changed by it
+        except Exception as error:  # noqa: BLE001
             return f"{type(error).__name__}: {error}"
         return "nobody has said why"
 
     async def _operate(self) -> None:
-        # Not the event of threading: kopf waits for that in a thread of its own, for which the loop then waits however it ends.
+        # Not the event of threading: kopf waits for that in a thread of its own, for which the loop
+        # then waits however it ends.
         end = asyncio.Event()
         self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, end.set)
         if self._stopping.is_set():
@@ -131,13 +157,21 @@ class Watches(threading.Thread):
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(partial(self._login, Logins()))
         group, _, version = SHARDED_MODELS.api_version.rpartition("/")
-        kopf.on.event(group, version, SHARDED_MODELS.plural, registry=registry, id=SHARDED_MODELS.plural)(self._handle)
+        kopf.on.event(
+            group,
+            version,
+            SHARDED_MODELS.plural,
+            registry=registry,
+            id=SHARDED_MODELS.plural,
+        )(self._handle)
         return registry
 
     async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
         self._on_event(event["object"], event["type"] == "DELETED")
 
-    async def _login(self, logins: Logins, **_kwargs: Any) -> kopf.AiohttpSession | None:
+    async def _login(
+        self, logins: Logins, **_kwargs: Any
+    ) -> kopf.AiohttpSession | None:
         credentials = self._access.credentials()
         scheme, _, token = (credentials.authorization or "").partition(" ")
         info = kopf.ConnectionInfo(
@@ -160,7 +194,9 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False  # events are ours
     settings.persistence.finalizer = "shardwright.io/unused"
     settings.persistence.diffbase_storage = NothingKept()
-    settings.watching.inactivity_timeout = 70  # a silent connection is dead: bookmarks come every 60 s
+    settings.watching.inactivity_timeout = (
+        70  # a silent connection is dead: bookmarks come every 60 s
+    )
     settings.watching.server_timeout = 300
     settings.watching.chunk_size = PAGE
     settings.watching.reconnect_backoff = 1.0
@@ -168,5 +204,7 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = Backoffs()
     settings.queueing.error_delays = (1, 2, 5, 10, 30, 60)
-    settings.queueing.idle_timeout = 0.1  # a worker for each object that is seen, for no longer than it is needed
+    settings.queueing.idle_timeout = (
+        0.1  # a worker for each object that is seen, for no longer than it is needed
+    )
     return settings

@@ -1,4 +1,6 @@
-"""Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but that (``cluster.kept_model``)."""
+"""Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but
+that (``cluster.kept_model``).
+"""
 
 import asyncio
 import json
@@ -14,14 +16,18 @@ from shardwright.controller.turns import Turns
 from shardwright.errors import InputError
 
 ReadWhole = Callable[[Mapping[str, Any]], Awaitable[str]]
-"""Returns what a resource asks, inline config and all, as JSON; raises InputError where it is not within bounds."""
+"""Returns what a resource asks, inline config and all, as JSON; raises InputError where it is not
+within bounds.
+"""
 
 ASKED: Final = ("apiVersion", "kind", "spec")
 NAMED: Final = ("name", "namespace", "uid", "generation")
 """Fields of a resource, and of its metadata, that what it asks follows from."""
 
 READ_SECONDS: Final = 5.0
-"""How long a turn may last. Basis: chosen; 1.5 MB takes 30 ms, and others wait until a read that hangs has ended."""
+"""How long a turn may last. Basis: chosen; 1.5 MB takes 30 ms, and others wait until a read that
+hangs has ended.
+"""
 
 
 class ChangedError(Exception):
@@ -43,13 +49,17 @@ def _text(live: Mapping[str, Any]) -> str:
     if problems := free_form_problems(live.get("spec")):
         raise InputError(problems)
     asked = {field: live[field] for field in ASKED if field in live}
-    return json.dumps({**asked, "metadata": {field: live["metadata"][field] for field in NAMED}})
+    return json.dumps(
+        {**asked, "metadata": {field: live["metadata"][field] for field in NAMED}}
+    )
 
 
 class WholeModels:
-    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are decoded once at a time.
+    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are
+    decoded once at a time.
 
-    What waits for the worker then is text: half a megabyte at most of configs, which are 18 MiB as Python values.
+    What waits for the worker then is text: half a megabyte at most of configs, which are 18 MiB as
+    Python values.
     """
 
     def __init__(self, client: Client) -> None:
@@ -69,7 +79,9 @@ class WholeModels:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         async with self._turns.turn(key, Priority.NEW):
-            found = await self._client.until(monotonic() + READ_SECONDS).get(SHARDED_MODELS, *key)
+            found = await self._client.until(monotonic() + READ_SECONDS).get(
+                SHARDED_MODELS, *key
+            )
             if found is None or _form(found) != _form(live):
                 raise ChangedError
             return await as_it_is(found)

@@ -1,7 +1,8 @@
-"""The wire between the operator and its worker: messages, of which large values cross once and are named by their content then.
+"""The wire between the operator and its worker: messages, of which large values cross once and are
+named by their content then.
 
-Both ends keep the same values. Messages go to and fro in strict turn, so they agree at every moment; the operator's end says
-which values both are to forget.
+Both ends keep the same values. Messages go to and fro in strict turn, so they agree at every
+moment; the operator's end says which values both are to forget.
 """
 
 import copyreg
@@ -25,16 +26,22 @@ LENGTH: Final = struct.Struct(">Q")
 """What goes before every message: how many bytes it has."""
 
 SHARED: Final = frozenset({ModelSpec, EngineTraits, Inventory, Administration})
-"""Types of the values that cross once: 35 KB of a model, 23 KB of an engine's traits, 100 KB of a thousand nodes."""
+"""Types of the values that cross once: 35 KB of a model, 23 KB of an engine's traits, 100 KB of a
+thousand nodes.
+"""
 
 ROOM_BYTES: Final = 4 << 20
-"""How much is kept on both ends, as it is sent; in memory it is several times as much. Basis: assumed, the models of a hundred
-resources that are all different, or a dozen of the largest that are admitted, beside a cluster of 5,000 nodes."""
+"""How much is kept on both ends, as it is sent; in memory it is several times as much. Basis:
+assumed, the models of a hundred resources that are all different, or a dozen of the largest that
+are admitted, beside a cluster of 5,000 nodes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of a question: its answer, or why there is none, or a fault of ours; and the CPU seconds that it took."""
+    """What came of a question: its answer, or why there is none, or a fault of ours; and the CPU
+    seconds that it took.
+    """
 
     answer: Any = None
     fault: QuestionFault | None = None
@@ -60,7 +67,9 @@ def write_message(target: IO[bytes], body: bytes) -> None:
 
 
 class SharedValues:
-    """One end. Only the one with ``decides`` forgets what was used longest ago, beyond ``room_bytes``, and tells the other."""
+    """One end. Only the one with ``decides`` forgets what was used longest ago, beyond
+    ``room_bytes``, and tells the other.
+    """
 
     def __init__(self, *, decides: bool, room_bytes: int = ROOM_BYTES) -> None:
         self._decides = decides
@@ -77,22 +86,34 @@ class SharedValues:
         return pickle.dumps((forgotten, new, body), pickle.HIGHEST_PROTOCOL)
 
     def loads(self, data: bytes) -> Any:
-        """Return a message of the other end, which is this program itself: nothing that a user writes is unpickled."""
+        """Return a message of the other end, which is this program itself: nothing that a user
+        writes is unpickled.
+        """
         forgotten, new, body = pickle.loads(data)  # noqa: S301
         for name in forgotten:
             self._forget(name)
         for name, content in new:
             value = _Unpickler(content, self._value).load()
-            self._keep(name, interned(value) if isinstance(value, ModelSpec) else value, len(content))
+            self._keep(
+                name,
+                interned(value) if isinstance(value, ModelSpec) else value,
+                len(content),
+            )
         return _Unpickler(body, self._value).load()
 
-    def _pickled(self, value: object, new: list[tuple[bytes, bytes]], root: object) -> bytes:
+    def _pickled(
+        self, value: object, new: list[tuple[bytes, bytes]], root: object
+    ) -> bytes:
         file = BytesIO()
-        _Pickler(file, lambda part: None if part is root else self._name(part, new)).dump(value)
+        _Pickler(
+            file, lambda part: None if part is root else self._name(part, new)
+        ).dump(value)
         return file.getvalue()
 
     def _name(self, value: object, new: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the name of a value; one that the other end does not have is added to ``new``, after what it refers to."""
+        """Return the name of a value; one that the other end does not have is added to ``new``,
+        after what it refers to.
+        """
         known = self._names.get(id(value))
         if known is not None:
             self._values.move_to_end(known)
@@ -132,11 +153,28 @@ class SharedValues:
 
 def _node(*fields: Any) -> Node:
     name, gpus, free, domain, path, taints, host = fields
-    return Node(name=name, gpus=gpus, free=free, domain=domain, path=path, taints=taints, labels={}, host_bytes=host)
+    return Node(
+        name=name,
+        gpus=gpus,
+        free=free,
+        domain=domain,
+        path=path,
+        taints=taints,
+        labels={},
+        host_bytes=host,
+    )
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    parts = (node.name, node.gpus, node.free, node.domain, node.path, node.taints, node.host_bytes)
+    parts = (
+        node.name,
+        node.gpus,
+        node.free,
+        node.domain,
+        node.path,
+        node.taints,
+        node.host_bytes,
+    )
     return _node, parts  # planning reads no label
 
 
@@ -151,7 +189,9 @@ class _Pickler(pickle.Pickler):
         MappingProxyType: _copied,
     }
 
-    def __init__(self, file: BytesIO, name_of: Callable[[object], bytes | None]) -> None:
+    def __init__(
+        self, file: BytesIO, name_of: Callable[[object], bytes | None]
+    ) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._name_of = name_of
 

@@ -1,7 +1,9 @@
-"""One process beside the operator in which everything is worked out whose cost users decide: it may be killed at any time.
+"""One process beside the operator in which everything is worked out whose cost users decide: it may
+be killed at any time.
 
-It has one question at a time. One that spends its CPU time or the worker's memory, or with which the process ends twice, has no
-answer, and nobody else notices more than a short wait: the next question goes to a new process.
+It has one question at a time. One that spends its CPU time or the worker's memory, or with which
+the process ends twice, has no answer, and nobody else notices more than a short wait: the next
+question goes to a new process.
 """
 
 import asyncio
@@ -29,11 +31,14 @@ Answer = TypeVar("Answer")
 Memoized = TypeVar("Memoized")
 
 TRIES: Final = 2
-"""Of how many processes a question is asked that end with it: the first may have ended for another reason."""
+"""Of how many processes a question is asked that end with it: the first may have ended for another
+reason.
+"""
 
 STARVED: Final = 10.0
-"""How many times its CPU time a question may take by the clock. Basis: assumed; a worker that gets less than a tenth of a
-core, or hangs, is replaced."""
+"""How many times its CPU time a question may take by the clock. Basis: assumed; a worker that gets
+less than a tenth of a core, or hangs, is replaced.
+"""
 
 START_PAUSE_SECONDS: Final = 1.0
 LONGEST_START_PAUSE_SECONDS: Final = 30.0
@@ -46,7 +51,9 @@ class WorkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memo(Generic[Memoized]):
-    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by who asks it again."""
+    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by
+    who asks it again.
+    """
 
     recall: Callable[[], Memoized | None] = lambda: None
     keep: Callable[[Memoized], None] = lambda _outcome: None
@@ -56,11 +63,18 @@ class Answerer(Protocol):
     """Who answers questions."""
 
     async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        self,
+        key: Key,
+        priority: Priority,
+        work: Work[Answer],
+        memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,
     ) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none.
 
-        ``first``: before all else of its namespace that is as urgent, since others wait for what is asked with it.
+        ``first``: before all else of its namespace that is as urgent, since others wait for what is
+        asked with it.
 
         Raises:
             WorkError: a fault of ours.
@@ -95,14 +109,24 @@ class Worker:
         return self._process.pid if self._process else None
 
     async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        self,
+        key: Key,
+        priority: Priority,
+        work: Work[Answer],
+        memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,
     ) -> Answer | Failed:
-        """Return the answer to a question about a model, or why it has none; see :class:`Answerer`."""
+        """Return the answer to a question about a model, or why it has none; see
+        :class:`Answerer`.
+        """
         await self._turns.take(key, priority, first=first)
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)
-        return await asyncio.shield(task)  # who asks may give up; the turn lasts until the process is free
+        return await asyncio.shield(
+            task
+        )  # who asks may give up; the turn lasts until the process is free
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:
         self._under_way.discard(task)
@@ -110,7 +134,9 @@ class Worker:
         if not task.cancelled():
             task.exception()  # it is told to who asked; nobody else wants it
 
-    async def _finish(self, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+    async def _finish(
+        self, work: Work[Answer], memo: Memo[Answer | Failed]
+    ) -> Answer | Failed:
         known = memo.recall()  # who asked may have given up and asked again meanwhile
         if known is not None:
             return known
@@ -132,9 +158,15 @@ class Worker:
                 break
         return Failed(fault=fault, budget=self.budget)
 
-    async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | QuestionFault:
-        """Return the answer of a process, which is replaced where it has ended or may have forgotten what it is told."""
-        alarm = asyncio.get_running_loop().call_later(STARVED * self.budget.cpu_seconds, process.kill)
+    async def _asked_of(
+        self, process: "_Process", work: Work[Answer]
+    ) -> Answer | QuestionFault:
+        """Return the answer of a process, which is replaced where it has ended or may have
+        forgotten what it is told.
+        """
+        alarm = asyncio.get_running_loop().call_later(
+            STARVED * self.budget.cpu_seconds, process.kill
+        )
         try:
             reply = await asyncio.to_thread(process.exchange, work)
         except EndedError as error:
@@ -168,15 +200,20 @@ class Worker:
         while not self._stopped:
             self.start()
             process = self._process
-            assert process is not None  # noqa: S101 - it has been started
-            alarm = asyncio.get_running_loop().call_later(STARVED * self.budget.cpu_seconds, process.kill)
+            assert process is not None  # noqa: S101
+            alarm = asyncio.get_running_loop().call_later(
+                STARVED * self.budget.cpu_seconds, process.kill
+            )
             try:
                 ready = await asyncio.to_thread(process.wait_ready)
             finally:
                 alarm.cancel()
             if ready:
                 return process
-            log.error("the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes)
+            log.error(
+                "the worker ended before it could be asked; its memory is limited to %d bytes",
+                self.budget.memory_bytes,
+            )
             self._process = None
             await asyncio.to_thread(process.end)
             await asyncio.sleep(pause)
@@ -205,10 +242,18 @@ class _Process:
         ]
         path = os.pathsep.join(entry for entry in sys.path if entry)
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path})
+        self._process = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         self._shared = SharedValues(decides=True)
         self._ready = False
-        self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
+        self._logging = threading.Thread(
+            target=self._log, name="worker-log", daemon=True
+        )
         self._logging.start()
 
     @property
@@ -217,7 +262,7 @@ class _Process:
 
     def wait_ready(self) -> bool:
         """Wait until it can be asked, and return whether it can."""
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdout is not None  # noqa: S101
         self._ready = self._ready or read_message(self._process.stdout) is not None
         return self._ready
 
@@ -227,7 +272,7 @@ class _Process:
         Raises:
             EndedError: the process has ended.
         """
-        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdin is not None  # noqa: S101
         assert self._process.stdout is not None  # noqa: S101
         try:
             write_message(self._process.stdin, self._shared.dumps(work))
@@ -250,13 +295,13 @@ class _Process:
         self._process.wait()
         self._logging.join()
         for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None  # noqa: S101 - it is a pipe
+            assert pipe is not None  # noqa: S101
             with suppress(BrokenPipeError):
                 pipe.close()
 
     def _log(self) -> None:
         """Log what it prints, which is nothing but for a fault, until it ends."""
-        assert self._process.stderr is not None  # noqa: S101 - it is a pipe
+        assert self._process.stderr is not None  # noqa: S101
         with self._process.stderr as source:
             for line in iter(lambda: source.readline(LOGGED_MAX_LENGTH), b""):
                 log.warning("worker: %s", line.decode(errors="replace").rstrip())

@@ -1,7 +1,9 @@
-"""The worker's end: answers one question after another, each within its budget, until the operator's end closes.
+"""The worker's end: answers one question after another, each within its budget, until the
+operator's end closes.
 
-``python -m shardwright.controller.worker_process CPU_SECONDS MEMORY_BYTES``; questions come on standard input, answers go to what
-was standard output. What anything else prints goes to standard error.
+``python -m shardwright.controller.worker_process CPU_SECONDS MEMORY_BYTES``; questions come on
+standard input, answers go to what was standard output. What anything else prints goes to standard
+error.
 """
 
 import faulthandler
@@ -37,7 +39,8 @@ def main() -> None:
     shared = SharedValues(decides=False)
     write_message(target, b"")  # ready
     while (question := read_message(source)) is not None:
-        # Its signal ends this process wherever it is, in a regular expression too; the kernel counts no time that others had.
+        # Its signal ends this process wherever it is, in a regular expression too; the kernel
+        # counts no time that others had.
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         reply = _reply(shared, question)
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -50,10 +53,14 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
     try:
         answer = work.answer()
     except MemoryError:
-        return shared.dumps(Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began))
+        return shared.dumps(
+            Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began)
+        )
     except RecursionError:
-        return shared.dumps(Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began))
-    except Exception:  # noqa: BLE001  a fault of ours, and no reason to end: it is said where the question came from
+        return shared.dumps(
+            Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began)
+        )
+    except Exception:  # noqa: BLE001
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
     reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))

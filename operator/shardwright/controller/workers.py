@@ -1,4 +1,6 @@
-"""Workers: each takes a key, has it looked at, and sees to it that it is looked at again when that failed."""
+"""Workers: each takes a key, has it looked at, and sees to it that it is looked at again when that
+failed.
+"""
 
 import asyncio
 import logging
@@ -14,15 +16,20 @@ from shardwright.controller.queue import Again, Key, Queue
 log = logging.getLogger(__name__)
 
 DEADLINE_SECONDS: Final = 30.0
-"""What a look may take. Basis: assumed, ten times what one takes whose every request needs 100 ms; one that hangs in a
-webhook longer than this gives its worker back."""
+"""What a look may take. Basis: assumed, ten times what one takes whose every request needs 100 ms;
+one that hangs in a webhook longer than this gives its worker back.
+"""
 
 Look = Callable[[Key], Awaitable[Again | None]]
-"""Looks at a model and returns when to look again although nothing may happen, None for only when something does."""
+"""Looks at a model and returns when to look again although nothing may happen, None for only when
+something does.
+"""
 
 
 class NotAllTakenError(ApiError):
-    """Something that a look wrote was not taken; ``again`` is when to look again, unless something happens before."""
+    """Something that a look wrote was not taken; ``again`` is when to look again, unless something
+    happens before.
+    """
 
     def __init__(self, code: int, reason: str, message: str, again: Again) -> None:
         super().__init__(code, reason, message)
@@ -30,9 +37,17 @@ class NotAllTakenError(ApiError):
 
 
 class Workers:
-    """The workers of one queue, as many as it hands keys to at once; each look ends after ``deadline_seconds``."""
+    """The workers of one queue, as many as it hands keys to at once; each look ends after
+    ``deadline_seconds``.
+    """
 
-    def __init__(self, queue: Queue, look: Look, metrics: Metrics, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        look: Look,
+        metrics: Metrics,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
         self._queue = queue
         self._look = look
         self._metrics = metrics
@@ -48,7 +63,9 @@ class Workers:
                 group.create_task(self._work())
 
     async def finish(self, seconds: float) -> None:
-        """Wait until nothing is worked on, but no longer than this; cancel :meth:`run` afterwards."""
+        """Wait until nothing is worked on, but no longer than this; cancel :meth:`run`
+        afterwards.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), seconds)
 
@@ -75,22 +92,34 @@ class Workers:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 again = await self._look(key)
         except NotAllTakenError as error:
-            log.warning("not all was taken: %s", error, extra={"key": name, "seconds": round(error.again.seconds, 2)})
+            log.warning(
+                "not all was taken: %s",
+                error,
+                extra={"key": name, "seconds": round(error.again.seconds, 2)},
+            )
             self._queue.forget(key)
             self._queue.add_after(key, error.again)
             return "api_error"
         except ApiError as error:
             pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
-            log.warning("API server: %s", error, extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)})
+            log.warning(
+                "API server: %s",
+                error,
+                extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)},
+            )
             return "api_error"
         except Exception:
             pause = self._queue.retry(key)
             if deadline.expired():
                 log.warning(
-                    "no end after %g s, given up", self._deadline_seconds, extra={"key": name, "seconds": round(pause, 2)}
+                    "no end after %g s, given up",
+                    self._deadline_seconds,
+                    extra={"key": name, "seconds": round(pause, 2)},
                 )
                 return "deadline"
-            log.exception("a fault of ours", extra={"key": name, "seconds": round(pause, 2)})
+            log.exception(
+                "a fault of ours", extra={"key": name, "seconds": round(pause, 2)}
+            )
             return "error"
         self._queue.forget(key)
         if again is not None:

@@ -1,7 +1,8 @@
-"""What one step needs beside weights and K/V: the peak of a forward pass, and of sampling on the last stage.
+"""What one step needs beside weights and K/V: the peak of a forward pass, and of sampling on the
+last stage.
 
-Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one sampling run);
-of the figures: the memory rows of ``docs/memory.md``.
+Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one
+sampling run); of the figures: the memory rows of ``docs/memory.md``.
 """
 
 import math
@@ -10,17 +11,30 @@ from typing import Final
 
 from shardwright.costs.limits import Limits
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, LatentAttention, Layer, ModelSpec
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    ModelSpec,
+)
 
 HIDDEN_COPIES: Final = 3.5
-"""Rows of the hidden size that a forward pass holds per token: residual, input, output and part of another. Basis:
-fitted, a Llama 8B pass of 20,000 and of 29,000 tokens (2.07 and 2.99 GiB; 2.9 copies) and Granite 8B (0.85 GiB; 4.2)."""
+"""Rows of the hidden size that a forward pass holds per token: residual, input, output and part of
+another. Basis: fitted, a Llama 8B pass of 20,000 and of 29,000 tokens (2.07 and 2.99 GiB; 2.9
+copies) and Granite 8B (0.85 GiB; 4.2).
+"""
 
 WIDE_COPIES: Final = 1.5
-"""Rows of a block's widest matrix that are held at once: the product and half of it after gating. Basis: derived."""
+"""Rows of a block's widest matrix that are held at once: the product and half of it after gating.
+Basis: derived.
+"""
 
 GATHERED_COPIES: Final = 2
-"""Rows of the hidden size per token of all attention-data ranks: gathered before the experts, and their sums. Basis: derived."""
+"""Rows of the hidden size per token of all attention-data ranks: gathered before the experts, and
+their sums. Basis: derived.
+"""
 
 LOGIT_BYTES: Final = 4
 """Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
@@ -29,21 +43,31 @@ ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 """Bytes of one value in the type that a model computes in."""
 
 
-def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_copies: float, *, last: bool) -> int:
+def activation_bytes(
+    model: ModelSpec, layout: Layout, limits: Limits, logit_copies: float, *, last: bool
+) -> int:
     """Return the peak of one step on a rank.
 
     Args:
         model: The model.
         layout: The degrees.
         limits: The batch; a pass has all its tokens, sampling all its sequences.
-        logit_copies: FP32 rows of the vocabulary that the engine holds per sequence while it samples.
+        logit_copies: FP32 rows of the vocabulary that the engine holds per sequence while it
+            samples.
         last: Whether the rank is on the last stage, which samples.
     """
     row = limits.batched_tokens * ELEMENT_BYTES[model.dtype]
-    kept = row * (_expert_workspace_values(model, layout) + _gathered_values(model, layout))
+    kept = row * (
+        _expert_workspace_values(model, layout) + _gathered_values(model, layout)
+    )
     hidden = model.residual_streams * model.hidden_size
-    forward = row * (HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model)))
-    sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
+    forward = row * (
+        HIDDEN_COPIES * hidden
+        + max(_wide_values(layer, layout) for layer in _kinds(model))
+    )
+    sampling = (
+        logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
+    )
     return math.ceil(kept + (max(forward, sampling) if last else forward))
 
 
@@ -53,16 +77,23 @@ def _kinds(model: ModelSpec) -> frozenset[Layer]:
 
 
 def _wide_values(layer: Layer, layout: Layout) -> float:
-    """Return the values per token of a layer's widest intermediate result on one rank, routed experts apart."""
+    """Return the values per token of a layer's widest intermediate result on one rank, routed
+    experts apart.
+    """
     return max(_attention_values(layer), _feed_forward_values(layer)) / layout.tensor
 
 
 def _attention_values(layer: Layer) -> float:
     attention = layer.attention
     if isinstance(attention, GroupedAttention):
-        return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
+        return attention.heads * attention.head_dim + attention.kv_heads * (
+            attention.head_dim + attention.value_head_dim
+        )
     if isinstance(attention, LatentAttention):
-        return attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0 + attention.heads * attention.value_head_dim
+        return (
+            attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0
+            + attention.heads * attention.value_head_dim
+        )
     return attention.width if attention else 0.0
 
 
@@ -77,21 +108,31 @@ def _feed_forward_values(layer: Layer) -> float:
 
 
 def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
-    """Return the values per token of the two buffers of routed experts, which stay allocated after the first pass.
+    """Return the values per token of the two buffers of routed experts, which stay allocated after
+    the first pass.
 
-    Each holds a row per chosen expert: the gated product or the output, whichever is wider. Ranks with whole experts
-    have rows for the tokens of all ranks, so their share of the experts makes them no smaller.
-    Source: vLLM 0.32 ``fused_moe/modular_kernel.py`` (workspace13, workspace2).
+    Each holds a row per chosen expert: the gated product or the output, whichever is wider. Ranks
+    with whole experts have rows for the tokens of all ranks, so their share of the experts makes
+    them no smaller. Source: vLLM 0.32 ``fused_moe/modular_kernel.py`` (workspace13, workspace2).
     """
-    return max((_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)), default=0.0)
+    return max(
+        (_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)),
+        default=0.0,
+    )
 
 
 def _gathered_values(model: ModelSpec, layout: Layout) -> float:
-    """Return the values per token of what attention-data ranks gather: every token of all of them, and its sum to give back.
+    """Return the values per token of what attention-data ranks gather: every token of all of them,
+    and its sum to give back.
 
-    Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks' batches.
+    Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks'
+    batches.
     """
-    return GATHERED_COPIES * layout.attention_data * model.hidden_size if layout.attention_data > 1 else 0.0
+    return (
+        GATHERED_COPIES * layout.attention_data * model.hidden_size
+        if layout.attention_data > 1
+        else 0.0
+    )
 
 
 def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
@@ -99,5 +140,7 @@ def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
         return 0.0
     ways = max(1, layout.tensor * layout.attention_data // layout.expert)
     columns = block.expert_intermediate / ways
-    wide = max((block.matrices - 1) * columns, model.hidden_size) + max(columns, model.hidden_size)
+    wide = max((block.matrices - 1) * columns, model.hidden_size) + max(
+        columns, model.hidden_size
+    )
     return block.experts_per_token * wide

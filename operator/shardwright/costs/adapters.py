@@ -1,8 +1,10 @@
-"""The bytes of adapter slots (LoRA): two low-rank matrices beside every matrix that an adapter may change, made at start.
+"""The bytes of adapter slots (LoRA): two low-rank matrices beside every matrix that an adapter may
+change, made at start.
 
-Exact for dense models of one class, checked against vLLM's own layers in ``tests/engine``; elsewhere an upper bound:
-matrices that a class merges into one share a factor, and not every class applies adapters to its embedding and head.
-Source: vLLM 0.32 ``lora/model_manager.py:_create_lora_modules``, ``lora/layers``, with ``fully_sharded_loras`` off.
+Exact for dense models of one class, checked against vLLM's own layers in ``tests/engine``;
+elsewhere an upper bound: matrices that a class merges into one share a factor, and not every class
+applies adapters to its embedding and head. Source: vLLM 0.32
+``lora/model_manager.py:_create_lora_modules``, ``lora/layers``, with ``fully_sharded_loras`` off.
 """
 
 from typing import Final
@@ -16,29 +18,49 @@ from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight
 _ENDS: Final = frozenset({PipelineRole.EMBEDDING, PipelineRole.HEAD})
 
 
-def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
-    """Return the bytes that the slots of adapters take on the fullest rank of every pipeline stage."""
+def stage_adapter_bytes(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> tuple[int, ...]:
+    """Return the bytes that the slots of adapters take on the fullest rank of every pipeline
+    stage.
+    """
     slots = traits.adapters
     if slots is None:
         return (0,) * layout.pipeline
     held = stage_sums(model, layout, traits, _factor_elements)
-    elements = [_elements(model, traits, stage, last=index == len(held) - 1) for index, stage in enumerate(held)]
-    return tuple(slots.count * slots.rank * ELEMENT_BYTES[model.dtype] * count for count in elements)
+    elements = [
+        _elements(model, traits, stage, last=index == len(held) - 1)
+        for index, stage in enumerate(held)
+    ]
+    return tuple(
+        slots.count * slots.rank * ELEMENT_BYTES[model.dtype] * count
+        for count in elements
+    )
 
 
-def _elements(model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool) -> int:
+def _elements(
+    model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool
+) -> int:
     """Return the elements of one adapter's factors per rank, on one stage."""
     if model.architecture in traits.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
     has_head = last or model.architecture in traits.ends_on_every_stage
-    logits = model.vocabulary + model.hidden_size if has_head and model.tied_embeddings else 0  # beside those of the embedding
+    logits = (
+        model.vocabulary + model.hidden_size
+        if has_head and model.tied_embeddings
+        else 0
+    )  # beside those of the embedding
     return held.total_bytes + logits
 
 
-def _factor_elements(_: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
-    """Return the elements of an adapter's two factors per rank of it: a row of the inputs here, a column of the outputs here.
+def _factor_elements(
+    _: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int
+) -> int:
+    """Return the elements of an adapter's two factors per rank of it: a row of the inputs here, a
+    column of the outputs here.
 
-    So the factor on the axis that is cut is cut with it and the other is whole; those of the vocabulary are never cut.
+    So the factor on the axis that is cut is cut with it and the other is whole; those of the
+    vocabulary are never cut.
     """
     if weight.part is PipelineRole.LAYER:
         return copies * (outputs + inputs) if weight.inputs > 1 else 0

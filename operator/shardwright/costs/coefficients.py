@@ -1,7 +1,9 @@
-"""The few numbers of the cost model that no data sheet states, one set for each engine and era of its releases.
+"""The few numbers of the cost model that no data sheet states, one set for each engine and era of
+its releases.
 
-They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements. None is keyed by a
-model, a GPU or a version: an era is all that was released up to a date. docs/planner.md has the errors.
+They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements.
+None is keyed by a model, a GPU or a version: an era is all that was released up to a date.
+docs/planner.md has the errors.
 """
 
 import json
@@ -15,17 +17,22 @@ BAND_LEVEL: Final = 0.8
 """Share of measurements that the band shall hold, by definition."""
 
 BAND_MODELLED: Final = 0.45
-"""Half width where public measurements are missing: several nodes, NVL72, uneven stages, context parallelism. Basis:
-assumed."""
+"""Half width where public measurements are missing: several nodes, NVL72, uneven stages, context
+parallelism. Basis: assumed.
+"""
 
 
 ENOUGH_ROWS: Final = 20
-"""Published rows of a storage format below which nothing that is stored so counts as measured. Basis: assumed."""
+"""Published rows of a storage format below which nothing that is stored so counts as measured.
+Basis: assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """What a predicted throughput is multiplied with for the ends of its 80 % band, and what the figure rests on."""
+    """What a predicted throughput is multiplied with for the ends of its 80 % band, and what the
+    figure rests on.
+    """
 
     low: float
     high: float
@@ -39,14 +46,16 @@ _MODELLED: Final = Band(low=1 - BAND_MODELLED, high=1 + BAND_MODELLED, basis="mo
 class Coefficients:
     """What an engine reaches of the hardware, and what it adds to it.
 
-    The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a large matrix product's
-    rate, ``kv_efficiency`` of the memory bandwidth while attention reads K/V. ``product_seconds`` is what starting a
-    product and what surrounds it takes, per matrix and step, ``expert_layer_seconds`` what choosing experts adds per layer
-    and step, ``step_seconds`` is per step, ``sequence_seconds`` per running request and step. To the first token add
-    ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds`` per request, ``admission_seconds``
-    per other running request and ``bunching``, the share of their prompts that a prompt waits for: requests of like
-    lengths end together. ``widening`` is how many times longer a product takes where the GPU has no unit for the stored
-    format, ``thin_columns`` the width of an expert's slice that takes twice its time.
+    The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a
+    large matrix product's rate, ``kv_efficiency`` of the memory bandwidth while attention reads
+    K/V. ``product_seconds`` is what starting a product and what surrounds it takes, per matrix and
+    step, ``expert_layer_seconds`` what choosing experts adds per layer and step, ``step_seconds``
+    is per step, ``sequence_seconds`` per running request and step. To the first token add
+    ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds`` per request,
+    ``admission_seconds`` per other running request and ``bunching``, the share of their prompts
+    that a prompt waits for: requests of like lengths end together. ``widening`` is how many times
+    longer a product takes where the GPU has no unit for the stored format, ``thin_columns`` the
+    width of an expert's slice that takes twice its time.
     """
 
     compute_efficiency: float
@@ -63,20 +72,32 @@ class Coefficients:
     thin_columns: float
 
     memory_efficiency: float = 0.92
-    """Share of the memory bandwidth while weights are read. Basis: assumed, what streaming reads reach (0.90 to 0.94)."""
+    """Share of the memory bandwidth while weights are read. Basis: assumed, what streaming reads
+    reach (0.90 to 0.94).
+    """
     saturation_tokens: float = 64.0
-    """Tokens at which a matrix product reaches half its rate. Basis: assumed, half a tile of 128 rows."""
+    """Tokens at which a matrix product reaches half its rate. Basis: assumed, half a tile of 128
+    rows.
+    """
     attention_efficiency: float = 0.42
-    """Share of a matrix product's rate in the scores of attention. Basis: assumed; fits where it was free gave 0.40 to 0.58."""
+    """Share of a matrix product's rate in the scores of attention. Basis: assumed; fits where it
+    was free gave 0.40 to 0.58.
+    """
     activation_copies: float = 18.0
-    """Vectors of the hidden size that a layer moves per token beside its products: norms, residuals, rotary embedding,
-    gating. Basis: assumed, counted (9 reads, 9 writes); 10 and 26 fit no better."""
+    """Vectors of the hidden size that a layer moves per token beside its products: norms,
+    residuals, rotary embedding, gating. Basis: assumed, counted (9 reads, 9 writes); 10 and 26 fit
+    no better.
+    """
     collective_seconds: float = 1.5e-6
-    """What ranks wait for each other at a collective, seconds. Basis: assumed; fits where it was free gave 1 to 6 us."""
+    """What ranks wait for each other at a collective, seconds. Basis: assumed; fits where it was
+    free gave 1 to 6 us.
+    """
     expert_imbalance: float = 1.2
     """Work of the busiest expert rank over the mean. Basis: assumed; routing is uneven."""
     expert_padding: float = 0.25
-    """Rows that an expert computes for nothing, as a share of ``saturation_tokens``. Basis: assumed, a tile of 16 rows."""
+    """Rows that an expert computes for nothing, as a share of ``saturation_tokens``. Basis:
+    assumed, a tile of 16 rows.
+    """
 
 
 NAMES: Final = tuple(field.name for field in fields(Coefficients))
@@ -90,7 +111,14 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
     True
     """
     eras = _eras(engine)
-    return next((found for until, found in eras if not until or (released and released <= until)), eras[-1][1])
+    return next(
+        (
+            found
+            for until, found in eras
+            if not until or (released and released <= until)
+        ),
+        eras[-1][1],
+    )
 
 
 def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
@@ -103,20 +131,35 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
         known: Whether all facts of the model are; else the band is twice as wide.
     """
     rows, seen = _data()["bands"].get(engine, {}), _data()["formats"].get(engine, {})
-    measured = kind in rows and all(seen.get(name, 0) >= ENOUGH_ROWS for name in formats)
+    measured = kind in rows and all(
+        seen.get(name, 0) >= ENOUGH_ROWS for name in formats
+    )
     low, high = rows[kind] if measured else (_MODELLED.low, _MODELLED.high)
     basis = "fitted" if measured else _MODELLED.basis
-    return Band(low=low, high=high, basis=basis) if known else Band(low=low * low, high=high * high, basis=basis)
+    return (
+        Band(low=low, high=high, basis=basis)
+        if known
+        else Band(low=low * low, high=high * high, basis=basis)
+    )
 
 
 @cache
 def _eras(engine: str) -> tuple[tuple[str, Coefficients], ...]:
-    """Return the eras of an engine, oldest first, each with the last month that it holds for (empty: still)."""
-    return tuple((row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine])
+    """Return the eras of an engine, oldest first, each with the last month that it holds for
+    (empty: still).
+    """
+    return tuple(
+        (row["until"], Coefficients(**row["values"]))
+        for row in _data()["engines"][engine]
+    )
 
 
 @cache
 def _data() -> Mapping[str, Any]:
-    text = resources.files("shardwright.costs").joinpath("coefficients.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("shardwright.costs")
+        .joinpath("coefficients.json")
+        .read_text(encoding="utf-8")
+    )
     data: Mapping[str, Any] = json.loads(text)
     return data

@@ -1,4 +1,6 @@
-"""What moving bytes between ranks costs: start-up of every step plus bytes over bandwidth, on the links really used."""
+"""What moving bytes between ranks costs: start-up of every step plus bytes over bandwidth, on the
+links really used.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,41 +10,52 @@ from shardwright.hardware.gpus import Link
 from shardwright.layouts.layout import Candidate
 
 CUSTOM_KERNEL_SECONDS: Final = 5e-6
-"""Start-up of an engine's own all-reduce kernel inside a node, seconds. Basis: measured, 8 KiB on 2 to 8 GPUs (5.3 to
-6.3 microseconds in a CUDA graph). Source: ai-dynamo/aiconfigurator@095f58a51, custom all-reduce tables."""
+"""Start-up of an engine's own all-reduce kernel inside a node, seconds. Basis: measured, 8 KiB on 2
+to 8 GPUs (5.3 to 6.3 microseconds in a CUDA graph). Source: ai-dynamo/aiconfigurator@095f58a51,
+custom all-reduce tables.
+"""
 
 NCCL_SECONDS: Final = 10e-6
-"""Start-up of an NCCL operation, seconds. Basis: measured, 8 KiB on 2 GPUs (11 microseconds) less its two steps.
-Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables."""
+"""Start-up of an NCCL operation, seconds. Basis: measured, 8 KiB on 2 GPUs (11 microseconds) less
+its two steps. Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables.
+"""
 
 CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
 """Group sizes inside a node for which vLLM has its own all-reduce, on NVIDIA. Source: vLLM 0.32
 ``custom_all_reduce.py`` (on AMD only from MI300 on, and for small messages: left out)."""
 
 SCALE_UP_EFFICIENCY: Final = 0.75
-"""Share of the link's bandwidth that collectives reach on NVLink and xGMI. Basis: measured, NCCL and custom all-reduce
-of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+"""Share of the link's bandwidth that collectives reach on NVLink and xGMI. Basis: measured, NCCL
+and custom all-reduce of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source:
+ai-dynamo/aiconfigurator@095f58a51, comm tables.
+"""
 
 HOST_EFFICIENCY: Final = 0.6
-"""The same over PCIe, between two ranks. Basis: measured, NCCL all-reduce of 64 to 256 MB on 2 GPUs (RTX PRO 6000: 0.58,
-L40S: 0.62). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+"""The same over PCIe, between two ranks. Basis: measured, NCCL all-reduce of 64 to 256 MB on 2 GPUs
+(RTX PRO 6000: 0.58, L40S: 0.62). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables.
+"""
 
 HOST_CONTENTION: Final = 0.2
-"""Exponent of (ranks / 2) by which ranks slow each other on PCIe. Basis: fitted, 83 published runs over 2, 4 and 8 L40S
-(medians of predicted over measured 1.30, 1.01 and 0.96; with the 0.31 that NCCL shows between 2 and 8 RTX PRO 6000, 8 ranks
-came out at 0.85). The L40S box of the comm tables has no peer-to-peer path: 8 ranks there reach a thirteenth of 2."""
+"""Exponent of (ranks / 2) by which ranks slow each other on PCIe. Basis: fitted, 83 published runs
+over 2, 4 and 8 L40S (medians of predicted over measured 1.30, 1.01 and 0.96; with the 0.31 that
+NCCL shows between 2 and 8 RTX PRO 6000, 8 ranks came out at 0.85). The L40S box of the comm tables
+has no peer-to-peer path: 8 ranks there reach a thirteenth of 2.
+"""
 
 NETWORK_EFFICIENCY: Final = 0.6
-"""Share of the network's bandwidth that a collective of 1 to 300 MB reaches. Basis: assumed; the largest reach 0.8."""
+"""Share of the network's bandwidth that a collective of 1 to 300 MB reaches. Basis: assumed; the
+largest reach 0.8.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
     """The links that the collectives of one group of ranks cross.
 
-    ``inner_ranks`` ranks are joined by ``inner``; ``outer_ranks`` such sets are joined by ``outer``, each
-    rank with a network port of its own. ``shared_host`` says that ``inner`` is PCIe: one root complex
-    that all ranks share. ``own_kernel`` says that the engine's own all-reduce works there.
+    ``inner_ranks`` ranks are joined by ``inner``; ``outer_ranks`` such sets are joined by
+    ``outer``, each rank with a network port of its own. ``shared_host`` says that ``inner`` is
+    PCIe: one root complex that all ranks share. ``own_kernel`` says that the engine's own
+    all-reduce works there.
     """
 
     inner_ranks: int = 1
@@ -68,11 +81,22 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     pool, placement = candidate.pool, candidate.placement
     if ranks == 1:
         return Fabric()
-    in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
+    in_node = (
+        pool.gpu.scale_up
+        if pool.domain_gpus >= min(ranks, placement.gpus_per_node)
+        else None
+    )
     if ranks <= placement.gpus_per_node or (in_node and placement.one_domain):
-        own = pool.gpu.vendor == "NVIDIA" and ranks <= placement.gpus_per_node and ranks in CUSTOM_KERNEL_RANKS
+        own = (
+            pool.gpu.vendor == "NVIDIA"
+            and ranks <= placement.gpus_per_node
+            and ranks in CUSTOM_KERNEL_RANKS
+        )
         return Fabric(
-            inner_ranks=ranks, inner=in_node or pool.gpu.host, shared_host=in_node is None, own_kernel=own and in_node is not None
+            inner_ranks=ranks,
+            inner=in_node or pool.gpu.host,
+            shared_host=in_node is None,
+            own_kernel=own and in_node is not None,
         )
     return Fabric(
         inner_ranks=placement.gpus_per_node,
@@ -90,11 +114,15 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     """
     if fabric.ranks == 1:
         return 0.0
-    return _inner_seconds(size_bytes, fabric) + _outer_seconds(size_bytes / fabric.inner_ranks, fabric)
+    return _inner_seconds(size_bytes, fabric) + _outer_seconds(
+        size_bytes / fabric.inner_ranks, fabric
+    )
 
 
 def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
-    """Return the time in which every rank of a group sends ``size_bytes`` in all, equal parts to everyone."""
+    """Return the time in which every rank of a group sends ``size_bytes`` in all, equal parts to
+    everyone.
+    """
     if fabric.ranks == 1:
         return 0.0
     seconds = NCCL_SECONDS
@@ -102,18 +130,28 @@ def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
     if fabric.inner is not None and fabric.inner_ranks > 1:
         inside = (fabric.inner_ranks - 1) / fabric.ranks
         seconds += fabric.inner.latency_seconds
-        seconds += size_bytes * inside / (fabric.inner.bytes_per_second * _reached(fabric))
+        seconds += (
+            size_bytes * inside / (fabric.inner.bytes_per_second * _reached(fabric))
+        )
     if fabric.outer is not None and fabric.outer_ranks > 1:
-        seconds += fabric.outer.latency_seconds + size_bytes * outside / (fabric.outer.bytes_per_second * NETWORK_EFFICIENCY)
+        seconds += fabric.outer.latency_seconds + size_bytes * outside / (
+            fabric.outer.bytes_per_second * NETWORK_EFFICIENCY
+        )
     return seconds
 
 
 def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> float:
-    """Return the time to hand ``size_bytes`` from one rank to the next stage's; zero without a link."""
+    """Return the time to hand ``size_bytes`` from one rank to the next stage's; zero without a
+    link.
+    """
     if link is None:
         return 0.0
     efficiency = NETWORK_EFFICIENCY if network else SCALE_UP_EFFICIENCY
-    return NCCL_SECONDS + link.latency_seconds + size_bytes / (link.bytes_per_second * efficiency)
+    return (
+        NCCL_SECONDS
+        + link.latency_seconds
+        + size_bytes / (link.bytes_per_second * efficiency)
+    )
 
 
 def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:

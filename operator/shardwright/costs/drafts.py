@@ -1,9 +1,12 @@
-"""What a draft model takes beside the model that it drafts for: weights, the peak of its passes, and their time.
+"""What a draft model takes beside the model that it drafts for: weights, the peak of its passes,
+and their time.
 
-As vLLM 0.32 has it (``v1/worker/gpu/spec_decode/standalone_ar/speculator.py``): the ranks that sample hold it, cut over the
-tensor ranks of its target; after every step it passes once over all tokens of the step and one more of every request, then
-once for every further token that it drafts. Its K/V joins that of its target (:mod:`shardwright.costs.kvcache`). These passes
-have no CUDA graphs; what launching their kernels one by one takes beyond the overhead that was fitted is not counted.
+As vLLM 0.32 has it (``v1/worker/gpu/spec_decode/standalone_ar/speculator.py``): the ranks that
+sample hold it, cut over the tensor ranks of its target; after every step it passes once over all
+tokens of the step and one more of every request, then once for every further token that it drafts.
+Its K/V joins that of its target (:mod:`shardwright.costs.kvcache`). These passes have no CUDA
+graphs; what launching their kernels one by one takes beyond the overhead that was fitted is not
+counted.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -11,7 +14,15 @@ from dataclasses import dataclass, fields, replace
 from shardwright.costs.activations import ELEMENT_BYTES, activation_bytes
 from shardwright.costs.coefficients import Coefficients
 from shardwright.costs.limits import Limits
-from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, hidden_bytes, stage_floor, step_time
+from shardwright.costs.roofline import (
+    Batch,
+    Links,
+    StageFloor,
+    StepTime,
+    hidden_bytes,
+    stage_floor,
+    step_time,
+)
 from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
 from shardwright.costs.work import ModelWork
 from shardwright.hardware.gpus import Gpu
@@ -32,41 +43,81 @@ def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
 def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
     """Return the bytes of the draft model that a node reads, 0 without one."""
     drafter = traits.drafter
-    return load_bytes_per_node(drafter.model, drafter.layout(layout), traits, gpus_per_node) if drafter else 0
+    return (
+        load_bytes_per_node(
+            drafter.model, drafter.layout(layout), traits, gpus_per_node
+        )
+        if drafter
+        else 0
+    )
 
 
-def draft_activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, traits: EngineTraits) -> int:
-    """Return the peak while the draft model passes, 0 without one: what its target has just computed is kept."""
+def draft_activation_bytes(
+    model: ModelSpec, layout: Layout, limits: Limits, traits: EngineTraits
+) -> int:
+    """Return the peak while the draft model passes, 0 without one: what its target has just
+    computed is kept.
+    """
     drafter = traits.drafter
     if drafter is None:
         return 0
     kept = limits.batched_tokens * ELEMENT_BYTES[model.dtype] * model.hidden_size
-    return kept + activation_bytes(drafter.model, drafter.layout(layout), limits, traits.logit_copies, last=True)
+    return kept + activation_bytes(
+        drafter.model, drafter.layout(layout), limits, traits.logit_copies, last=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPasses:
-    """A draft model on a rank: what a pass of it takes at least, what its ranks say to each other, tokens that it drafts."""
+    """A draft model on a rank: what a pass of it takes at least, what its ranks say to each other,
+    tokens that it drafts.
+    """
 
     floor: StageFloor
     links: Links
     tokens: int
 
 
-def draft_passes(drafter: Drafter, target: Layout, links: Links, gpu: Gpu, kv_bits: int, traits: EngineTraits) -> DraftPasses:
+def draft_passes(
+    drafter: Drafter,
+    target: Layout,
+    links: Links,
+    gpu: Gpu,
+    kv_bits: int,
+    traits: EngineTraits,
+) -> DraftPasses:
     """Return the passes of a draft model beside a target that is cut so and has these links."""
     layout, work = drafter.layout(target), ModelWork.of(drafter.model)
     (held,) = stage_weight_parts(drafter.model, layout, traits)
     stage = work.stage(layout, (0, work.layers), held, last=True)
     own = replace(links, peers=1, whole_experts=False, hidden_bytes=hidden_bytes(work))
-    return DraftPasses(floor=stage_floor(stage, work, gpu, kv_bits), links=own, tokens=drafter.tokens)
+    return DraftPasses(
+        floor=stage_floor(stage, work, gpu, kv_bits), links=own, tokens=drafter.tokens
+    )
 
 
-def with_drafting(step: StepTime, passes: DraftPasses, batch: Batch, fitted: Coefficients) -> StepTime:
-    """Return the time of a step with the drafting after it: the first pass has what the step had, the others a token each."""
+def with_drafting(
+    step: StepTime, passes: DraftPasses, batch: Batch, fitted: Coefficients
+) -> StepTime:
+    """Return the time of a step with the drafting after it: the first pass has what the step had,
+    the others a token each.
+    """
     prompts = max(0.0, batch.sampled - batch.sequences * batch.verified)
     requests = batch.sequences + prompts
     first = replace(batch, verified=batch.verified + 1, sampled=requests)
-    other = replace(batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests)
-    times = [step, *(step_time(passes.floor, passes.links, 0.0, one, fitted) for one in (first, *[other] * (passes.tokens - 1)))]
-    return StepTime(**{part.name: sum(getattr(time, part.name) for time in times) for part in fields(StepTime)})
+    other = replace(
+        batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests
+    )
+    times = [
+        step,
+        *(
+            step_time(passes.floor, passes.links, 0.0, one, fitted)
+            for one in (first, *[other] * (passes.tokens - 1))
+        ),
+    ]
+    return StepTime(
+        **{
+            part.name: sum(getattr(time, part.name) for time in times)
+            for part in fields(StepTime)
+        }
+    )

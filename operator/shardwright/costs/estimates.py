@@ -1,4 +1,6 @@
-"""What a candidate would cost: memory per stage, time per step, speed; each figure with its basis."""
+"""What a candidate would cost: memory per stage, time per step, speed; each figure with its
+basis.
+"""
 
 from dataclasses import dataclass
 
@@ -9,10 +11,10 @@ from shardwright.costs.loading import LoadingTime
 class StageMemory:
     """Bytes on the fullest rank of one pipeline stage.
 
-    ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is left
-    for the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one longest request, ``band_bytes``
-    how far ``kv_cache_bytes`` may be off (one way). Of ``weights_bytes``, ``adapter_bytes`` are slots of adapters
-    and ``draft_bytes`` the draft model.
+    ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is
+    left for the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one
+    longest request, ``band_bytes`` how far ``kv_cache_bytes`` may be off (one way). Of
+    ``weights_bytes``, ``adapter_bytes`` are slots of adapters and ``draft_bytes`` the draft model.
     """
 
     stage: int
@@ -38,13 +40,17 @@ class StageMemory:
 class TimeShare:
     """One part of a decode step or of a prefill, in seconds."""
 
-    name: str  # Weights, KvCache, Compute, TensorCommunication, PipelineCommunication, Bubble, Prefill, Queue, Overhead
+    # Weights, KvCache, Compute, TensorCommunication, PipelineCommunication, Bubble, Prefill, Queue,
+    # Overhead
+    name: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80 % band)."""
+    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80 %
+    band).
+    """
 
     ttft_seconds: float
     tpot_seconds: float
@@ -63,9 +69,10 @@ class Estimate:
     """Memory and speed of one candidate.
 
     ``kv_tokens`` is what one replica's K/V cache holds on its worst stage, ``kv_requests`` how many
-    requests of the planned mean length. ``max_model_len``, ``max_sequences`` and ``max_batched_tokens``
-    are the limits that the estimate was made with and that must be rendered; the last two may be lower
-    than the engine's own. ``load_bytes_per_node`` is what a node reads at start, ``load`` how long that takes.
+    requests of the planned mean length. ``max_model_len``, ``max_sequences`` and
+    ``max_batched_tokens`` are the limits that the estimate was made with and that must be rendered;
+    the last two may be lower than the engine's own. ``load_bytes_per_node`` is what a node reads at
+    start, ``load`` how long that takes.
     """
 
     stages: tuple[StageMemory, ...]
@@ -77,7 +84,9 @@ class Estimate:
     load_bytes_per_node: int
     performance: Performance
     load: LoadingTime | None = None
-    capacity: float | None = None  # requests a second that are served at most, where a rate is offered
+    capacity: float | None = (
+        None  # requests a second that are served at most, where a rate is offered
+    )
 
     @property
     def load_seconds(self) -> float | None:

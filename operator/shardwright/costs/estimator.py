@@ -1,4 +1,6 @@
-"""Candidate in, estimate out: memory first, then the speed that this memory and these links allow."""
+"""Candidate in, estimate out: memory first, then the speed that this memory and these links
+allow.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,7 +11,12 @@ from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.kvcache import kv_bits
 from shardwright.costs.loading import Storage, distinct_nodes, loading_time
-from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
+from shardwright.costs.memory import (
+    ReplicaMemory,
+    StageHold,
+    replica_memory,
+    stage_holds,
+)
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
 from shardwright.costs.serving import Load, Replica, StageKind, performance, serve
@@ -29,27 +36,44 @@ _Stages = tuple[tuple[StageHold, ...], tuple[tuple[StageWork, int], ...]]
 class Task:
     """One candidate's speed as a question: all that does not depend on the fitted coefficients.
 
-    ``groups`` is how many batches of ``load`` run beside each other: one on every attention-data rank of every replica that
-    has a request. A rank without one steps with the others of its replica.
+    ``groups`` is how many batches of ``load`` run beside each other: one on every attention-data
+    rank of every replica that has a request. A rank without one steps with the others of its
+    replica.
     """
 
     replica: Replica
     load: Load
     groups: int
     replicas: int  # that have a request
-    kind: str  # of measurement that comes nearest; "" where there is none: the band is that of a model
+    # of measurement that comes nearest; "" where there is none: the band is that of a model
+    kind: str
 
 
-def estimate(model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits) -> Estimate:
+def estimate(
+    model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits
+) -> Estimate:
     """Return what one candidate would cost."""
     return Estimator(model, workload, traits).estimate(candidate)
 
 
 class Estimator:
-    """Prices candidates of one model under one load; what depends on the degrees alone is counted once."""
+    """Prices candidates of one model under one load; what depends on the degrees alone is counted
+    once.
+    """
 
-    def __init__(self, model: ModelSpec, workload: Workload, traits: EngineTraits, storage: Storage | None = None) -> None:
-        self._model, self._workload, self._traits, self._storage = model, workload, traits, storage
+    def __init__(
+        self,
+        model: ModelSpec,
+        workload: Workload,
+        traits: EngineTraits,
+        storage: Storage | None = None,
+    ) -> None:
+        self._model, self._workload, self._traits, self._storage = (
+            model,
+            workload,
+            traits,
+            storage,
+        )
         self._work = ModelWork.of(model)
         self._fitted = coefficients_of(traits.name, traits.released)
         self._holds: dict[tuple[_Degrees, str], _Stages] = {}
@@ -60,9 +84,15 @@ class Estimator:
         self._memory: dict[tuple[Layout, Gpu, int], ReplicaMemory] = {}
 
     def under(self, workload: Workload) -> "Estimator":
-        """Return an estimator of the same model and engine under another load; it shares what no load changes."""
+        """Return an estimator of the same model and engine under another load; it shares what no
+        load changes.
+        """
         other = object.__new__(Estimator)
-        other._model, other._workload, other._traits = self._model, workload, self._traits
+        other._model, other._workload, other._traits = (
+            self._model,
+            workload,
+            self._traits,
+        )
         other._work, other._fitted = self._work, self._fitted
         other._storage = self._storage
         other._holds, other._load = self._holds, self._load
@@ -71,26 +101,35 @@ class Estimator:
         return other
 
     def estimate(self, candidate: Candidate) -> Estimate:
-        """Return memory and speed of a candidate whose degrees divide the model; alike hardware is priced once."""
+        """Return memory and speed of a candidate whose degrees divide the model; alike hardware is
+        priced once.
+        """
         key = (candidate.layout, *_hardware(candidate))
         if key not in self._estimates:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
-        """Return the memory of a candidate whose degrees divide the model, without a price for its speed."""
+        """Return the memory of a candidate whose degrees divide the model, without a price for its
+        speed.
+        """
         layout, pool = candidate.layout, candidate.pool
         key = (layout, pool.gpu, pool.domain_gpus)
         if key not in self._memory:
             holds, device = self._stages(layout)[0], Device.of(candidate)
-            self._memory[key] = replica_memory(self._model, layout, holds, device, self._workload, self._traits)
+            self._memory[key] = replica_memory(
+                self._model, layout, holds, device, self._workload, self._traits
+            )
         return self._memory[key]
 
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
         """Return what is to be priced of a candidate."""
         memory = memory or self.memory(candidate)
         layout, requests = candidate.layout, self._workload.concurrency
-        groups, busy = min(layout.replicas * layout.attention_data, requests), min(layout.replicas, requests)
+        groups, busy = (
+            min(layout.replicas * layout.attention_data, requests),
+            min(layout.replicas, requests),
+        )
         offered = requests / groups
         load = Load(
             workload=self._workload,
@@ -101,14 +140,26 @@ class Estimator:
             mixed=self._traits.mixes_prompts and self._traits.chunks_prompts,
         )
         replica = self._replica(candidate)
-        return Task(replica=replica, load=load, groups=groups, replicas=busy, kind=_kind(candidate, replica, self._workload))
+        return Task(
+            replica=replica,
+            load=load,
+            groups=groups,
+            replicas=busy,
+            kind=_kind(candidate, replica, self._workload),
+        )
 
     def _room(self, memory: ReplicaMemory) -> float:
-        """Return how many requests run at once: each takes its whole length, or what it has grown to on the mean."""
+        """Return how many requests run at once: each takes its whole length, or what it has grown
+        to on the mean.
+        """
         if self._traits.reserves_output:
             return memory.requests
         work = self._workload
-        return memory.requests * (work.input_tokens + work.output_tokens) / (work.input_tokens + work.output_tokens / 2)
+        return (
+            memory.requests
+            * (work.input_tokens + work.output_tokens)
+            / (work.input_tokens + work.output_tokens / 2)
+        )
 
     def _estimate(self, candidate: Candidate) -> Estimate:
         memory, placement = self.memory(candidate), candidate.placement
@@ -121,57 +172,94 @@ class Estimator:
             max_sequences=memory.limits.sequences,
             max_batched_tokens=memory.limits.batched_tokens,
             load_bytes_per_node=load_bytes,
-            load=loading_time(load_bytes, distinct_nodes(candidate.layout, placement.gpus_per_node), self._storage),
+            load=loading_time(
+                load_bytes,
+                distinct_nodes(candidate.layout, placement.gpus_per_node),
+                self._storage,
+            ),
             performance=self._performance(candidate, memory),
         )
 
     def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
         task = self.task(candidate, memory)
         formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
-        band = band_of(self._traits.name, task.kind, formats, known=not (self._model.warnings or self._traits.told.uncounted))
+        band = band_of(
+            self._traits.name,
+            task.kind,
+            formats,
+            known=not (self._model.warnings or self._traits.told.uncounted),
+        )
         return price(task, self._fitted, band)
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
         key = (_degrees(layout), gpus_per_node)
         if key not in self._load:
             own = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
-            self._load[key] = own + draft_load_bytes(layout, self._traits, gpus_per_node)
+            self._load[key] = own + draft_load_bytes(
+                layout, self._traits, gpus_per_node
+            )
         return self._load[key]
 
     def _stages(self, layout: Layout) -> _Stages:
         key = (_degrees(layout), self._workload.kv_cache_dtype)
         if key not in self._holds:
-            holds = stage_holds(self._model, layout, self._workload.kv_cache_dtype, self._traits)
+            holds = stage_holds(
+                self._model, layout, self._workload.kv_cache_dtype, self._traits
+            )
             self._holds[key] = (holds, tuple(self._counted(layout, holds).items()))
         return self._holds[key]
 
-    def _counted(self, layout: Layout, holds: tuple[StageHold, ...]) -> Counter[StageWork]:
-        """Return the different works of the stages and how many stages do each, the first stage's first."""
+    def _counted(
+        self, layout: Layout, holds: tuple[StageHold, ...]
+    ) -> Counter[StageWork]:
+        """Return the different works of the stages and how many stages do each, the first stage's
+        first.
+        """
         alike: dict[object, list[StageHold]] = {}
         for hold in holds:
-            alike.setdefault((self._work.sorts(hold.layers), hold.weights, hold.last), []).append(hold)
+            alike.setdefault(
+                (self._work.sorts(hold.layers), hold.weights, hold.last), []
+            ).append(hold)
         counts: Counter[StageWork] = Counter()
         for hold, *more in alike.values():
-            counts[self._work.stage(layout, hold.layers, hold.weights, last=hold.last)] += 1 + len(more)
+            counts[
+                self._work.stage(layout, hold.layers, hold.weights, last=hold.last)
+            ] += 1 + len(more)
         return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
-        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
+        key = (
+            _degrees(candidate.layout),
+            self._workload.kv_cache_dtype,
+            *_hardware(candidate),
+        )
         if key not in self._replicas:
             self._replicas[key] = self._made(candidate)
         return self._replicas[key]
 
     def _made(self, candidate: Candidate) -> Replica:
-        link, gpu, drafter = candidate.placement.pipeline_link, candidate.pool.gpu, self._traits.drafter
-        links, bits = _links(candidate, hidden_bytes(self._work)), kv_bits(self._model, self._workload.kv_cache_dtype)
+        link, gpu, drafter = (
+            candidate.placement.pipeline_link,
+            candidate.pool.gpu,
+            self._traits.drafter,
+        )
+        links, bits = (
+            _links(candidate, hidden_bytes(self._work)),
+            kv_bits(self._model, self._workload.kv_cache_dtype),
+        )
         return Replica(
             kinds=self._stage_kinds(candidate.layout, gpu),
             links=links,
             hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
             stage_link=link,
-            stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
-            drafting=draft_passes(drafter, candidate.layout, links, gpu, bits, self._traits) if drafter else None,
+            stage_link_is_network=link is not None
+            and link not in (gpu.scale_up, gpu.host),
+            drafting=draft_passes(
+                drafter, candidate.layout, links, gpu, bits, self._traits
+            )
+            if drafter
+            else None,
             eager=self._traits.told.eager,
         )
 
@@ -194,13 +282,23 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
 
 
 def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
-    """Return the kind of measurement that a candidate is like; empty where hardly any were published, or none of such a GPU."""
+    """Return the kind of measurement that a candidate is like; empty where hardly any were
+    published, or none of such a GPU.
+    """
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
     plain = plain and workload.kv_offload is None
-    one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
-    measured = one_node and even and plain and layout.context == 1 and not candidate.pool.gpu.stated
+    one_node = (
+        candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
+    )
+    measured = (
+        one_node
+        and even
+        and plain
+        and layout.context == 1
+        and not candidate.pool.gpu.stated
+    )
     return workload.arrival.value if measured else ""
 
 
@@ -209,7 +307,9 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
     return Links(
         tensor=tensor_fabric(candidate),
         experts=group_fabric(candidate, layout.tensor * layout.attention_data),
-        context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
+        context=group_fabric(candidate, layout.context)
+        if layout.context > 1
+        else Fabric(),
         peers=layout.attention_data,
         whole_experts=layout.expert > 1,
         hidden_bytes=token_bytes,
@@ -217,12 +317,27 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
 
 
 def _hardware(candidate: Candidate) -> tuple[object, ...]:
-    """Return all of a candidate's hardware that its price depends on: the network only where it is crossed."""
+    """Return all of a candidate's hardware that its price depends on: the network only where it is
+    crossed.
+    """
     pool, placement = candidate.pool, candidate.placement
     network = pool.network if placement.nodes_per_replica > 1 else None
-    links = (placement.tensor_link, placement.pipeline_link, placement.one_domain, pool.domain_gpus, network)
+    links = (
+        placement.tensor_link,
+        placement.pipeline_link,
+        placement.one_domain,
+        pool.domain_gpus,
+        network,
+    )
     return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 
 def _degrees(layout: Layout) -> _Degrees:
-    return layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.partition
+    return (
+        layout.tensor,
+        layout.pipeline,
+        layout.expert,
+        layout.attention_data,
+        layout.context,
+        layout.partition,
+    )

@@ -1,8 +1,8 @@
 """The K/V cache of one rank: what a request of n tokens takes of it, and how many fit.
 
-Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``, ``v1/kv_cache_interface.py``): a request
-takes blocks of every group of layers (:mod:`shardwright.costs.kvgroups`), and a block costs the pages of the
-largest group on the stage.
+Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``,
+``v1/kv_cache_interface.py``): a request takes blocks of every group of layers
+(:mod:`shardwright.costs.kvgroups`), and a block costs the pages of the largest group on the stage.
 """
 
 import math
@@ -18,7 +18,14 @@ from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
-_CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
+_CACHE_BITS: Final = {
+    "fp8": 8,
+    "fp8_e4m3": 8,
+    "fp8_e5m2": 8,
+    "bf16": 16,
+    "fp16": 16,
+    "fp32": 32,
+}
 
 NULL_BLOCKS: Final = 1
 """Blocks that the engine holds back. Source: vLLM 0.32 ``v1/core/block_pool.py``."""
@@ -26,17 +33,19 @@ NULL_BLOCKS: Final = 1
 
 EXTRA_BATCHES: Final = 1
 """Batches in flight besides one per pipeline stage, with asynchronous scheduling.
-Source: vLLM 0.32 ``config/vllm.py:max_concurrent_batches`` (V2 runner; the V1 runner has one less in a pipeline)."""
+Source: vLLM 0.32 ``config/vllm.py:max_concurrent_batches`` (V2 runner; the V1 runner has one less
+in a pipeline).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCache:
     """The K/V cache of one rank of one stage.
 
-    ``groups`` has what is kept and the tokens per block of each group of layers. ``bytes_per_token`` sums the
-    pages of all layers, as if none slid; ``state_bytes`` is what the recurrent layers keep of a request besides.
-    ``in_flight_tokens`` are scheduled but not settled: a sliding layer keeps them besides its window. ``context``
-    ranks share the tokens of a request.
+    ``groups`` has what is kept and the tokens per block of each group of layers.
+    ``bytes_per_token`` sums the pages of all layers, as if none slid; ``state_bytes`` is what the
+    recurrent layers keep of a request besides. ``in_flight_tokens`` are scheduled but not settled:
+    a sliding layer keeps them besides its window. ``context`` ranks share the tokens of a request.
     """
 
     groups: tuple[tuple[Kind, int], ...]
@@ -54,7 +63,10 @@ class KvCache:
     def blocks_for_request(self, tokens: int) -> int:
         """Return the blocks that one request of so many tokens takes at most, over all groups."""
         share = math.ceil(tokens / self.context)
-        return sum(kind.blocks(share, block, self.in_flight_tokens) for kind, block in self.groups)
+        return sum(
+            kind.blocks(share, block, self.in_flight_tokens)
+            for kind, block in self.groups
+        )
 
     def bytes_for_request(self, tokens: int) -> int:
         """Return the bytes that one request of so many tokens takes at most."""
@@ -62,7 +74,11 @@ class KvCache:
 
     def blocks(self, kv_bytes: int) -> int:
         """Return the blocks that requests can use of so many bytes (one block is held back)."""
-        return max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS) if self.bytes_per_block else 0
+        return (
+            max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS)
+            if self.bytes_per_block
+            else 0
+        )
 
     def requests(self, kv_bytes: int, request_tokens: int) -> float:
         """Return how many requests of one length fit at once."""
@@ -74,11 +90,23 @@ class KvCache:
 
 
 def kv_bits(model: ModelSpec, kv_cache_dtype: str) -> int:
-    """Return the bits of a value in the cache: ``auto`` is what the checkpoint asks for, else the model's dtype."""
-    return _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
+    """Return the bits of a value in the cache: ``auto`` is what the checkpoint asks for, else the
+    model's dtype.
+    """
+    return _CACHE_BITS[
+        (model.cache_dtype or model.dtype)
+        if kv_cache_dtype == "auto"
+        else kv_cache_dtype
+    ]
 
 
-def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> KvCache:
+def kv_cache(
+    model: ModelSpec,
+    layout: Layout,
+    stage: int,
+    kv_cache_dtype: str,
+    traits: EngineTraits,
+) -> KvCache:
     """Return the K/V cache of a rank of one pipeline stage; every attention-data rank has its own.
 
     Args:
@@ -88,14 +116,24 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
         kv_cache_dtype: ``auto`` (as the checkpoint asks, else the model's dtype) or ``fp8``.
         traits: The engine: its block size, its batch limit and how it splits layers.
     """
-    first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)[stage]
+    first, end = split_layers(
+        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+    )[stage]
     model_bits = _CACHE_BITS[model.dtype]
-    form = CacheFormat(bits=kv_bits(model, kv_cache_dtype), model_bits=model_bits, block_tokens=traits.kv_block_tokens)
+    form = CacheFormat(
+        bits=kv_bits(model, kv_cache_dtype),
+        model_bits=model_bits,
+        block_tokens=traits.kv_block_tokens,
+    )
     pages = _pages(model, layout.tensor, form)
     own = KvCache(
         groups=pages.groups,
-        bytes_per_token=_per_token({tokens: held[end] - held[first] for tokens, held in pages.kept}),
-        bytes_per_block=max((held[end] - held[first] for held in pages.of_groups), default=0),
+        bytes_per_token=_per_token(
+            {tokens: held[end] - held[first] for tokens, held in pages.kept}
+        ),
+        bytes_per_block=max(
+            (held[end] - held[first] for held in pages.of_groups), default=0
+        ),
         in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
         state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
@@ -107,10 +145,18 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
     )
 
 
-def _with_draft(own: KvCache, layout: Layout, kv_cache_dtype: str, drafter: Drafter, traits: EngineTraits) -> KvCache:
-    """Return a cache with the layers of a draft model: they join the group of layers that keep everything, block by block.
+def _with_draft(
+    own: KvCache,
+    layout: Layout,
+    kv_cache_dtype: str,
+    drafter: Drafter,
+    traits: EngineTraits,
+) -> KvCache:
+    """Return a cache with the layers of a draft model: they join the group of layers that keep
+    everything, block by block.
 
-    Source: vLLM 0.32 ``v1/core/kv_cache_utils.py:_get_kv_cache_groups_uniform_type``; other kinds of layers are refused before.
+    Source: vLLM 0.32 ``v1/core/kv_cache_utils.py:_get_kv_cache_groups_uniform_type``; other kinds
+    of layers are refused before.
     """
     alone = replace(traits, drafter=None)
     beside = kv_cache(drafter.model, drafter.layout(layout), 0, kv_cache_dtype, alone)
@@ -123,7 +169,9 @@ def _with_draft(own: KvCache, layout: Layout, kv_cache_dtype: str, drafter: Draf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pages:
-    """Bytes of the pages that the first n layers of a model have on a rank: of every group, by tokens per block, of states."""
+    """Bytes of the pages that the first n layers of a model have on a rank: of every group, by
+    tokens per block, of states.
+    """
 
     groups: tuple[tuple[Kind, int], ...]
     of_groups: tuple[tuple[int, ...], ...]
@@ -135,13 +183,27 @@ class _Pages:
 def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
     groups, layers = cache_groups(model, tensor, form), len(model.layers)
     entries = cache_entries(model, tensor, form)
-    kept = [entry for entry in entries if not entry.kind.states and not entry.kind.transient]
-    by_tokens = {tokens: [entry for entry in kept if entry.block_tokens == tokens] for tokens in {e.block_tokens for e in kept}}
+    kept = [
+        entry for entry in entries if not entry.kind.states and not entry.kind.transient
+    ]
+    by_tokens = {
+        tokens: [entry for entry in kept if entry.block_tokens == tokens]
+        for tokens in {e.block_tokens for e in kept}
+    }
     return _Pages(
         groups=tuple((group.kind, group.block_tokens) for group in groups),
-        of_groups=tuple(_first(layers, ((entry.layer, entry.page_bytes) for entry in group.entries)) for group in groups),
-        kept=tuple((tokens, _first(layers, ((e.layer, e.page_bytes) for e in alike))) for tokens, alike in by_tokens.items()),
-        states=_first(layers, ((entry.layer, entry.page_bytes * entry.kind.states) for entry in entries)),
+        of_groups=tuple(
+            _first(layers, ((entry.layer, entry.page_bytes) for entry in group.entries))
+            for group in groups
+        ),
+        kept=tuple(
+            (tokens, _first(layers, ((e.layer, e.page_bytes) for e in alike)))
+            for tokens, alike in by_tokens.items()
+        ),
+        states=_first(
+            layers,
+            ((entry.layer, entry.page_bytes * entry.kind.states) for entry in entries),
+        ),
     )
 
 
@@ -154,11 +216,21 @@ def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _per_token(page_bytes: Mapping[int, int]) -> int:
-    """Return the bytes of one token, rounded up once, given the bytes of pages by the tokens of their blocks."""
+    """Return the bytes of one token, rounded up once, given the bytes of pages by the tokens of
+    their blocks.
+    """
     common = math.lcm(*page_bytes)
-    return -(-sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common)
+    return -(
+        -sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common
+    )
 
 
-def kv_bytes_per_token(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> int:
+def kv_bytes_per_token(
+    model: ModelSpec,
+    layout: Layout,
+    stage: int,
+    kv_cache_dtype: str,
+    traits: EngineTraits,
+) -> int:
     """Return the bytes of K/V per token on a rank of one stage, as if no layer slid."""
     return kv_cache(model, layout, stage, kv_cache_dtype, traits).bytes_per_token

@@ -1,8 +1,10 @@
-"""How the cache of a model is dealt out: entries of layers, and the groups of layers that share block tables.
+"""How the cache of a model is dealt out: entries of layers, and the groups of layers that share
+block tables.
 
-vLLM 0.32 gives every kind of layer (whole context, one window, one recurrent state) block tables of its own and
-draws all blocks from one pool, so a block costs what the largest group needs. Source: ``v1/core/kv_cache_utils.py``
-(``get_kv_cache_groups``), ``v1/kv_cache_interface.py``, ``platforms/interface.py:_align_hybrid_block_size``.
+vLLM 0.32 gives every kind of layer (whole context, one window, one recurrent state) block tables of
+its own and draws all blocks from one pool, so a block costs what the largest group needs. Source:
+``v1/core/kv_cache_utils.py`` (``get_kv_cache_groups``), ``v1/kv_cache_interface.py``,
+``platforms/interface.py:_align_hybrid_block_size``.
 """
 
 import math
@@ -12,17 +14,28 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec, RecurrentAttention
+from shardwright.modelspec.spec import (
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    ModelSpec,
+    RecurrentAttention,
+)
 
 _MERGE_BELOW: Final = 1.5
-"""Where the commonest kind of layer is less than this many times the rarest, groups take the larger size.
-Source: ``_get_kv_cache_groups_uniform_page_size``."""
+"""Where the commonest kind of layer is less than this many times the rarest, groups take the larger
+size. Source: ``_get_kv_cache_groups_uniform_page_size``.
+"""
 
 _INDEXED_LATENT_BLOCK: Final = 64
-"""Tokens per block of kernels for selected latent vectors. Source: ``v1/attention/backends/mla/flashmla_sparse.py``."""
+"""Tokens per block of kernels for selected latent vectors. Source:
+``v1/attention/backends/mla/flashmla_sparse.py``.
+"""
 
 _INDEXED_GROUPED_BLOCK: Final = 128
-"""The same for selected blocks of keys and values. Source: ``models/minimax_m3/common/sparse_attention.py``."""
+"""The same for selected blocks of keys and values. Source:
+``models/minimax_m3/common/sparse_attention.py``.
+"""
 
 _COMPRESSED_BLOCK: Final = 256
 _WINDOW_BLOCK: Final = 64
@@ -30,18 +43,26 @@ _OVERLAPPED: Final = 4
 _STATE_BLOCK: Final = {4: 4, 128: 8}
 _LATENT_SCALES: Final = 8
 _ROW: Final = 576
-"""DeepSeek-V4's cache: tokens per block of the compressed context and of the window, the compression whose windows
-overlap, tokens per block of the compressors' states by compression, bytes of scales per entry, and the bytes that
-its pages are rounded up to. Source: ``models/deepseek_v4/attention.py`` and ``compressor.py``, as built."""
+"""DeepSeek-V4's cache: tokens per block of the compressed context and of the window, the
+compression whose windows overlap, tokens per block of the compressors' states by compression, bytes
+of scales per entry, and the bytes that its pages are rounded up to. Source:
+``models/deepseek_v4/attention.py`` and ``compressor.py``, as built.
+"""
 
 _LATENT_HYBRID_STEP: Final = 128
-"""Tokens that blocks of latent vectors beside recurrent layers are a multiple of. Source: ``_align_hybrid_block_size``."""
+"""Tokens that blocks of latent vectors beside recurrent layers are a multiple of. Source:
+``_align_hybrid_block_size``.
+"""
 
 _SELECTED_FP8: Final = 656
-"""Bytes of a latent vector for selected attention with an FP8 cache. Source: ``fp8_ds_mla`` in ``kv_cache_interface.py``."""
+"""Bytes of a latent vector for selected attention with an FP8 cache. Source: ``fp8_ds_mla`` in
+``kv_cache_interface.py``.
+"""
 
 _STATES: Final = 2
-"""States of a running request while prefixes are cached (the default): the newest and one at a block boundary."""
+"""States of a running request while prefixes are cached (the default): the newest and one at a
+block boundary.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +91,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one layer has in the cache: ``page_bytes`` for every block of ``block_tokens`` on one rank."""
+    """What one layer has in the cache: ``page_bytes`` for every block of ``block_tokens`` on one
+    rank.
+    """
 
     layer: int
     kind: Kind
@@ -89,7 +112,9 @@ class KvCacheGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFormat:
-    """How values are cached: bits of an element, the model's own bits, tokens per block of ordinary kernels."""
+    """How values are cached: bits of an element, the model's own bits, tokens per block of ordinary
+    kernels.
+    """
 
     bits: int
     model_bits: int
@@ -97,26 +122,54 @@ class CacheFormat:
 
 
 @lru_cache(maxsize=256)
-def cache_entries(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
-    """Return what the layers have in the cache of one of ``tensor`` ranks, before pages are made equal."""
-    own = replace(form, block_tokens=max((_block_tokens(layer, form) for layer in model.layers), default=form.block_tokens))
-    return tuple(entry for index, layer in enumerate(model.layers) for entry in _entries(index, layer, tensor, own))
+def cache_entries(
+    model: ModelSpec, tensor: int, form: CacheFormat
+) -> tuple[Entry, ...]:
+    """Return what the layers have in the cache of one of ``tensor`` ranks, before pages are made
+    equal.
+    """
+    own = replace(
+        form,
+        block_tokens=max(
+            (_block_tokens(layer, form) for layer in model.layers),
+            default=form.block_tokens,
+        ),
+    )
+    return tuple(
+        entry
+        for index, layer in enumerate(model.layers)
+        for entry in _entries(index, layer, tensor, own)
+    )
 
 
 def _block_tokens(layer: Layer, form: CacheFormat) -> int:
     """Return the tokens per block that a layer's kernels want; all layers get the longest."""
     attention = layer.attention
-    if isinstance(attention, RecurrentAttention | None) or attention.selected_tokens is None:
+    if (
+        isinstance(attention, RecurrentAttention | None)
+        or attention.selected_tokens is None
+    ):
         return form.block_tokens
-    longer = _INDEXED_GROUPED_BLOCK if isinstance(attention, GroupedAttention) else _INDEXED_LATENT_BLOCK
+    longer = (
+        _INDEXED_GROUPED_BLOCK
+        if isinstance(attention, GroupedAttention)
+        else _INDEXED_LATENT_BLOCK
+    )
     return max(form.block_tokens, longer)
 
 
 @lru_cache(maxsize=256)
-def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[KvCacheGroup, ...]:
-    """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every pipeline stage."""
+def cache_groups(
+    model: ModelSpec, tensor: int, form: CacheFormat
+) -> tuple[KvCacheGroup, ...]:
+    """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every pipeline
+    stage.
+    """
     latent = any(isinstance(layer.attention, LatentAttention) for layer in model.layers)
-    entries = _aligned(cache_entries(model, tensor, form), _LATENT_HYBRID_STEP if latent else form.block_tokens)
+    entries = _aligned(
+        cache_entries(model, tensor, form),
+        _LATENT_HYBRID_STEP if latent else form.block_tokens,
+    )
     if not entries:
         return ()
     buckets = _buckets(entries)
@@ -127,7 +180,9 @@ def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[KvCa
     return _paged(entries)
 
 
-def _entries(index: int, layer: Layer, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
+def _entries(
+    index: int, layer: Layer, tensor: int, form: CacheFormat
+) -> tuple[Entry, ...]:
     attention = layer.attention
     match attention:
         case None:
@@ -139,29 +194,61 @@ def _entries(index: int, layer: Layer, tensor: int, form: CacheFormat) -> tuple[
         case LatentAttention():
             return _latent_entries(index, attention, form)
         case RecurrentAttention():
-            state = attention.state_elements * attention.state_bits + attention.convolution_elements * form.model_bits
+            state = (
+                attention.state_elements * attention.state_bits
+                + attention.convolution_elements * form.model_bits
+            )
             states = _STATES + attention.checkpointed
-            return (Entry(layer=index, kind=Kind(states=states), block_tokens=1, page_bytes=state // (8 * tensor)),)
+            return (
+                Entry(
+                    layer=index,
+                    kind=Kind(states=states),
+                    block_tokens=1,
+                    page_bytes=state // (8 * tensor),
+                ),
+            )
 
 
-def _grouped_entries(index: int, attention: GroupedAttention, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
+def _grouped_entries(
+    index: int, attention: GroupedAttention, tensor: int, form: CacheFormat
+) -> tuple[Entry, ...]:
     kind = Kind(window=attention.window, chunked=attention.chunked)
-    values = math.ceil(attention.kv_heads / tensor) * (attention.head_dim + attention.value_head_dim)
+    values = math.ceil(attention.kv_heads / tensor) * (
+        attention.head_dim + attention.value_head_dim
+    )
     block = form.block_tokens
-    own = Entry(layer=index, kind=kind, block_tokens=block, page_bytes=values * form.bits * block // 8)
+    own = Entry(
+        layer=index,
+        kind=kind,
+        block_tokens=block,
+        page_bytes=values * form.bits * block // 8,
+    )
     if not attention.index_dim:
         return (own,)
-    return (own, replace(own, page_bytes=attention.index_dim * form.model_bits * block // 8))
+    return (
+        own,
+        replace(own, page_bytes=attention.index_dim * form.model_bits * block // 8),
+    )
 
 
-def _latent_entries(index: int, attention: LatentAttention, form: CacheFormat) -> tuple[Entry, ...]:
+def _latent_entries(
+    index: int, attention: LatentAttention, form: CacheFormat
+) -> tuple[Entry, ...]:
     selected, block = attention.selected_tokens is not None, form.block_tokens
     vector = (attention.kv_lora_rank + attention.rope_dim) * form.bits // 8
     vector = _SELECTED_FP8 if selected and form.bits < form.model_bits else vector
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)
     if not attention.index_dim:
         return (own,)
-    return (own, replace(own, page_bytes=_index_bytes(attention.index_dim) * block // attention.index_pool))
+    return (
+        own,
+        replace(
+            own,
+            page_bytes=_index_bytes(attention.index_dim)
+            * block
+            // attention.index_pool,
+        ),
+    )
 
 
 def _index_bytes(dim: int) -> int:
@@ -170,31 +257,59 @@ def _index_bytes(dim: int) -> int:
 
 
 def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, ...]:
-    """Return a window of latent vectors and, with compression, the compressed context, its index and working states."""
+    """Return a window of latent vectors and, with compression, the compressed context, its index
+    and working states.
+    """
     vector = attention.nope_dim + 2 * attention.rope_dim + _LATENT_SCALES
-    window = _rows(index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK)
+    window = _rows(
+        index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK
+    )
     ratio = attention.compression
     if not ratio:
         return (window,)
-    dims = (attention.value_head_dim, *((attention.index_dim,) if attention.index_dim else ()))
+    dims = (
+        attention.value_head_dim,
+        *((attention.index_dim,) if attention.index_dim else ()),
+    )
     vectors = (vector, _index_bytes(attention.index_dim))
-    compressed = (_rows(index, Kind(), _COMPRESSED_BLOCK, size * (_COMPRESSED_BLOCK // ratio)) for size in vectors[: len(dims)])
-    return (window, *compressed, *(_compressor_state(index, ratio, dim) for dim in dims))
+    compressed = (
+        _rows(index, Kind(), _COMPRESSED_BLOCK, size * (_COMPRESSED_BLOCK // ratio))
+        for size in vectors[: len(dims)]
+    )
+    return (
+        window,
+        *compressed,
+        *(_compressor_state(index, ratio, dim) for dim in dims),
+    )
 
 
 def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
-    """Return the FP32 keys and gates that a compressor keeps of its window (two windows where they overlap)."""
+    """Return the FP32 keys and gates that a compressor keeps of its window (two windows where they
+    overlap).
+    """
     overlap = 2 if ratio == _OVERLAPPED else 1
     block = _STATE_BLOCK.get(ratio, _STATE_BLOCK[128])
-    return _rows(index, Kind(window=ratio * overlap, transient=True), block, block * 2 * overlap * dim * 4)
+    return _rows(
+        index,
+        Kind(window=ratio * overlap, transient=True),
+        block,
+        block * 2 * overlap * dim * 4,
+    )
 
 
 def _rows(index: int, kind: Kind, block_tokens: int, page_bytes: int) -> Entry:
-    return Entry(layer=index, kind=kind, block_tokens=block_tokens, page_bytes=math.ceil(page_bytes / _ROW) * _ROW)
+    return Entry(
+        layer=index,
+        kind=kind,
+        block_tokens=block_tokens,
+        page_bytes=math.ceil(page_bytes / _ROW) * _ROW,
+    )
 
 
 def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
-    """Return entries with attention blocks, a multiple of ``step`` tokens, whose page holds a recurrent state."""
+    """Return entries with attention blocks, a multiple of ``step`` tokens, whose page holds a
+    recurrent state.
+    """
     state = max((entry.page_bytes for entry in entries if entry.kind.states), default=0)
     tokens = [entry for entry in entries if not entry.kind.states]
     if not state or not tokens:
@@ -204,13 +319,19 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
     return [
         replace(entry, page_bytes=block * per_token, block_tokens=block)
         if entry.kind.states
-        else replace(entry, block_tokens=block, page_bytes=entry.page_bytes // entry.block_tokens * block)
+        else replace(
+            entry,
+            block_tokens=block,
+            page_bytes=entry.page_bytes // entry.block_tokens * block,
+        )
         for entry in entries
     ]
 
 
 def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by what they keep and in which blocks; several page sizes may share a bucket."""
+    """Return entries by what they keep and in which blocks; several page sizes may share a
+    bucket.
+    """
     buckets: dict[tuple[Kind, int], list[Entry]] = defaultdict(list)
     for entry in entries:
         buckets[entry.kind, entry.block_tokens].append(entry)
@@ -223,12 +344,22 @@ def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
     buckets = _buckets([_with_page(entry, page) for entry in entries])
     sizes = [len(bucket) for bucket in buckets]
     size = max(sizes) if max(sizes) < min(sizes) * _MERGE_BELOW else min(sizes)
-    return tuple(group for bucket in buckets for group in _dealt(bucket, math.ceil(len(bucket) / size)))
+    return tuple(
+        group
+        for bucket in buckets
+        for group in _dealt(bucket, math.ceil(len(bucket) / size))
+    )
 
 
 def _with_page(entry: Entry, page: int) -> Entry:
-    """Return an entry with the common page: a longer block where that is a whole number of pages, else padding."""
-    longer = page // entry.page_bytes if page % entry.page_bytes == 0 and not entry.kind.states else 1
+    """Return an entry with the common page: a longer block where that is a whole number of pages,
+    else padding.
+    """
+    longer = (
+        page // entry.page_bytes
+        if page % entry.page_bytes == 0 and not entry.kind.states
+        else 1
+    )
     return replace(entry, block_tokens=entry.block_tokens * longer, page_bytes=page)
 
 
@@ -237,21 +368,42 @@ def _dealt(bucket: Sequence[Entry], groups: int) -> tuple[KvCacheGroup, ...]:
 
 
 def _group(entries: Sequence[Entry]) -> KvCacheGroup:
-    return KvCacheGroup(kind=entries[0].kind, block_tokens=entries[0].block_tokens, entries=tuple(entries))
+    return KvCacheGroup(
+        kind=entries[0].kind,
+        block_tokens=entries[0].block_tokens,
+        entries=tuple(entries),
+    )
 
 
 def _packed(buckets: Sequence[Sequence[Entry]]) -> tuple[KvCacheGroup, ...]:
-    """Return groups of unequal pages, packed into one block. Source: ``_get_packed_kv_cache_groups``."""
+    """Return groups of unequal pages, packed into one block. Source:
+    ``_get_packed_kv_cache_groups``.
+    """
     patterns = [_by_page(bucket) for bucket in buckets]
-    balanced = [len({len(layers) for layers in pattern.values()}) == 1 for pattern in patterns]
-    repeats = [len(next(iter(pattern.values()))) for pattern, even in zip(patterns, balanced, strict=True) if even]
-    mixed = [len(next(iter(p.values()))) for p, even in zip(patterns, balanced, strict=True) if even and len(p) > 1]
+    balanced = [
+        len({len(layers) for layers in pattern.values()}) == 1 for pattern in patterns
+    ]
+    repeats = [
+        len(next(iter(pattern.values())))
+        for pattern, even in zip(patterns, balanced, strict=True)
+        if even
+    ]
+    mixed = [
+        len(next(iter(p.values())))
+        for p, even in zip(patterns, balanced, strict=True)
+        if even and len(p) > 1
+    ]
     size = _least_padding(repeats, max(mixed)) if mixed else 0
     groups: list[KvCacheGroup] = []
     for bucket, pattern, even in zip(buckets, patterns, balanced, strict=True):
-        count = math.ceil(len(next(iter(pattern.values()))) / size) if even and size else 1
+        count = (
+            math.ceil(len(next(iter(pattern.values()))) / size) if even and size else 1
+        )
         columns = list(zip(*pattern.values(), strict=True)) if count > 1 else []
-        parts = [[entry for column in columns[index::count] for entry in column] for index in range(count)]
+        parts = [
+            [entry for column in columns[index::count] for entry in column]
+            for index in range(count)
+        ]
         groups += [_group(part) for part in parts] if count > 1 else [_group(bucket)]
     return tuple(groups)
 
@@ -264,6 +416,8 @@ def _by_page(bucket: Sequence[Entry]) -> Mapping[int, list[Entry]]:
 
 
 def _least_padding(values: Sequence[int], least: int) -> int:
-    """Return the size, ``least`` or more, that pads the values least; the largest of several. Source: ``_approximate_gcd``."""
+    """Return the size, ``least`` or more, that pads the values least; the largest of several.
+    Source: ``_approximate_gcd``.
+    """
     sizes = range(least, max(least, *values) + 1)
     return min(sizes, key=lambda size: (sum(-value % size for value in values), -size))

@@ -1,4 +1,6 @@
-"""The limits that an engine is started with: variables of the plan, lowered before a layout is refused."""
+"""The limits that an engine is started with: variables of the plan, lowered before a layout is
+refused.
+"""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineOverrides, EngineTraits
 
 FEWEST_TOKENS: Final = 1024
-"""Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are computed."""
+"""Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are
+computed.
+"""
 
 FEWEST_SEQUENCES: Final = 16
 """Unit: requests. Basis: assumed; less saves next to nothing."""
@@ -35,30 +39,53 @@ def requests_per_replica(workload: Workload, layout: Layout) -> int:
     return math.ceil(workload.concurrency / layout.replicas)
 
 
-def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int) -> Iterator[Limits]:
+def limits_to_try(
+    workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
+) -> Iterator[Limits]:
     """Yield limits from those that the engine takes by itself on such a GPU to the least.
 
-    More sequences than the engine's default are wished for only when the load (``share`` requests) has them, and
-    fewer than the load has are tried last. With adapters a batch must hold the drafts of all sequences. Source: vLLM 0.32
-    ``engine/arg_utils.py:create_engine_config``. A limit that the engine is told stays as it is, and the other leaves it room: a
-    batch has a token of every sequence.
+    More sequences than the engine's default are wished for only when the load (``share`` requests)
+    has them, and fewer than the load has are tried last. With adapters a batch must hold the drafts
+    of all sequences. Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``. A limit that
+    the engine is told stays as it is, and the other leaves it room: a batch has a token of every
+    sequence.
     """
     tokens, sequences = default_batch(traits, gpu)
     needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
     each = workload.draft_tokens + 1 if traits.adapters else 1
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
-        yield _as_told(Limits(batched_tokens=tokens, sequences=sequences, model_len=workload.max_model_len), traits.told, each)
+        yield _as_told(
+            Limits(
+                batched_tokens=tokens,
+                sequences=sequences,
+                model_len=workload.max_model_len,
+            ),
+            traits.told,
+            each,
+        )
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
-        floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= fewest else max(FEWEST_SEQUENCES, needed)
+        floor = (
+            FEWEST_SEQUENCES
+            if sequences <= needed and tokens <= fewest
+            else max(FEWEST_SEQUENCES, needed)
+        )
         tokens, sequences = max(fewest, tokens // 2), max(floor, sequences // 2)
 
 
 def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
-    most = limits.sequences if told.batched_tokens is None else min(limits.sequences, max(1, told.batched_tokens // each))
+    most = (
+        limits.sequences
+        if told.batched_tokens is None
+        else min(limits.sequences, max(1, told.batched_tokens // each))
+    )
     sequences = most if told.sequences is None else told.sequences
-    tokens = max(limits.batched_tokens, sequences * each) if told.batched_tokens is None else told.batched_tokens
+    tokens = (
+        max(limits.batched_tokens, sequences * each)
+        if told.batched_tokens is None
+        else told.batched_tokens
+    )
     return replace(limits, batched_tokens=tokens, sequences=sequences)
 
 
@@ -72,7 +99,9 @@ def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
     """Return the tokens and the sequences of a batch that the engine takes by itself on a GPU."""
     capability = gpu.compute_capability
     for row in traits.batch_defaults:
-        if gpu.memory_bytes >= row.gpu_bytes and (capability is None or capability >= row.compute_capability):
+        if gpu.memory_bytes >= row.gpu_bytes and (
+            capability is None or capability >= row.compute_capability
+        ):
             return row.tokens, row.sequences
     return traits.max_batched_tokens, traits.max_sequences
 

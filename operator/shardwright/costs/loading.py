@@ -1,7 +1,7 @@
 """How long a node reads weights before it can serve: bytes over the bandwidth of where they lie.
 
-No source measures the storage of a cluster, so every bandwidth is an assumption and its band is wide. Compilation, graph
-capture and the start of processes come on top (``rendering/budgets.py``).
+No source measures the storage of a cluster, so every bandwidth is an assumption and its band is
+wide. Compilation, graph capture and the start of processes come on top (``rendering/budgets.py``).
 """
 
 import math
@@ -24,7 +24,9 @@ class Storage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSpeed:
-    """Bytes per second that one node reads; a band of ``spread`` in both directions (divide and multiply)."""
+    """Bytes per second that one node reads; a band of ``spread`` in both directions (divide and
+    multiply).
+    """
 
     bytes_per_second: float
     spread: float
@@ -44,27 +46,45 @@ class LoadingTime:
 
 
 IMAGE_BYTES_PER_SECOND: Final = 200_000_000
-"""Pulled from a registry and unpacked per node, bytes/s. Basis: assumed, as a download from the hub; a node that has the
-image already pulls nothing."""
+"""Pulled from a registry and unpacked per node, bytes/s. Basis: assumed, as a download from the
+hub; a node that has the image already pulls nothing.
+"""
 
 HUB_BYTES_PER_SECOND: Final = 200_000_000
-"""Download per node, bytes/s. Basis: assumed, a little below the 249 MB/s of a published 1,044 GiB in 75 minutes."""
+"""Download per node, bytes/s. Basis: assumed, a little below the 249 MB/s of a published 1,044 GiB
+in 75 minutes.
+"""
 
 CLAIM_BYTES_PER_SECOND: Final = 500_000_000
-"""Read from a PersistentVolumeClaim per node, bytes/s. Basis: assumed: a shared file system on a 10 Gbit/s network, half
-used; node-local disks are ten times as fast, busy ones half."""
+"""Read from a PersistentVolumeClaim per node, bytes/s. Basis: assumed: a shared file system on a 10
+Gbit/s network, half used; node-local disks are ten times as fast, busy ones half.
+"""
 
 SPEEDS: Final = MappingProxyType(
     {
-        Storage.HUB: ReadSpeed(bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND"),
+        Storage.HUB: ReadSpeed(
+            bytes_per_second=HUB_BYTES_PER_SECOND,
+            spread=4.0,
+            basis="assumed",
+            source="HUB_BYTES_PER_SECOND",
+        ),
         Storage.KEPT: ReadSpeed(
-            bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND: the first start"
+            bytes_per_second=HUB_BYTES_PER_SECOND,
+            spread=4.0,
+            basis="assumed",
+            source="HUB_BYTES_PER_SECOND: the first start",
         ),
         Storage.IMAGE: ReadSpeed(
-            bytes_per_second=IMAGE_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="IMAGE_BYTES_PER_SECOND"
+            bytes_per_second=IMAGE_BYTES_PER_SECOND,
+            spread=4.0,
+            basis="assumed",
+            source="IMAGE_BYTES_PER_SECOND",
         ),
         Storage.CLAIM: ReadSpeed(
-            bytes_per_second=CLAIM_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="CLAIM_BYTES_PER_SECOND"
+            bytes_per_second=CLAIM_BYTES_PER_SECOND,
+            spread=4.0,
+            basis="assumed",
+            source="CLAIM_BYTES_PER_SECOND",
         ),
     }
 )
@@ -80,20 +100,27 @@ UNKNOWN_STORAGE: Final = ReadSpeed(
 
 
 def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
-    """Return how many nodes of a replica hold different stages; attention ranks and tensor ranks beside them hold the same ones.
+    """Return how many nodes of a replica hold different stages; attention ranks and tensor ranks
+    beside them hold the same ones.
 
-    >>> distinct_nodes(Layout(tensor=8, pipeline=2), 8), distinct_nodes(Layout(attention_data=48, expert=48), 4)
+    >>> (
+    ...     distinct_nodes(Layout(tensor=8, pipeline=2), 8),
+    ...     distinct_nodes(Layout(attention_data=48, expert=48), 4),
+    ... )
     (2, 1)
     """
     return math.ceil(layout.pipeline / max(1, gpus_per_node // layout.tensor))
 
 
-def loading_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadingTime:
+def loading_time(
+    bytes_per_node: int, nodes: int, storage: Storage | None
+) -> LoadingTime:
     """Return how long the busiest node of a replica reads.
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.
-        nodes: How many times that the whole model is (``distinct_nodes``): from the hub or an image every node fetches all of it.
+        nodes: How many times that the whole model is (``distinct_nodes``): from the hub or an image
+            every node fetches all of it.
         storage: Where the weights lie, None where that is not known.
 
     >>> found = loading_time(10**12, 1, Storage.CLAIM)
@@ -104,5 +131,9 @@ def loading_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> Lo
     size = bytes_per_node * (nodes if storage in _WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadingTime(
-        seconds=seconds, low=seconds / speed.spread, high=seconds * speed.spread, basis=speed.basis, source=speed.source
+        seconds=seconds,
+        low=seconds / speed.spread,
+        high=seconds * speed.spread,
+        basis=speed.basis,
+        source=speed.source,
     )

@@ -1,8 +1,9 @@
-"""What the fullest rank of every stage holds: weights, activations, overhead, and what is left for K/V.
+"""What the fullest rank of every stage holds: weights, activations, overhead, and what is left for
+K/V.
 
-The parts add up to the engine's budget. The limits that the engine is started with are variables: the sizes of a batch
-are halved step by step where the wished ones leave too little K/V, and the longest request is shortened where nobody
-asked for it.
+The parts add up to the engine's budget. The limits that the engine is started with are variables:
+the sizes of a batch are halved step by step where the wished ones leave too little K/V, and the
+longest request is shortened where nobody asked for it.
 """
 
 import math
@@ -26,7 +27,9 @@ from shardwright.modelspec.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
-    """What a rank of one stage holds whatever the batch: layers, weights, slots of adapters, a draft model, kind of K/V cache."""
+    """What a rank of one stage holds whatever the batch: layers, weights, slots of adapters, a
+    draft model, kind of K/V cache.
+    """
 
     layers: tuple[int, int]
     weights: WeightBytes
@@ -60,16 +63,25 @@ class ReplicaMemory:
         return min(offered, self.limits.sequences, int(self.requests))
 
 
-def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits) -> tuple[StageHold, ...]:
+def stage_holds(
+    model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits
+) -> tuple[StageHold, ...]:
     """Return what every stage of a layout holds, on its fullest rank."""
-    weights, adapters = stage_weight_parts(model, layout, traits), stage_adapter_bytes(model, layout, traits)
-    spans = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
+    weights, adapters = (
+        stage_weight_parts(model, layout, traits),
+        stage_adapter_bytes(model, layout, traits),
+    )
+    spans = split_layers(
+        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+    )
     return tuple(
         StageHold(
             layers=span,
             weights=weights[stage],
             adapter_bytes=adapters[stage],
-            draft_bytes=draft_weight_bytes(layout, traits) if stage == layout.pipeline - 1 else 0,
+            draft_bytes=draft_weight_bytes(layout, traits)
+            if stage == layout.pipeline - 1
+            else 0,
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
         )
@@ -78,12 +90,26 @@ def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: E
 
 
 def replica_memory(
-    model: ModelSpec, layout: Layout, holds: tuple[StageHold, ...], device: Device, workload: Workload, traits: EngineTraits
+    model: ModelSpec,
+    layout: Layout,
+    holds: tuple[StageHold, ...],
+    device: Device,
+    workload: Workload,
+    traits: EngineTraits,
 ) -> ReplicaMemory:
-    """Return the memory with the highest limits that carry the load, else that start, else that come closest."""
+    """Return the memory with the highest limits that carry the load, else that start, else that
+    come closest.
+    """
     share = math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
     mean_tokens = workload.input_tokens + workload.output_tokens
-    frame = Frame(model=model, layout=layout, holds=holds, device=device, traits=traits, mean_tokens=mean_tokens)
+    frame = Frame(
+        model=model,
+        layout=layout,
+        holds=holds,
+        device=device,
+        traits=traits,
+        mean_tokens=mean_tokens,
+    )
     tried = []
     for limits in limits_to_try(workload, traits, device.gpu, share):
         tried.append(memory_at(frame, limits))
@@ -91,13 +117,19 @@ def replica_memory(
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
     if not starting:
-        return _shortened(frame, tried[-1], workload.shortest_model_len or workload.max_model_len)
-    return max(starting, key=lambda memory: memory.running(share))  # the first of the best: the highest limits
+        return _shortened(
+            frame, tried[-1], workload.shortest_model_len or workload.max_model_len
+        )
+    return max(
+        starting, key=lambda memory: memory.running(share)
+    )  # the first of the best: the highest limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What stays the same while limits are tried; ``mean_tokens`` is the length of a mean request."""
+    """What stays the same while limits are tried; ``mean_tokens`` is the length of a mean
+    request.
+    """
 
     model: ModelSpec
     layout: Layout
@@ -108,23 +140,39 @@ class Frame:
 
     @property
     def budget_bytes(self) -> int:
-        """Return what the engine may take of a GPU. Source: vLLM 0.32 ``v1/worker/utils.py:request_memory``.
+        """Return what the engine may take of a GPU. Source: vLLM 0.32
+        ``v1/worker/utils.py:request_memory``.
 
         Told how much to keep for K/V it takes what it needs beside: the whole GPU is there for it.
         """
-        share = self.traits.memory_utilization if self.traits.kv_cache_bytes is None else 1.0
+        share = (
+            self.traits.memory_utilization
+            if self.traits.kv_cache_bytes is None
+            else 1.0
+        )
         return math.ceil(self.device.usable_bytes * share)
 
 
 def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     """Return the memory at given limits, whether it starts or not."""
     copies = frame.traits.logit_copies
-    middle, end = (activation_bytes(frame.model, frame.layout, limits, copies, last=last) for last in (False, True))
-    end = max(end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits))
+    middle, end = (
+        activation_bytes(frame.model, frame.layout, limits, copies, last=last)
+        for last in (False, True)
+    )
+    end = max(
+        end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits)
+    )
     caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
     held = zip(frame.holds, caches, strict=True)
-    stages = tuple(_stage(index, hold, kv, frame, limits, end if hold.last else middle) for index, (hold, kv) in enumerate(held))
-    room = {(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)}
+    stages = tuple(
+        _stage(index, hold, kv, frame, limits, end if hold.last else middle)
+        for index, (hold, kv) in enumerate(held)
+    )
+    room = {
+        (kv, max(0, stage.kv_cache_bytes))
+        for stage, kv in zip(stages, caches, strict=True)
+    }
     return ReplicaMemory(
         stages=stages,
         limits=limits,
@@ -134,16 +182,29 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
 
 
 def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
-    """Return the cache with the tokens in flight of these limits: sliding layers keep them beside their window."""
+    """Return the cache with the tokens in flight of these limits: sliding layers keep them beside
+    their window.
+    """
     if not any(kv.windows):
         return kv
-    return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
+    return replace(
+        kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES)
+    )
 
 
-def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int) -> StageMemory:
+def _stage(
+    index: int,
+    hold: StageHold,
+    kv: KvCache,
+    frame: Frame,
+    limits: Limits,
+    activations: int,
+) -> StageMemory:
     weights = hold.weights.total_bytes + hold.draft_bytes
     layers = hold.layers[1] - hold.layers[0]
-    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, layers, weights)
+    overhead = overhead_bytes(
+        frame.layout, frame.device, frame.traits, limits, layers, weights
+    )
     held = weights + hold.adapter_bytes
     stage = StageMemory(
         stage=index,
@@ -157,30 +218,58 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
         budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),
-        band_bytes=band_bytes(weights, activations, overhead, uncounted=bool(frame.traits.told.uncounted)),
+        band_bytes=band_bytes(
+            weights, activations, overhead, uncounted=bool(frame.traits.told.uncounted)
+        ),
     )
-    return stage if frame.traits.kv_cache_bytes is None else _pinned(stage, frame.traits.kv_cache_bytes)
+    return (
+        stage
+        if frame.traits.kv_cache_bytes is None
+        else _pinned(stage, frame.traits.kv_cache_bytes)
+    )
 
 
 def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
-    """Return the memory of a stage whose K/V is given: just that, or what is missing where it may not fit beside the rest."""
+    """Return the memory of a stage whose K/V is given: just that, or what is missing where it may
+    not fit beside the rest.
+    """
     missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes
     if missing > 0:
-        return replace(stage, kv_cache_bytes=-missing, budget_bytes=stage.budget_bytes - stage.kv_cache_bytes - missing)
+        return replace(
+            stage,
+            kv_cache_bytes=-missing,
+            budget_bytes=stage.budget_bytes - stage.kv_cache_bytes - missing,
+        )
     unused = stage.kv_cache_bytes - kv_bytes
-    return replace(stage, kv_cache_bytes=kv_bytes, budget_bytes=stage.budget_bytes - unused, band_bytes=0)
+    return replace(
+        stage,
+        kv_cache_bytes=kv_bytes,
+        budget_bytes=stage.budget_bytes - unused,
+        band_bytes=0,
+    )
 
 
 def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
-    """Return the memory at the longest request that fits with certainty, else that fits at all, else unchanged."""
-    certain = _longest(frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight)
-    return certain or _longest(frame, memory.limits, shortest, lambda tried: tried.starts) or memory
+    """Return the memory at the longest request that fits with certainty, else that fits at all,
+    else unchanged.
+    """
+    certain = _longest(
+        frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight
+    )
+    return (
+        certain
+        or _longest(frame, memory.limits, shortest, lambda tried: tried.starts)
+        or memory
+    )
 
 
-def _longest(frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]) -> ReplicaMemory | None:
+def _longest(
+    frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]
+) -> ReplicaMemory | None:
     """Return the memory at the longest request of at least ``shortest`` tokens that fits.
 
-    Where one fits, so does every shorter one: the shortest is tried first, because most layouts hold none at all.
+    Where one fits, so does every shorter one: the shortest is tried first, because most layouts
+    hold none at all.
     """
     found = memory_at(frame, replace(limits, model_len=shortest))
     if not fits(found):

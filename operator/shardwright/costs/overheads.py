@@ -1,7 +1,8 @@
-"""What an engine takes beside weights, activations and K/V: libraries, CUDA graphs, communication buffers.
+"""What an engine takes beside weights, activations and K/V: libraries, CUDA graphs, communication
+buffers.
 
-Everything here is measured by the engine when it starts, not computed; the figures are fitted to the memory rows of
-``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
+Everything here is measured by the engine when it starts, not computed; the figures are fitted to
+the memory rows of ``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
 """
 
 import math
@@ -15,44 +16,57 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.units import MIB
 
 DRIVER_BYTES: Final = 480 * MIB
-"""Memory of an NVIDIA GPU that its label shows and no program gets. Basis: measured, label minus the total that
-engines print: H100 466 MiB (81559 and 79.19 GiB), RTX A6000 500 (49140 and 47.50 GiB), RTX 3090 430 (24576 and 23.58 GiB).
-AMD shows what there is (MI300X: 191.98 of 192 GiB). Sources: mem-001, mem-011, mem-082, gpus.csv notes."""
+"""Memory of an NVIDIA GPU that its label shows and no program gets. Basis: measured, label minus
+the total that engines print: H100 466 MiB (81559 and 79.19 GiB), RTX A6000 500 (49140 and 47.50
+GiB), RTX 3090 430 (24576 and 23.58 GiB). AMD shows what there is (MI300X: 191.98 of 192 GiB).
+Sources: mem-001, mem-011, mem-082, gpus.csv notes.
+"""
 
 DATA_CENTER_BLACKWELL: Final = 10
-"""Compute capability (major) on which vLLM 0.32 captures batches of up to twice ``graph_sequences``.
-Source: ``config/vllm.py`` (``is_data_center_blackwell``)."""
+"""Compute capability (major) on which vLLM 0.32 captures batches of up to twice
+``graph_sequences``. Source: ``config/vllm.py`` (``is_data_center_blackwell``).
+"""
 
 BRIDGED_GPUS: Final = 2
 """A scale-up link that joins no more is a bridge: no switch, hence no multicast buffers."""
 
 ADAPTER_CAPTURES: Final = 2
-"""Times that every batch size is captured where adapters are served: with and without them. Source: vLLM 0.32
-``v1/cudagraph_dispatcher.py:_get_lora_cases``."""
+"""Times that every batch size is captured where adapters are served: with and without them. Source:
+vLLM 0.32 ``v1/cudagraph_dispatcher.py:_get_lora_cases``.
+"""
 
 LOADING_RESIDUE: Final = 0.007
-"""What loading leaves behind, as a share of the weights: fragments of the allocator, copies that kernels repack. Basis:
-fitted, Llama 70B in INT8 and DeepSeek-V4-Flash (mem-010, mem-038: 0.4 to 0.8 GiB beside 70); DeepSeek-V3 keeps 0.24 GiB
-of 79 dequantized (engines.md section 7)."""
+"""What loading leaves behind, as a share of the weights: fragments of the allocator, copies that
+kernels repack. Basis: fitted, Llama 70B in INT8 and DeepSeek-V4-Flash (mem-010, mem-038: 0.4 to 0.8
+GiB beside 70); DeepSeek-V3 keeps 0.24 GiB of 79 dequantized (engines.md section 7).
+"""
 
 BAND_SHARE: Final = 0.25
-"""How far activations and overhead may be off, as a share of both. Basis: fitted, docs/memory.md."""
+"""How far activations and overhead may be off, as a share of both. Basis: fitted, docs/memory.md.
+"""
 
 BAND_BYTES: Final = 394 * MIB
-"""How far the rest may be off: a workspace that some attention kernels take and others do not. Source: engines.md
-section 7 (FlashInfer)."""
+"""How far the rest may be off: a workspace that some attention kernels take and others do not.
+Source: engines.md section 7 (FlashInfer).
+"""
 
 BAND_OF_WEIGHTS: Final = 0.01
-"""How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2 % smaller or larger by kernel."""
+"""How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2 % smaller
+or larger by kernel.
+"""
 
 
 UNCOUNTED_BANDS: Final = 2
-"""How many times as wide the bands of memory and speed are where the engine is told what no plan counts. Basis: assumed."""
+"""How many times as wide the bands of memory and speed are where the engine is told what no plan
+counts. Basis: assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU of a candidate as far as memory goes; the scale-up link joins it to ``joined_gpus``, itself included."""
+    """One GPU of a candidate as far as memory goes; the scale-up link joins it to ``joined_gpus``,
+    itself included.
+    """
 
     gpu: Gpu
     joined_gpus: int
@@ -65,22 +79,40 @@ class Device:
     @property
     def usable_bytes(self) -> int:
         """Return the memory that programs see."""
-        return self.gpu.memory_bytes - (DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0)
+        return self.gpu.memory_bytes - (
+            DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0
+        )
 
 
-def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits: Limits, layers: int, weights: int) -> int:
-    """Return libraries, communication buffers and what ``weights`` bytes and ``layers`` leave behind on a rank.
+def overhead_bytes(
+    layout: Layout,
+    device: Device,
+    traits: EngineTraits,
+    limits: Limits,
+    layers: int,
+    weights: int,
+) -> int:
+    """Return libraries, communication buffers and what ``weights`` bytes and ``layers`` leave
+    behind on a rank.
 
     Graphs of the layers are among them where the engine takes them from its budget.
     """
-    captures = captured_batches(limits, device, traits) * (ADAPTER_CAPTURES if traits.adapters else 1)
+    captures = captured_batches(limits, device, traits) * (
+        ADAPTER_CAPTURES if traits.adapters else 1
+    )
     graphs = traits.graph_bytes * layers * captures if traits.counts_graphs else 0
     residue = math.ceil(LOADING_RESIDUE * weights)
-    return traits.fixed_overhead_bytes + _communication_bytes(layout, device, traits) + graphs + residue
+    return (
+        traits.fixed_overhead_bytes
+        + _communication_bytes(layout, device, traits)
+        + graphs
+        + residue
+    )
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
-    """Return how many batch sizes are captured: what the engine is told, else 1, 2, 4, steps of 8 below 256, of 16 from there.
+    """Return how many batch sizes are captured: what the engine is told, else 1, 2, 4, steps of 8
+    below 256, of 16 from there.
 
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
     """
@@ -90,19 +122,32 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
     own = min(2 * limits.sequences, traits.graph_sequences * (2 if blackwell else 1))
-    largest = min(own if told.largest_captured is None else told.largest_captured, limits.batched_tokens)
-    few = sum(size <= largest for size in (1, 2, 4))
-    return few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
-
-
-def band_bytes(weights: int, activations: int, overhead: int, *, uncounted: bool = False) -> int:
-    """Return how far (one way) the space for K/V may be off; twice as far beside options that nobody counts."""
-    return math.ceil(BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights) * (
-        UNCOUNTED_BANDS if uncounted else 1
+    largest = min(
+        own if told.largest_captured is None else told.largest_captured,
+        limits.batched_tokens,
     )
+    few = sum(size <= largest for size in (1, 2, 4))
+    return (
+        few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
+    )
+
+
+def band_bytes(
+    weights: int, activations: int, overhead: int, *, uncounted: bool = False
+) -> int:
+    """Return how far (one way) the space for K/V may be off; twice as far beside options that
+    nobody counts.
+    """
+    return math.ceil(
+        BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights
+    ) * (UNCOUNTED_BANDS if uncounted else 1)
 
 
 def _communication_bytes(layout: Layout, device: Device, traits: EngineTraits) -> int:
     if layout.tensor * layout.attention_data == 1:
         return 0
-    return traits.communication_overhead_bytes if device.joined_gpus > BRIDGED_GPUS else traits.host_communication_overhead_bytes
+    return (
+        traits.communication_overhead_bytes
+        if device.joined_gpus > BRIDGED_GPUS
+        else traits.host_communication_overhead_bytes
+    )

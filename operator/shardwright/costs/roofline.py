@@ -1,6 +1,8 @@
-"""How long one stage takes for one step: each kind of kernel the slower of computing and moving bytes, then the rest.
+"""How long one stage takes for one step: each kind of kernel the slower of computing and moving
+bytes, then the rest.
 
-A *floor* is the time that the data sheet allows; the engine's coefficients say what of it is reached.
+A *floor* is the time that the data sheet allows; the engine's coefficients say what of it is
+reached.
 """
 
 import math
@@ -10,7 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.coefficients import Coefficients
-from shardwright.costs.communication import Fabric, all_reduce_seconds, all_to_all_seconds
+from shardwright.costs.communication import (
+    Fabric,
+    all_reduce_seconds,
+    all_to_all_seconds,
+)
 from shardwright.costs.work import ModelWork, StageWork
 from shardwright.hardware.gpus import Gpu
 
@@ -24,31 +30,44 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fp16": ("fp16", "bf16"),
     }
 )
-"""Which unit multiplies weights that are stored so; where the GPU has none, they are widened first."""
+"""Which unit multiplies weights that are stored so; where the GPU has none, they are widened first.
+"""
 
-_ALONE: Final = ("none", "bf16", "fp16")  # of weights beside activations of 16 bits (``Storage.product``)
+_ALONE: Final = (
+    "none",
+    "bf16",
+    "fp16",
+)  # of weights beside activations of 16 bits (``Storage.product``)
 
 _PLAIN: Final = ("bf16", "fp16")
 _ALL_REDUCES_PER_LAYER: Final = 2  # after attention and after the feed-forward block
-_ACTIVATION_BYTES: Final = 2  # bf16 and fp16 cross links and memory as two bytes a value
+_ACTIVATION_BYTES: Final = (
+    2  # bf16 and fp16 cross links and memory as two bytes a value
+)
 WIDENED_ROWS: Final = 32.0
-"""Rows (of an expert: its own) up to which weights that the GPU has no unit for are widened while they are read, for nothing.
-Basis: measured, Marlin keeps nearly the whole gain of 4 bits up to 16 to 32 rows. Source: arXiv 2408.11743, figure 1."""
+"""Rows (of an expert: its own) up to which weights that the GPU has no unit for are widened while
+they are read, for nothing. Basis: measured, Marlin keeps nearly the whole gain of 4 bits up to 16
+to 32 rows. Source: arXiv 2408.11743, figure 1.
+"""
 DENSE_WIDENING: Final = 1.2
-"""How many times longer further rows take in the matrices that every token passes (experts have the fitted ``widening``).
-Basis: assumed; Marlin loses its gain over 16 bits between 64 and 256 rows, and is up to a fifth behind with prompts.
-Source: arXiv 2408.11743, figures 1 and 9."""
+"""How many times longer further rows take in the matrices that every token passes (experts have the
+fitted ``widening``). Basis: assumed; Marlin loses its gain over 16 bits between 64 and 256 rows,
+and is up to a fifth behind with prompts. Source: arXiv 2408.11743, figures 1 and 9.
+"""
 _OVERLAP: Final = 3.0
-"""How sharply computing hides behind reading memory: the norm of the two (infinite: the slower alone). Basis: assumed."""
+"""How sharply computing hides behind reading memory: the norm of the two (infinite: the slower
+alone). Basis: assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one step carries on one attention rank: decoding sequences, and prompt tokens with the mean context they see.
+    """What one step carries on one attention rank: decoding sequences, and prompt tokens with the
+    mean context they see.
 
-    ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has in this step,
-    ``sampled`` the sequences that get a token. ``prompting`` is how many of the attention ranks have such a prompt in the same
-    step: their tokens meet in the experts.
+    ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has
+    in this step, ``sampled`` the sequences that get a token. ``prompting`` is how many of the
+    attention ranks have such a prompt in the same step: their tokens meet in the experts.
     """
 
     sequences: float = 0.0
@@ -65,19 +84,26 @@ class Batch:
         return self.sequences * self.verified + self.prompt_tokens
 
     def met(self, peers: int) -> float:
-        """Return the tokens of all attention ranks; a rank without a request takes part with one of its own."""
+        """Return the tokens of all attention ranks; a rank without a request takes part with one of
+        its own.
+        """
         return (
-            max(1.0, self.sequences * self.verified) * peers + self.prompt_tokens * self.prompting if peers > 1 else self.tokens
+            max(1.0, self.sequences * self.verified) * peers
+            + self.prompt_tokens * self.prompting
+            if peers > 1
+            else self.tokens
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFloor:
-    """The least seconds that one rank of a stage can take for its parts, by the data sheet of its GPU.
+    """The least seconds that one rank of a stage can take for its parts, by the data sheet of its
+    GPU.
 
-    ``token`` is per token in the matrix products, ``expert_token`` per token in one expert, over all expert layers.
-    ``attention`` has, per kind of layer, the window and the seconds per token of context: K/V read by one sequence,
-    computing of one decoding and one prompt token, and the state that each sequence reads.
+    ``token`` is per token in the matrix products, ``expert_token`` per token in one expert, over
+    all expert layers. ``attention`` has, per kind of layer, the window and the seconds per token of
+    context: K/V read by one sequence, computing of one decoding and one prompt token, and the state
+    that each sequence reads.
     """
 
     layers: int
@@ -89,20 +115,24 @@ class StageFloor:
     token: float
     expert_token: float
     head_token: float
-    hidden_token: float  # reading or writing one vector of the hidden size in every layer
+    hidden_token: (
+        float  # reading or writing one vector of the hidden size in every layer
+    )
     attention: tuple[tuple[float, float, float, float, float], ...]
     widened: bool  # most dense weights have no unit of their own
     expert_widened: bool
     expert_columns: float  # of one expert's slice
-    formats: tuple[str, ...]  # how most dense and most expert weights are stored, "int4 widened" without a unit
+    formats: tuple[
+        str, ...
+    ]  # how most dense and most expert weights are stored, "int4 widened" without a unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
     """What the ranks of one stage say to each other in a layer.
 
-    ``tensor`` joins the tensor group, ``experts`` all ranks that hold experts, ``context`` the ranks that share the
-    K/V of one head.
+    ``tensor`` joins the tensor group, ``experts`` all ranks that hold experts, ``context`` the
+    ranks that share the K/V of one head.
     """
 
     tensor: Fabric
@@ -128,7 +158,9 @@ class StepTime:
     @property
     def total(self) -> float:
         """Return the whole step."""
-        moved = self.communication + self.expert_communication + self.context_communication
+        moved = (
+            self.communication + self.expert_communication + self.context_communication
+        )
         return self.weights + self.kv_cache + self.compute + moved + self.overhead
 
 
@@ -140,17 +172,25 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
     """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so."""
     rates = gpu.matmul_flops or gpu.flops
     units = _units(storage)
-    return next((rates[unit] for unit in units if unit in rates), 0.0) or max(rates.values())
+    return next((rates[unit] for unit in units if unit in rates), 0.0) or max(
+        rates.values()
+    )
 
 
 def widened(gpu: Gpu, storage: str) -> bool:
-    """Return whether weights stored so are widened before they are multiplied, for want of a unit."""
+    """Return whether weights stored so are widened before they are multiplied, for want of a
+    unit.
+    """
     units = _units(storage)
     return bool(storage) and storage not in _PLAIN and units[0] not in gpu.flops
 
 
-def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
-    """Return what a stage takes on a GPU that reaches its data sheet; K/V is kept with ``kv_bits`` per value."""
+def stage_floor(
+    stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int
+) -> StageFloor:
+    """Return what a stage takes on a GPU that reaches its data sheet; K/V is kept with ``kv_bits``
+    per value.
+    """
     bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
     attention = tuple(
         (
@@ -170,15 +210,23 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         experts=stage.experts,
         weights=stage.dense_bytes / bandwidth,
         expert_weights=stage.expert_bytes / bandwidth,
-        token=sum(flops / matmul_flops(gpu, storage) for storage, flops in stage.matmul_flops),
-        expert_token=sum(flops / matmul_flops(gpu, storage) for storage, flops in stage.expert_flops),
+        token=sum(
+            flops / matmul_flops(gpu, storage) for storage, flops in stage.matmul_flops
+        ),
+        expert_token=sum(
+            flops / matmul_flops(gpu, storage) for storage, flops in stage.expert_flops
+        ),
         head_token=stage.head_flops / plain,
         hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
         attention=attention,
         widened=widened(gpu, dense),
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
-        formats=tuple(f"{name} widened" if widened(gpu, name) else name for name in (dense, experts) if name),
+        formats=tuple(
+            f"{name} widened" if widened(gpu, name) else name
+            for name in (dense, experts)
+            if name
+        ),
     )
 
 
@@ -188,23 +236,35 @@ def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
 
 
 def step_time(
-    floor: StageFloor, links: Links, hot_share: float, batch: Batch, fitted: Coefficients, imbalance: float | None = None
+    floor: StageFloor,
+    links: Links,
+    hot_share: float,
+    batch: Batch,
+    fitted: Coefficients,
+    imbalance: float | None = None,
 ) -> StepTime:
     """Return the time of one step of one stage; monotone in every figure of the batch.
 
-    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` what the busiest rank has over the
-    mean (None: the fitted one).
+    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` what the busiest
+    rank has over the mean (None: the fitted one).
     """
     tokens = batch.tokens
     dense = floor.token * _rows(tokens, fitted, widened=floor.widened)
-    dense_compute = (dense + floor.head_token * batch.sampled) / fitted.compute_efficiency
+    dense_compute = (
+        dense + floor.head_token * batch.sampled
+    ) / fitted.compute_efficiency
     dense_weights = floor.weights / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
     met = batch.met(links.peers)
-    expert_compute, expert_weights = _experts(floor, links, hot_share, met, fitted, imbalance)
+    expert_compute, expert_weights = _experts(
+        floor, links, hot_share, met, fitted, imbalance
+    )
     compute, weights = 0.0, 0.0
     thin = 1 + fitted.thin_columns / max(1.0, floor.expert_columns)
-    for busy, read, factor in ((dense_compute, dense_weights, 1.0), (expert_compute, expert_weights, thin)):
+    for busy, read, factor in (
+        (dense_compute, dense_weights, 1.0),
+        (expert_compute, expert_weights, thin),
+    ):
         computing, reading = _joined(busy, read)
         compute, weights = compute + computing * factor, weights + reading * factor
     scores, kv = _joined(scores, kv)
@@ -226,8 +286,9 @@ def step_time(
 def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
     """Return the rows that a product of ``tokens`` takes the time of.
 
-    Large tiles are padded, by ``saturation_tokens``. Kernels that widen weights have small ones: up to ``WIDENED_ROWS`` they
-    do so in the shadow of memory, further rows take ``DENSE_WIDENING`` times as long.
+    Large tiles are padded, by ``saturation_tokens``. Kernels that widen weights have small ones: up
+    to ``WIDENED_ROWS`` they do so in the shadow of memory, further rows take ``DENSE_WIDENING``
+    times as long.
     """
     if widened:
         return tokens + (DENSE_WIDENING - 1) * max(0.0, tokens - WIDENED_ROWS)
@@ -235,7 +296,9 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
 
 
 def _joined(one: float, other: float) -> tuple[float, float]:
-    """Return the time of two things that overlap, divided between them: near the longer one, more where they are alike."""
+    """Return the time of two things that overlap, divided between them: near the longer one, more
+    where they are alike.
+    """
     if one <= 0 or other <= 0:
         return max(0.0, one), max(0.0, other)
     longer, shorter = (one, other) if one > other else (other, one)
@@ -245,57 +308,94 @@ def _joined(one: float, other: float) -> tuple[float, float]:
     return (both - less, less) if one > other else (less, both - less)
 
 
-def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
+def _attention(
+    floor: StageFloor, batch: Batch, fitted: Coefficients
+) -> tuple[float, float]:
     """Return the seconds of reading K/V and of computing scores."""
     read = scores = 0.0
     for window, kv, decode, prefill, state in floor.attention:
         context = min(window, batch.context_tokens)
         read += batch.sequences * (kv * context + state)
         seen = min(window, batch.prompt_context_tokens)
-        scores += batch.sequences * batch.verified * context * decode + batch.prompt_tokens * seen * prefill
+        scores += (
+            batch.sequences * batch.verified * context * decode
+            + batch.prompt_tokens * seen * prefill
+        )
     return read / fitted.kv_efficiency, scores / fitted.attention_efficiency
 
 
 def _experts(
-    floor: StageFloor, links: Links, hot_share: float, met: float, fitted: Coefficients, imbalance: float | None
+    floor: StageFloor,
+    links: Links,
+    hot_share: float,
+    met: float,
+    fitted: Coefficients,
+    imbalance: float | None,
 ) -> tuple[float, float]:
     """Return the seconds of computing and of reading the routed experts of the busiest rank.
 
-    All attention-data ranks' tokens meet here (``met``). An expert that is touched at all computes some rows more than it has.
+    All attention-data ranks' tokens meet here (``met``). An expert that is touched at all computes
+    some rows more than it has.
     """
     if not floor.expert_weights or not hot_share:
         return 0.0, 0.0
-    factor = (fitted.expert_imbalance if imbalance is None else imbalance) if links.whole_experts else 1.0
+    factor = (
+        (fitted.expert_imbalance if imbalance is None else imbalance)
+        if links.whole_experts
+        else 1.0
+    )
     touched = min(1.0, (1.0 - math.pow(1 - min(hot_share, 1 - 1e-12), met)) * factor)
     experts = touched * floor.experts
-    rows = met * hot_share * floor.experts * factor + experts * fitted.saturation_tokens * fitted.expert_padding
+    rows = (
+        met * hot_share * floor.experts * factor
+        + experts * fitted.saturation_tokens * fitted.expert_padding
+    )
     if floor.expert_widened:
         rows += (fitted.widening - 1) * max(0.0, rows - experts * WIDENED_ROWS)
     compute = floor.expert_token * rows / fitted.compute_efficiency
     return compute, floor.expert_weights * touched / fitted.memory_efficiency
 
 
-def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
+def _tensor_seconds(
+    floor: StageFloor, links: Links, tokens: float, fitted: Coefficients
+) -> float:
     if links.tensor.ranks == 1:
         return 0.0
-    reduced = _ALL_REDUCES_PER_LAYER * floor.layers - (floor.expert_layers if links.peers > 1 else 0)
+    reduced = _ALL_REDUCES_PER_LAYER * floor.layers - (
+        floor.expert_layers if links.peers > 1 else 0
+    )
     each = all_reduce_seconds(tokens * links.hidden_bytes, links.tensor)
     return reduced * (each + fitted.collective_seconds)
 
 
-def _expert_seconds(floor: StageFloor, links: Links, met: float, fitted: Coefficients) -> float:
-    """Return what gathering the tokens of all attention-data ranks and giving back their sums takes, a layer each.
+def _expert_seconds(
+    floor: StageFloor, links: Links, met: float, fitted: Coefficients
+) -> float:
+    """Return what gathering the tokens of all attention-data ranks and giving back their sums
+    takes, a layer each.
 
-    Every rank gets every token, whether it has an expert for it or not: ``allgather_reducescatter``, vLLM's default of
-    ``--all2all-backend`` (0.32 ``config/parallel.py``), which is what is rendered.
+    Every rank gets every token, whether it has an expert for it or not:
+    ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
+    ``config/parallel.py``), which is what is rendered.
     """
     if links.peers == 1 or not floor.expert_layers:
         return 0.0
-    return 2 * floor.expert_layers * (all_to_all_seconds(met * links.hidden_bytes, links.experts) + fitted.collective_seconds)
+    return (
+        2
+        * floor.expert_layers
+        * (
+            all_to_all_seconds(met * links.hidden_bytes, links.experts)
+            + fitted.collective_seconds
+        )
+    )
 
 
-def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
-    """Return what ranks that share a request's K/V pay: queries gathered before, partial results summed after attention."""
+def _context_seconds(
+    floor: StageFloor, links: Links, tokens: float, fitted: Coefficients
+) -> float:
+    """Return what ranks that share a request's K/V pay: queries gathered before, partial results
+    summed after attention.
+    """
     if links.context.ranks == 1:
         return 0.0
     each = all_reduce_seconds(tokens * links.hidden_bytes, links.context)

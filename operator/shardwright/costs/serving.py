@@ -1,4 +1,6 @@
-"""What users see of a layout: continuous batching with chunked prefill, micro-batches in flight, and queueing."""
+"""What users see of a layout: continuous batching with chunked prefill, micro-batches in flight,
+and queueing.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,18 +16,23 @@ from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link
 
 UNEVEN_STEPS: Final = 0.04
-"""By how much every further micro-batch in flight stretches the turn of the slowest stage, a share: steps of unlike batches
-wait for each other. Basis: measured, 63 published runs with 2, 4 and 8 stages (TensorRT-LLM on RTX PRO 6000 and A100), which
-were 0 %, 9 % and 32 % slower than evenly filled stages."""
+"""By how much every further micro-batch in flight stretches the turn of the slowest stage, a share:
+steps of unlike batches wait for each other. Basis: measured, 63 published runs with 2, 4 and 8
+stages (TensorRT-LLM on RTX PRO 6000 and A100), which were 0 %, 9 % and 32 % slower than evenly
+filled stages.
+"""
 
 OUT_OF_STEP: Final = 0.3
-"""Share of the other attention ranks whose prompts come at times of their own; those of the rest come together, as requests of
-like lengths end together. Basis: fitted, 85 published runs with 2 to 8 such ranks: predicted over measured 0.77 (B200) and 1.05
-(H200) at 8 ranks; with all of them out of step 0.74 and 0.96, with none 0.96 and 1.23."""
+"""Share of the other attention ranks whose prompts come at times of their own; those of the rest
+come together, as requests of like lengths end together. Basis: fitted, 85 published runs with 2 to
+8 such ranks: predicted over measured 0.77 (B200) and 1.05 (H200) at 8 ranks; with all of them out
+of step 0.74 and 0.96, with none 0.96 and 1.23.
+"""
 
 EAGER_LAYER_SECONDS: Final = 400e-6
-"""What the host takes to launch the kernels of a layer where none are captured, seconds: a step takes that at least. Basis:
-assumed, some 15 launches with what Python does between them."""
+"""What the host takes to launch the kernels of a layer where none are captured, seconds: a step
+takes that at least. Basis: assumed, some 15 launches with what Python does between them.
+"""
 
 _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
 
@@ -40,7 +47,9 @@ class StageKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica as serving sees it: its stages, the links among the ranks of a stage and between stages."""
+    """One replica as serving sees it: its stages, the links among the ranks of a stage and between
+    stages.
+    """
 
     kinds: tuple[StageKind, ...]
     links: Links
@@ -59,7 +68,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The requests of one attention rank: ``running`` of ``offered`` at once, ``chunk_tokens`` of prompt a step.
+    """The requests of one attention rank: ``running`` of ``offered`` at once, ``chunk_tokens`` of
+    prompt a step.
 
     ``ranks`` of its replica have requests, all alike.
     """
@@ -69,7 +79,9 @@ class Load:
     running: float
     chunk_tokens: int
     ranks: float = 1.0
-    mixed: bool = True  # prompts and decoding share steps; else a prompt has steps of its own
+    mixed: bool = (
+        True  # prompts and decoding share steps; else a prompt has steps of its own
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +94,23 @@ class Passage:
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
-        return math.fsum([getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True)])
+        return math.fsum(
+            [
+                getattr(stage, part) * count
+                for stage, count in zip(self.stages, self.counts, strict=True)
+            ]
+        )
 
     @property
     def latency(self) -> float:
         """Return the time from the first stage to the end of the last."""
-        return sum(stage.total * count for stage, count in zip(self.stages, self.counts, strict=True)) + self.send
+        return (
+            sum(
+                stage.total * count
+                for stage, count in zip(self.stages, self.counts, strict=True)
+            )
+            + self.send
+        )
 
     @property
     def slowest(self) -> float:
@@ -113,18 +136,26 @@ class Speed:
 
     @property
     def first(self) -> float:
-        """Return the time to the first token once a request runs: what is left of its stay for the others."""
+        """Return the time to the first token once a request runs: what is left of its stay for the
+        others.
+        """
         return self.stay - self.after
 
     @property
     def after(self) -> float:
-        """Return the time from the first token to the last: no token comes faster than it is decoded."""
+        """Return the time from the first token to the last: no token comes faster than it is
+        decoded.
+        """
         return max(self.stay - self.prefill - self.waiting, self.decoding)
 
 
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     """Return how fast one replica serves a load."""
-    return _static(replica, load, fitted) if load.workload.arrival is Arrival.STATIC_BATCH else _continuous(replica, load, fitted)
+    return (
+        _static(replica, load, fitted)
+        if load.workload.arrival is Arrival.STATIC_BATCH
+        else _continuous(replica, load, fitted)
+    )
 
 
 def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
@@ -132,11 +163,24 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     work = load.workload
     inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
-    chunk = min(load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps))
+    chunk = min(
+        load.chunk_tokens,
+        max(min(inputs, load.chunk_tokens), load.running * inputs / steps),
+    )
     prompts = _prompts(replica, load, chunk)
     chunks = max(1.0, inputs / load.chunk_tokens)
-    alone = _pass(replica, _batch(load, 0.0, inputs / chunks, prompts.beside), fitted, work.expert_imbalance)
-    prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
+    alone = _pass(
+        replica,
+        _batch(load, 0.0, inputs / chunks, prompts.beside),
+        fitted,
+        work.expert_imbalance,
+    )
+    prefill = (
+        alone.latency
+        + (chunks - 1) * alone.slowest
+        + fitted.step_seconds
+        + fitted.request_seconds
+    )
     others = _others(replica, load, fitted, decode.slowest, chunk, prompts)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     waiting = (
@@ -148,7 +192,9 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     return Speed(
         prefill=prefill,
         waiting=waiting,
-        queued=max(0.0, load.offered / load.running - 1) * stay if work.arrival is Arrival.CLOSED_LOOP else 0.0,
+        queued=max(0.0, load.offered / load.running - 1) * stay
+        if work.arrival is Arrival.CLOSED_LOOP
+        else 0.0,
         stay=stay,
         requests_per_second=load.running / stay,
         decode=decode,
@@ -162,7 +208,9 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prompts:
-    """The prompts of the other requests during the stay of one: ``steps`` with one of them, on ``beside`` ranks in the mean."""
+    """The prompts of the other requests during the stay of one: ``steps`` with one of them, on
+    ``beside`` ranks in the mean.
+    """
 
     steps: float
     beside: float
@@ -171,8 +219,9 @@ class _Prompts:
 def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     """Return how many steps the prompts of others take.
 
-    Attention ranks step together, so a prompt on any of them holds them all: steps with one are as many as ranks that go
-    their own ways have at least one of them in, and no more than one after the other.
+    Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
+    many as ranks that go their own ways have at least one of them in, and no more than one after
+    the other.
     """
     work, others = load.workload, load.ranks - 1
     each = _uncached(work) / chunk
@@ -180,40 +229,79 @@ def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     if others <= 0:
         return _Prompts(steps=own, beside=1.0)
     theirs = load.running * each
-    slots = max(work.output_tokens / work.tokens_per_step * min(replica.stages, load.running), theirs)
+    slots = max(
+        work.output_tokens / work.tokens_per_step * min(replica.stages, load.running),
+        theirs,
+    )
     free = (1 - own / slots) * math.pow(1 - theirs / slots, OUT_OF_STEP * others)
     steps = (1 - free) * slots
-    return _Prompts(steps=steps, beside=max(1.0, (own + others * theirs) / steps) if steps > 0 else 1.0)
+    return _Prompts(
+        steps=steps,
+        beside=max(1.0, (own + others * theirs) / steps) if steps > 0 else 1.0,
+    )
 
 
-def _others(replica: Replica, load: Load, fitted: Coefficients, decode: float, chunk: float, prompts: _Prompts) -> float:
+def _others(
+    replica: Replica,
+    load: Load,
+    fitted: Coefficients,
+    decode: float,
+    chunk: float,
+    prompts: _Prompts,
+) -> float:
     """Return what the prompts of the other requests add to the stay of one.
 
-    They share the steps that decode (``decode`` seconds each without them) as long as there are any; the rest has steps
-    of its own, as all of it has where an engine does not mix.
+    They share the steps that decode (``decode`` seconds each without them) as long as there are
+    any; the rest has steps of its own, as all of it has where an engine does not mix.
     """
     work, needed = load.workload, prompts.steps
     in_flight = min(replica.stages, load.running)
-    shared = min(needed, work.output_tokens / work.tokens_per_step * in_flight) if load.mixed else 0.0
+    shared = (
+        min(needed, work.output_tokens / work.tokens_per_step * in_flight)
+        if load.mixed
+        else 0.0
+    )
     added = 0.0
     if shared:
-        mixed = _pass(replica, _batch(load, load.running / in_flight, chunk, prompts.beside), fitted, work.expert_imbalance)
+        mixed = _pass(
+            replica,
+            _batch(load, load.running / in_flight, chunk, prompts.beside),
+            fitted,
+            work.expert_imbalance,
+        )
         added = shared * (mixed.slowest - decode)
     if needed > shared:
-        alone = _pass(replica, _batch(load, 0.0, chunk, prompts.beside), fitted, work.expert_imbalance)
+        alone = _pass(
+            replica,
+            _batch(load, 0.0, chunk, prompts.beside),
+            fitted,
+            work.expert_imbalance,
+        )
         added += (needed - shared) * (alone.slowest + fitted.step_seconds)
     return added
 
 
 def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """All start together: all prompts first, then all decode to the end; what does not fit goes in later rounds."""
+    """All start together: all prompts first, then all decode to the end; what does not fit goes in
+    later rounds.
+    """
     work = load.workload
     inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     tokens = load.running * inputs
     chunks = max(1.0, tokens / load.chunk_tokens)
-    alone = _pass(replica, _batch(load, 0.0, tokens / chunks, load.ranks), fitted, work.expert_imbalance)
-    prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
+    alone = _pass(
+        replica,
+        _batch(load, 0.0, tokens / chunks, load.ranks),
+        fitted,
+        work.expert_imbalance,
+    )
+    prefill = (
+        alone.latency
+        + (chunks - 1) * alone.slowest
+        + fitted.step_seconds
+        + fitted.request_seconds
+    )
     stay = prefill + steps * cycle
     rounds = max(1.0, load.offered / load.running)
     return Speed(
@@ -236,11 +324,15 @@ def _uncached(work: Workload) -> float:
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
-def _held_back(load: Load, prefill: float, others: float, decoding: float) -> tuple[float, float]:
-    """Return how long a request stays, and how long it waits because prompts may take no more than a share of the time.
+def _held_back(
+    load: Load, prefill: float, others: float, decoding: float
+) -> tuple[float, float]:
+    """Return how long a request stays, and how long it waits because prompts may take no more than
+    a share of the time.
 
-    Where the prompts of the others want more than their share, they get it and no more: prompts set the pace, decoding
-    is slowed by the share alone, and requests wait before their prompt is computed.
+    Where the prompts of the others want more than their share, they get it and no more: prompts set
+    the pace, decoding is slowed by the share alone, and requests wait before their prompt is
+    computed.
     """
     free, share = prefill + decoding + others, load.workload.prefill_share
     if share >= 1 or others <= (others + decoding) * share:
@@ -250,7 +342,9 @@ def _held_back(load: Load, prefill: float, others: float, decoding: float) -> tu
     return stay, stay - prefill - slowed
 
 
-def _batch(load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0) -> Batch:
+def _batch(
+    load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0
+) -> Batch:
     work = load.workload
     prompts = prompt_tokens / work.input_tokens
     return Batch(
@@ -264,41 +358,79 @@ def _batch(load: Load, sequences: float, prompt_tokens: float, prompting: float 
     )
 
 
-def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage, float]:
-    """Return one pass of a micro-batch, and the time between two steps of a request without prompts.
+def _decode(
+    replica: Replica, load: Load, fitted: Coefficients
+) -> tuple[Passage, float]:
+    """Return one pass of a micro-batch, and the time between two steps of a request without
+    prompts.
 
-    With P stages up to P micro-batches are in flight: one request alone gains nothing from the others'
-    overlap, P batches keep the slowest stage busy. One loop of the engine prepares the steps of them all.
+    With P stages up to P micro-batches are in flight: one request alone gains nothing from the
+    others' overlap, P batches keep the slowest stage busy. One loop of the engine prepares the
+    steps of them all.
     """
-    together = load.workload.arrival is Arrival.STATIC_BATCH  # one batch, which no two stages work on at once
+    together = (
+        load.workload.arrival is Arrival.STATIC_BATCH
+    )  # one batch, which no two stages work on at once
     in_flight = 1.0 if together else min(replica.stages, load.running)
-    passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted, load.workload.expert_imbalance)
-    pace = in_flight * max(passage.slowest, fitted.step_seconds) * (1 + UNEVEN_STEPS * (in_flight - 1))
+    passage = _pass(
+        replica,
+        _batch(load, load.running / in_flight, 0.0),
+        fitted,
+        load.workload.expert_imbalance,
+    )
+    pace = (
+        in_flight
+        * max(passage.slowest, fitted.step_seconds)
+        * (1 + UNEVEN_STEPS * (in_flight - 1))
+    )
     return passage, max(passage.latency + fitted.step_seconds, pace)
 
 
-def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None) -> Passage:
-    times = tuple(step_time(kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance) for kind in replica.kinds)
+def _pass(
+    replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None
+) -> Passage:
+    times = tuple(
+        step_time(
+            kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance
+        )
+        for kind in replica.kinds
+    )
     if replica.drafting is not None:
         times = (*times[:-1], with_drafting(times[-1], replica.drafting, batch, fitted))
     if replica.eager:
-        times = tuple(_launched(time, kind.floor.layers) for time, kind in zip(times, replica.kinds, strict=True))
-    return Passage(stages=times, counts=tuple(kind.count for kind in replica.kinds), send=_sends(replica, batch.tokens))
+        times = tuple(
+            _launched(time, kind.floor.layers)
+            for time, kind in zip(times, replica.kinds, strict=True)
+        )
+    return Passage(
+        stages=times,
+        counts=tuple(kind.count for kind in replica.kinds),
+        send=_sends(replica, batch.tokens),
+    )
 
 
 def _launched(time: StepTime, layers: int) -> StepTime:
     """Return a step that takes no less than launching its kernels one by one does."""
-    return replace(time, overhead=time.overhead + max(0.0, EAGER_LAYER_SECONDS * layers - time.total))
+    return replace(
+        time,
+        overhead=time.overhead + max(0.0, EAGER_LAYER_SECONDS * layers - time.total),
+    )
 
 
 def _sends(replica: Replica, tokens: float) -> float:
     """Return the hand-overs of one pass: hidden states and residual, each tensor rank its slice."""
     size = 2 * tokens * replica.links.hidden_bytes / replica.tensor
-    return (replica.stages - 1) * send_seconds(size, replica.stage_link, network=replica.stage_link_is_network)
+    return (replica.stages - 1) * send_seconds(
+        size, replica.stage_link, network=replica.stage_link_is_network
+    )
 
 
-def performance(speed: Speed, load: Load, groups: float, *, running: int, band: Band) -> Performance:
-    """Return what users see of ``groups`` replicas (or attention ranks) that are alike, ``running`` requests in a replica."""
+def performance(
+    speed: Speed, load: Load, groups: float, *, running: int, band: Band
+) -> Performance:
+    """Return what users see of ``groups`` replicas (or attention ranks) that are alike, ``running``
+    requests in a replica.
+    """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second
     tpot = speed.after / outputs
@@ -326,12 +458,25 @@ _PARTS: Final = (
 )
 
 
-_MOVED: Final = frozenset({"TensorCommunication", "ExpertCommunication", "ContextCommunication", "PipelineCommunication"})
+_MOVED: Final = frozenset(
+    {
+        "TensorCommunication",
+        "ExpertCommunication",
+        "ContextCommunication",
+        "PipelineCommunication",
+    }
+)
 
 
 def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
-    shares = [TimeShare(name=name, seconds=passage.total(part) * scale) for name, part in _PARTS]
-    return [*shares, TimeShare(name="PipelineCommunication", seconds=passage.send * scale)]
+    shares = [
+        TimeShare(name=name, seconds=passage.total(part) * scale)
+        for name, part in _PARTS
+    ]
+    return [
+        *shares,
+        TimeShare(name="PipelineCommunication", seconds=passage.send * scale),
+    ]
 
 
 def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
@@ -344,23 +489,46 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     others = max(0.0, tpot - step)
     moved = others / speed.alone.latency if speed.alone.latency > 0 else 0.0
     prompts = _work_shares(speed.alone, moved)
-    work = [_with_prompts(share, beside) for share, beside in zip(_work_shares(speed.decode, scale), prompts, strict=True)]
+    work = [
+        _with_prompts(share, beside)
+        for share, beside in zip(
+            _work_shares(speed.decode, scale), prompts, strict=True
+        )
+    ]
     sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency + speed.between) * scale
     overhead = (speed.decode.total("overhead") + speed.between) * scale
-    rest = (("Bubble", max(0.0, step - counted)), ("Prefill", others - sent), ("Overhead", overhead))
-    return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
+    rest = (
+        ("Bubble", max(0.0, step - counted)),
+        ("Prefill", others - sent),
+        ("Overhead", overhead),
+    )
+    return _present(
+        [*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)]
+    )
 
 
 def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
-    return TimeShare(name=share.name, seconds=share.seconds + prompts.seconds) if share.name in _MOVED else share
+    return (
+        TimeShare(name=share.name, seconds=share.seconds + prompts.seconds)
+        if share.name in _MOVED
+        else share
+    )
 
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
     counted = speed.alone.latency
-    scale = speed.prefill / counted if counted > 0 else 0.0  # chunks overlap in a pipeline
+    scale = (
+        speed.prefill / counted if counted > 0 else 0.0
+    )  # chunks overlap in a pipeline
     overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
-    return _present([*_work_shares(speed.alone, scale), overhead, TimeShare(name="Queue", seconds=speed.waiting + speed.queued)])
+    return _present(
+        [
+            *_work_shares(speed.alone, scale),
+            overhead,
+            TimeShare(name="Queue", seconds=speed.waiting + speed.queued),
+        ]
+    )
 
 
 def _present(shares: Sequence[TimeShare]) -> tuple[TimeShare, ...]:

@@ -1,6 +1,7 @@
 """The bytes of weights: on the fullest rank of each stage, and what a node reads from disk.
 
-Bytes as the engine creates them, before kernels repack; equal to the oracle in ``tests/data/oracle``.
+Bytes as the engine creates them, before kernels repack; equal to the oracle in
+``tests/data/oracle``.
 """
 
 import math
@@ -13,7 +14,15 @@ from typing import Final
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, ModelSpec, PipelineRole, Split, Weight, WeightFormat
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    GroupedAttention,
+    ModelSpec,
+    PipelineRole,
+    Split,
+    Weight,
+    WeightFormat,
+)
 
 MXFP4_SLICE: Final = 128
 """Elements that a rank's slice of an MXFP4 expert is padded to. Source: vLLM 0.32
@@ -40,7 +49,15 @@ class WeightBytes:
     @property
     def total_bytes(self) -> int:
         """Return the sum of all parts."""
-        return sum((self.embedding_bytes, self.attention_bytes, self.feed_forward_bytes, self.expert_bytes, self.head_bytes))
+        return sum(
+            (
+                self.embedding_bytes,
+                self.attention_bytes,
+                self.feed_forward_bytes,
+                self.expert_bytes,
+                self.head_bytes,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +75,9 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bytes:
-    """Bytes that a rank holds of a model; by part of its layers those of the first n of them (n from 0 to all)."""
+    """Bytes that a rank holds of a model; by part of its layers those of the first n of them (n
+    from 0 to all).
+    """
 
     attention: tuple[int, ...]
     feed_forward: tuple[int, ...]
@@ -69,25 +88,41 @@ class _Bytes:
 
 
 Measure = Callable[[ModelSpec, Weight, int, int, int], int]
-"""What is counted of one kind of weight: the model, the weight, and how many of which outputs and inputs a rank holds."""
+"""What is counted of one kind of weight: the model, the weight, and how many of which outputs and
+inputs a rank holds.
+"""
 
 
-def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
+def stage_weight_bytes(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> tuple[int, ...]:
     """Return the bytes of weights on the fullest rank of every pipeline stage."""
-    return tuple(stage.total_bytes for stage in stage_weight_parts(model, layout, traits))
+    return tuple(
+        stage.total_bytes for stage in stage_weight_parts(model, layout, traits)
+    )
 
 
-def stage_weight_parts(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[WeightBytes, ...]:
+def stage_weight_parts(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> tuple[WeightBytes, ...]:
     """Return the same by part of the model, for display."""
     return stage_sums(model, layout, traits, stored_bytes)
 
 
-def stage_sums(model: ModelSpec, layout: Layout, traits: EngineTraits, measure: Measure) -> tuple[WeightBytes, ...]:
-    """Return what a measure of every weight comes to on the fullest rank of every pipeline stage, by part of the model."""
-    return _by_stage(model, layout, traits, _rank_bytes(model, _cut(model, layout, traits), measure))
+def stage_sums(
+    model: ModelSpec, layout: Layout, traits: EngineTraits, measure: Measure
+) -> tuple[WeightBytes, ...]:
+    """Return what a measure of every weight comes to on the fullest rank of every pipeline stage,
+    by part of the model.
+    """
+    return _by_stage(
+        model, layout, traits, _rank_bytes(model, _cut(model, layout, traits), measure)
+    )
 
 
-def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
+def load_bytes_per_node(
+    model: ModelSpec, layout: Layout, traits: EngineTraits, gpus_per_node: int
+) -> int:
     """Return the bytes that the busiest node of a replica reads: each stage it holds, once, whole.
 
     The ranks of a node share the page cache, so slices of one stage are read once.
@@ -95,24 +130,33 @@ def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, 
     whole = _rank_bytes(model, _cut(model, Layout(), traits), stored_bytes)
     stages = [part.total_bytes for part in _by_stage(model, layout, traits, whole)]
     ranks = layout.gpus_per_replica
-    nodes = (range(first, min(first + gpus_per_node, ranks)) for first in range(0, ranks, gpus_per_node))
-    held = ({rank // layout.tensor % layout.pipeline for rank in node} for node in nodes)
+    nodes = (
+        range(first, min(first + gpus_per_node, ranks))
+        for first in range(0, ranks, gpus_per_node)
+    )
+    held = (
+        {rank // layout.tensor % layout.pipeline for rank in node} for node in nodes
+    )
     return max(sum(stages[stage] for stage in on_node) for on_node in held)
 
 
 def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     """Return the cut of a layout.
 
-    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are spread over
-    tensor and attention-data ranks, some classes repeat on every rank what is not routed
-    (``config/parallel.py:use_sequence_parallel_moe``).
+    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are
+    spread over tensor and attention-data ranks, some classes repeat on every rank what is not
+    routed (``config/parallel.py:use_sequence_parallel_moe``).
     """
     whole = layout.expert > 1
     repeated = whole and layout.tensor > 1 and layout.attention_data > 1
     return _Cut(
         tensor=layout.tensor,
-        shared=1 if repeated and model.architecture in traits.repeats_shared_experts else layout.tensor,
-        dense=1 if repeated and model.architecture in traits.repeats_dense_layers else layout.tensor,
+        shared=1
+        if repeated and model.architecture in traits.repeats_shared_experts
+        else layout.tensor,
+        dense=1
+        if repeated and model.architecture in traits.repeats_dense_layers
+        else layout.tensor,
         slices=layout.tensor * layout.attention_data // layout.expert,
         expert=layout.expert if whole else 1,
         vocabulary_padding=traits.vocabulary_padding,
@@ -120,12 +164,18 @@ def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     )
 
 
-def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes) -> tuple[WeightBytes, ...]:
+def _by_stage(
+    model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes
+) -> tuple[WeightBytes, ...]:
     everywhere = model.architecture in traits.ends_on_every_stage
     repeated = model.architecture in traits.embedding_on_every_stage
-    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
+    stages = split_layers(
+        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+    )
     last = len(stages) - 1
-    tied_copy = 0 if not model.tied_embeddings or everywhere or repeated else rank.embedding
+    tied_copy = (
+        0 if not model.tied_embeddings or everywhere or repeated else rank.embedding
+    )
     return tuple(
         WeightBytes(
             embedding_bytes=rank.tower
@@ -149,7 +199,13 @@ def _rank_bytes(model: ModelSpec, cut: _Cut, measure: Measure) -> _Bytes:
         if weight.layer is None:
             ends[weight.part] += count
             continue
-        part = experts if weight.experts else attention if _of_attention(model, weight) else feed_forward
+        part = (
+            experts
+            if weight.experts
+            else attention
+            if _of_attention(model, weight)
+            else feed_forward
+        )
         for layer in held_by:
             part[layer] += count
     return _Bytes(
@@ -168,12 +224,16 @@ def _first(layers: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
-    """Return one of the weights that differ in their layer alone, with the layers that hold it; those of no layer one by one."""
+    """Return one of the weights that differ in their layer alone, with the layers that hold it;
+    those of no layer one by one.
+    """
     holders: dict[object, tuple[Weight, list[int]]] = {}
     for index, weight in enumerate(model.weights):
         layer = None if weight.layer is None else model.layers[weight.layer]
         key = index if layer is None else (*_kind(weight), layer)
-        holders.setdefault(key, (weight, []))[1].extend(() if weight.layer is None else (weight.layer,))
+        holders.setdefault(key, (weight, []))[1].extend(
+            () if weight.layer is None else (weight.layer,)
+        )
     return tuple((weight, tuple(layers)) for weight, layers in holders.values())
 
 
@@ -189,18 +249,26 @@ def _of_attention(model: ModelSpec, weight: Weight) -> bool:
     return weight.name.startswith(_ATTENTION)
 
 
-def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
+def stored_bytes(
+    model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int
+) -> int:
     """Return the bytes that a rank's part of one kind of weight is stored in."""
     del model
     return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
 
 
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int]:
-    """Return how many of one kind of weight the fullest rank holds, and their outputs and inputs."""
+    """Return how many of one kind of weight the fullest rank holds, and their outputs and
+    inputs.
+    """
     outputs, inputs = _shape_on_rank(model, weight, cut)
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
-    return math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies, outputs, inputs
+    return (
+        math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies,
+        outputs,
+        inputs,
+    )
 
 
 def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int]:
@@ -224,7 +292,13 @@ def _slice(weight: Weight, size: int, ways: int, cut: _Cut) -> int:
     """Return a rank's share of an axis, of padded shared experts in whole quantization blocks."""
     share = math.ceil(size / ways)
     block = weight.storage.block
-    if not cut.pads_shared or ways == 1 or block is None or weight.experts or _SHARED_EXPERT not in weight.name:
+    if (
+        not cut.pads_shared
+        or ways == 1
+        or block is None
+        or weight.experts
+        or _SHARED_EXPERT not in weight.name
+    ):
         return share
     return _round_up(share, block[1 if weight.split is Split.ROW else 0])
 
@@ -234,7 +308,9 @@ def _ways(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
         return cut.slices
     if _SHARED_EXPERT in weight.name:
         return cut.shared
-    dense = weight.layer is not None and isinstance(model.layers[weight.layer].feed_forward, DenseFeedForward)
+    dense = weight.layer is not None and isinstance(
+        model.layers[weight.layer].feed_forward, DenseFeedForward
+    )
     return cut.dense if dense and not weight.name.startswith(_ATTENTION) else cut.tensor
 
 
@@ -251,17 +327,24 @@ def _is_mxfp4(model: ModelSpec, weight: Weight) -> bool:
 def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
     """Return the shape that an MXFP4 kernel wants: the slice and the hidden size rounded up."""
     if weight.split is Split.COLUMN:
-        return _round_up(outputs, MXFP4_SLICE), _round_up(inputs, MXFP4_HIDDEN) if inputs > 1 else 1
-    return _round_up(outputs, MXFP4_HIDDEN), _round_up(inputs, MXFP4_SLICE) if inputs > 1 else 1
+        return _round_up(outputs, MXFP4_SLICE), _round_up(
+            inputs, MXFP4_HIDDEN
+        ) if inputs > 1 else 1
+    return _round_up(outputs, MXFP4_HIDDEN), _round_up(
+        inputs, MXFP4_SLICE
+    ) if inputs > 1 else 1
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
-    """Return the storage with a finer grid of scales where a slice of an expert is no whole number of blocks.
+    """Return the storage with a finer grid of scales where a slice of an expert is no whole number
+    of blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
     """
     storage = weight.storage
-    if not weight.experts or storage.block is None or min(storage.block) < 2:  # noqa: PLR2004  # a grid in both axes
+    if (
+        not weight.experts or storage.block is None or min(storage.block) < 2  # noqa: PLR2004
+    ):  # a grid in both axes
         return storage
     cut_axis = outputs if weight.split is Split.COLUMN else inputs
     finer = (math.gcd(cut_axis, storage.block[0]), math.gcd(cut_axis, storage.block[1]))

@@ -1,4 +1,6 @@
-"""What one step moves and computes on a rank of each stage: counted from the model's tensors, free of any GPU."""
+"""What one step moves and computes on a rank of each stage: counted from the model's tensors, free
+of any GPU.
+"""
 
 import math
 from collections import Counter, defaultdict
@@ -26,9 +28,11 @@ Prefix = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWork:
-    """Attention of alike layers on one rank, per token: of each token of context that it sees, ``window`` at most.
+    """Attention of alike layers on one rank, per token: of each token of context that it sees,
+    ``window`` at most.
 
-    ``kv_values`` are read per token of context and decoding sequence, ``state_bytes`` per sequence alone.
+    ``kv_values`` are read per token of context and decoding sequence, ``state_bytes`` per sequence
+    alone.
     """
 
     window: float  # infinite: all of the context
@@ -40,12 +44,14 @@ class AttentionWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageWork:
-    """One rank of one stage. Bytes are read in every step, FLOP are per token of the rank's own batch.
+    """One rank of one stage. Bytes are read in every step, FLOP are per token of the rank's own
+    batch.
 
-    ``matmul_flops`` are of all but the routed experts, by how their weights are stored; ``expert_flops`` of one
-    token in one of the rank's experts, summed over ``expert_layers``. ``expert_bytes`` are all routed experts the
-    rank holds, ``experts`` in every layer. ``products`` are the matrices that a pass multiplies with, one after the
-    other. ``head_flops`` are per sampled token, on the last stage only.
+    ``matmul_flops`` are of all but the routed experts, by how their weights are stored;
+    ``expert_flops`` of one token in one of the rank's experts, summed over ``expert_layers``.
+    ``expert_bytes`` are all routed experts the rank holds, ``experts`` in every layer. ``products``
+    are the matrices that a pass multiplies with, one after the other. ``head_flops`` are per
+    sampled token, on the last stage only.
     """
 
     layers: int
@@ -63,7 +69,8 @@ class StageWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """The sums over a model's layers that every layout needs, made once; element counts are by storage.
+    """The sums over a model's layers that every layout needs, made once; element counts are by
+    storage.
 
     ``hot_share`` is the share of a layer's experts that one token uses (0 for dense models).
     """
@@ -80,30 +87,50 @@ class ModelWork:
     products: Prefix
     attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
-    alike: tuple[Prefix, ...]  # layers of each sort: layers of one sort differ in nothing that is counted
+    alike: tuple[
+        Prefix, ...
+    ]  # layers of each sort: layers of one sort differ in nothing that is counted
 
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":
         """Count a model's layers."""
-        blocks = [layer.feed_forward for layer in model.layers if isinstance(layer.feed_forward, ExpertFeedForward)]
+        blocks = [
+            layer.feed_forward
+            for layer in model.layers
+            if isinstance(layer.feed_forward, ExpertFeedForward)
+        ]
         matrices = [weight for weight in model.weights if weight.inputs > 1]
         plain = [weight for weight in matrices if not weight.experts]
         ends = [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
-        head = [weight for weight in matrices if weight.part is PipelineRole.HEAD] or ends
+        head = [
+            weight for weight in matrices if weight.part is PipelineRole.HEAD
+        ] or ends
         kinds = [layer.attention for layer in model.layers]
-        split = _by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED))
-        whole = _by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED))
+        split = _by_storage(
+            model, (weight for weight in plain if weight.split is not Split.REPLICATED)
+        )
+        whole = _by_storage(
+            model, (weight for weight in plain if weight.split is Split.REPLICATED)
+        )
         routed = _by_storage(model, (weight for weight in matrices if weight.experts))
         return cls(
             hidden=model.hidden_size,
             layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
-            hot_share=max((block.experts_per_token / block.experts for block in blocks), default=0.0),
-            expert_columns=max((block.expert_intermediate for block in blocks), default=0),
+            hot_share=max(
+                (block.experts_per_token / block.experts for block in blocks),
+                default=0.0,
+            ),
+            expert_columns=max(
+                (block.expert_intermediate for block in blocks), default=0
+            ),
             split_elements=split,
             whole_elements=whole,
             expert_elements=routed,
-            expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
+            expert_layers=_running(
+                isinstance(layer.feed_forward, ExpertFeedForward)
+                for layer in model.layers
+            ),
             products=_products(model, matrices),
             attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in head),
@@ -111,29 +138,50 @@ class ModelWork:
         )
 
     def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
-        """Return how many layers of each sort a stage has; stages with equally many do the same work."""
+        """Return how many layers of each sort a stage has; stages with equally many do the same
+        work.
+        """
         return tuple(_between(prefix, layers) for prefix in self.alike)
 
-    def stage(self, layout: Layout, layers: tuple[int, int], held: WeightBytes, *, last: bool) -> StageWork:
+    def stage(
+        self, layout: Layout, layers: tuple[int, int], held: WeightBytes, *, last: bool
+    ) -> StageWork:
         """Return the work of one stage whose fullest rank holds the bytes of ``held``."""
         ranks, expert = layout.tensor, max(1, layout.expert)
         slices = max(1, layout.tensor * layout.attention_data // expert)
-        flops = {name: 2 * _between(prefix, layers) / ranks for name, prefix in self.split_elements.items()}
+        flops = {
+            name: 2 * _between(prefix, layers) / ranks
+            for name, prefix in self.split_elements.items()
+        }
         for name, prefix in self.whole_elements.items():
             flops[name] = flops.get(name, 0.0) + 2 * _between(prefix, layers)
-        of_one = {name: 2 * _between(prefix, layers) for name, prefix in self.expert_elements.items()}
-        here = {kind: _between(prefix, layers) for kind, prefix in self.attention.items()}
+        of_one = {
+            name: 2 * _between(prefix, layers)
+            for name, prefix in self.expert_elements.items()
+        }
+        here = {
+            kind: _between(prefix, layers) for kind, prefix in self.attention.items()
+        }
         return StageWork(
             layers=layers[1] - layers[0],
             products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
             experts=self.experts / expert,
-            dense_bytes=held.attention_bytes + held.feed_forward_bytes + held.head_bytes,
+            dense_bytes=held.attention_bytes
+            + held.feed_forward_bytes
+            + held.head_bytes,
             matmul_flops=tuple(sorted(flops.items())),
             expert_bytes=held.expert_bytes,
-            expert_flops=tuple((name, value / self.experts / slices) for name, value in sorted(of_one.items())),
+            expert_flops=tuple(
+                (name, value / self.experts / slices)
+                for name, value in sorted(of_one.items())
+            ),
             expert_columns=self.expert_columns / slices,
-            attention=tuple(_attention_work(kind, count, layout) for kind, count in here.items() if count),
+            attention=tuple(
+                _attention_work(kind, count, layout)
+                for kind, count in here.items()
+                if count
+            ),
             head_flops=2 * self.head_elements / ranks if last else 0.0,
         )
 
@@ -147,7 +195,9 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
 
 
 def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
-    """Return how many matrices the first n layers multiply with; the routed experts of a layer are started together."""
+    """Return how many matrices the first n layers multiply with; the routed experts of a layer are
+    started together.
+    """
     counts = Counter(weight.layer for weight in matrices)
     return _running(counts[layer] for layer in range(len(model.layers)))
 
@@ -162,10 +212,15 @@ def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
 
 
 def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:
-    sorts = [(layer, *(_between(prefix, (index, index + 1)) for prefix in counted)) for index, layer in enumerate(model.layers)]
+    sorts = [
+        (layer, *(_between(prefix, (index, index + 1)) for prefix in counted))
+        for index, layer in enumerate(model.layers)
+    ]
     numbers = {sort: number for number, sort in enumerate(dict.fromkeys(sorts))}
     of_layers = [numbers[sort] for sort in sorts]
-    return tuple(_running(number == own for own in of_layers) for number in numbers.values())
+    return tuple(
+        _running(number == own for own in of_layers) for number in numbers.values()
+    )
 
 
 def _running(values: Iterable[float]) -> Prefix:
@@ -177,25 +232,46 @@ def _between(prefix: Prefix, layers: tuple[int, int]) -> float:
 
 
 def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionWork:
-    """Return the work of ``count`` layers of one kind; latent attention decodes on the latent vector."""
+    """Return the work of ``count`` layers of one kind; latent attention decodes on the latent
+    vector.
+    """
     share = count / layout.tensor
     match kind:
         case GroupedAttention():
             flops = 2.0 * kind.heads * (kind.head_dim + kind.value_head_dim) * share
-            values = math.ceil(kind.kv_heads / layout.tensor) * (kind.head_dim + kind.value_head_dim) * count / layout.context
+            values = (
+                math.ceil(kind.kv_heads / layout.tensor)
+                * (kind.head_dim + kind.value_head_dim)
+                * count
+                / layout.context
+            )
             return _seen(kind.window, flops, flops, values)
         case LatentAttention():
             decode = 2.0 * kind.heads * (2 * kind.kv_lora_rank + kind.rope_dim) * share
-            prefill = 2.0 * kind.heads * (kind.nope_dim + kind.rope_dim + kind.value_head_dim) * share
+            prefill = (
+                2.0
+                * kind.heads
+                * (kind.nope_dim + kind.rope_dim + kind.value_head_dim)
+                * share
+            )
             values = (kind.kv_lora_rank + kind.rope_dim) * count / layout.context
             return _seen(kind.selected_tokens or kind.window, decode, prefill, values)
         case RecurrentAttention():
-            # the state is read and written once per token, and every element takes a product and a sum of each kind
+            # the state is read and written once per token, and every element takes a product and a
+            # sum of each kind
             state = kind.state_elements * kind.state_bits / 8 * 2 * share
-            return AttentionWork(window=1.0, decode_flops=0.0, prefill_flops=0.0, kv_values=0.0, state_bytes=state)
+            return AttentionWork(
+                window=1.0,
+                decode_flops=0.0,
+                prefill_flops=0.0,
+                kv_values=0.0,
+                state_bytes=state,
+            )
 
 
-def _seen(window: int | None, decode_flops: float, prefill_flops: float, kv_values: float) -> AttentionWork:
+def _seen(
+    window: int | None, decode_flops: float, prefill_flops: float, kv_values: float
+) -> AttentionWork:
     return AttentionWork(
         window=math.inf if window is None else window,
         decode_flops=decode_flops,

@@ -7,16 +7,20 @@ from enum import StrEnum
 class Arrival(StrEnum):
     """How requests come."""
 
-    CLOSED_LOOP = "ClosedLoop"  #: ``concurrency`` requests are in flight, each one's end starts the next
+    # : ``concurrency`` requests are in flight, each one's end starts the next
+    CLOSED_LOOP = "ClosedLoop"
     SATURATED = "Saturated"  #: everything is queued: the engine runs what fits
-    STATIC_BATCH = "StaticBatch"  #: ``concurrency`` requests start together, and the last one's end is the end
+    # : ``concurrency`` requests start together, and the last one's end is the end
+    STATIC_BATCH = "StaticBatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
-    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each pod (None: what there is).
+    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each
+    pod (None: what there is).
 
-    ``beside_bytes`` is what the pod requests beside it because somebody states it (0: what the engine needs).
+    ``beside_bytes`` is what the pod requests beside it because somebody states it (0: what the
+    engine needs).
     """
 
     pod_bytes: int | None = None
@@ -25,17 +29,19 @@ class KvOffload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest request.
+    """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest
+    request.
 
-    Where nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a layout is refused.
+    Where nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
+    layout is refused.
 
-    ``requests_per_second``, where stated, is the offered rate of all replicas: what it keeps in flight is
-    derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of input tokens
-    whose K/V is there already. ``prefill_share`` is the largest share of the time that chunked prefill may
-    take from decoding (1: no limit). ``expert_imbalance`` is the work of the busiest expert rank over the
-    mean (None: the cost model's own). With speculative decoding a step verifies ``draft_tokens`` drafted
-    tokens, each of which is accepted with the chance ``draft_acceptance``. ``kv_offload`` is what is kept beside the GPUs (None:
-    nothing).
+    ``requests_per_second``, where stated, is the offered rate of all replicas: what it keeps in
+    flight is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the
+    share of input tokens whose K/V is there already. ``prefill_share`` is the largest share of the
+    time that chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work
+    of the busiest expert rank over the mean (None: the cost model's own). With speculative decoding
+    a step verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
+    ``draft_acceptance``. ``kv_offload`` is what is kept beside the GPUs (None: nothing).
     """
 
     input_tokens: int
@@ -55,9 +61,14 @@ class Workload:
 
     @property
     def tokens_per_step(self) -> float:
-        """Return the mean tokens that one sequence gains in a decode step: drafts are accepted up to the first miss.
+        """Return the mean tokens that one sequence gains in a decode step: drafts are accepted up
+        to the first miss.
 
-        >>> Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2).tokens_per_step
+        >>> Workload(
+        ...     input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2
+        ... ).tokens_per_step
         1.0
         """
-        return sum(self.draft_acceptance**drafted for drafted in range(self.draft_tokens + 1))
+        return sum(
+            self.draft_acceptance**drafted for drafted in range(self.draft_tokens + 1)
+        )

@@ -18,15 +18,20 @@ MASTER_PORT: Final = 29501
 
 
 DATA_PARALLEL_PORT: Final = 13345
-"""TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1, away from vLLM's own 29550."""
+"""TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1,
+away from vLLM's own 29550.
+"""
 
 
 EXCHANGE: Final = "allgather_reducescatter"
-"""How tokens of attention replicas meet in the experts, as plans price it (``costs/roofline.py``); the default of vLLM 0.32 and
-0.33, said all the same: a default may change, and the price would not."""
+"""How tokens of attention replicas meet in the experts, as plans price it (``costs/roofline.py``);
+the default of vLLM 0.32 and 0.33, said all the same: a default may change, and the price would not.
+"""
 
 
-PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"})
+PLAN_SAYS: Final = frozenset(
+    {"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"}
+)
 """Options of users that every plan says, theirs where they do."""
 
 
@@ -36,7 +41,9 @@ DEFAULT_ADAPTER_RANK: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What the environment of an engine says of its start: a folder of the pod's own, and limits in seconds."""
+    """What the environment of an engine says of its start: a folder of the pod's own, and limits in
+    seconds.
+    """
 
     own_dir: str
     load_seconds: int
@@ -47,15 +54,16 @@ class Start:
 class Serving:
     """What to serve and how, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how weights are read (None: as the
-    engine sees fit). ``quantization`` is what the
+    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how
+    weights are read (None: as the engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
-    start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
-    ``adapters`` are served beside the model: the name that clients ask for and the folder of each; ``adapter_rank`` is the
-    largest rank of one. ``draft_tokens`` are drafted in every step (0: no speculation) by the model in ``draft_model``, where
-    there is one, else looked up in the prompt.
-    ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
-    ``over_ray`` says that a Ray cluster joins the ranks of several pods.
+    start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running
+    requests. ``adapters`` are served beside the model: the name that clients ask for and the folder
+    of each; ``adapter_rank`` is the largest rank of one. ``draft_tokens`` are drafted in every step
+    (0: no speculation) by the model in ``draft_model``, where there is one, else looked up in the
+    prompt. ``arguments`` are the user's, already checked. ``files_dir`` is where the files are
+    mounted that an engine reads. ``over_ray`` says that a Ray cluster joins the ranks of several
+    pods.
     """
 
     model: str
@@ -79,13 +87,15 @@ class Serving:
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """Return argv after ``vllm serve``, without what differs between ranks.
 
-    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank; over Ray followers are not told at all,
-    and the leader only where to listen. Batch limits are
+    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank; over Ray
+    followers are not told at all, and the leader only where to listen. Batch limits are
     always explicit: vLLM's defaults depend on the GPU's memory.
     """
     return (
         serving.model,
-        *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
+        *_pairs(
+            {"served-model-name": serving.served_name, "revision": serving.revision}
+        ),
         *_parallelism(plan, over_ray=serving.over_ray),
         *_exchange(plan, serving.version),
         *_beside_the_gpus(plan),
@@ -101,66 +111,115 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
         {
             "tensor-parallel-size": layout.tensor,
             "pipeline-parallel-size": layout.pipeline,
-            "data-parallel-size": layout.attention_data if layout.attention_data > 1 else None,
-            "decode-context-parallel-size": layout.context if layout.context > 1 else None,
+            "data-parallel-size": layout.attention_data
+            if layout.attention_data > 1
+            else None,
+            "decode-context-parallel-size": layout.context
+            if layout.context > 1
+            else None,
         }
     )
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
     if plan.nodes_per_replica == 1:
         return degrees + experts
     if local := attention_replicas_per_pod(plan):
-        return degrees + experts + _pairs({"data-parallel-size-local": local, "data-parallel-rpc-port": DATA_PARALLEL_PORT})
+        return (
+            degrees
+            + experts
+            + _pairs(
+                {
+                    "data-parallel-size-local": local,
+                    "data-parallel-rpc-port": DATA_PARALLEL_PORT,
+                }
+            )
+        )
     if over_ray:  # it tells the engine of other nodes
         return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
-    nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
+    nodes = {
+        "distributed-executor-backend": "mp",
+        "nnodes": plan.nodes_per_replica,
+        "master-port": MASTER_PORT,
+    }
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 
 
 def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
-    """Return how tokens of attention replicas meet in the experts, to an engine that is known to take it."""
+    """Return how tokens of attention replicas meet in the experts, to an engine that is known to
+    take it.
+    """
     takes = "all2all-backend" in (option_table(version) or {})
-    return _pairs({"all2all-backend": EXCHANGE}) if takes and plan.layout.attention_data > 1 else ()
+    return (
+        _pairs({"all2all-backend": EXCHANGE})
+        if takes and plan.layout.attention_data > 1
+        else ()
+    )
 
 
 def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
-    """Return how much K/V an engine keeps in the memory of its nodes, in GiB, all of its ranks together."""
+    """Return how much K/V an engine keeps in the memory of its nodes, in GiB, all of its ranks
+    together.
+    """
     if plan.host_cache is None:
         return ()
-    return _pairs({"kv-offloading-size": plan.host_cache.engine_bytes // GIB, "kv-offloading-backend": "native"})
+    return _pairs(
+        {
+            "kv-offloading-size": plan.host_cache.engine_bytes // GIB,
+            "kv-offloading-backend": "native",
+        }
+    )
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:
-    """Return the attention replicas of one pod where a group has them on several; 0: all ranks of a group are one world.
+    """Return the attention replicas of one pod where a group has them on several; 0: all ranks of a
+    group are one world.
 
     Each is a world of its own, so that the engine must not be told of other nodes.
     """
-    return plan.layout.attention_data // plan.nodes_per_replica if plan.nodes_per_replica > 1 else 0
+    return (
+        plan.layout.attention_data // plan.nodes_per_replica
+        if plan.nodes_per_replica > 1
+        else 0
+    )
 
 
 def _devices(plan: Plan) -> str:
-    """Return the devices of a pod by number: the engine tells local from remote ranks by how many there are.
+    """Return the devices of a pod by number: the engine tells local from remote ranks by how many
+    there are.
 
-    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one device. Source:
-    ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a group of 2 x 2 ranks that failed without.
+    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one
+    device. Source: ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a
+    group of 2 x 2 ranks that failed without.
     """
-    return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
+    return ",".join(
+        map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica))
+    )
 
 
 def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return what only the environment tells vLLM: its caches, limits, and the layers of stages that it would not cut so."""
+    """Return what only the environment tells vLLM: its caches, limits, and the layers of stages
+    that it would not cut so.
+    """
     partition = plan.layout.partition
     return {
         "USER": "vllm",
         "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
         "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
-        **({"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}),
+        **(
+            {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))}
+            if partition
+            else {}
+        ),
     }
 
 
 def _beside_the_plan(arguments: Mapping[str, object]) -> Mapping[str, object]:
     """Return the user's arguments without those that a plan says for him: it was made with them."""
-    return {name: value for name, value in arguments.items() if canonical(name) not in PLAN_SAYS}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if canonical(name) not in PLAN_SAYS
+    }
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
@@ -182,22 +241,42 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 
 def _adapters(serving: Serving) -> tuple[str, ...]:
-    """Return what makes vLLM serve adapters: a slot for each, so that none waits for another to leave the batch."""
+    """Return what makes vLLM serve adapters: a slot for each, so that none waits for another to
+    leave the batch.
+    """
     if not serving.adapters:
         return ()
-    slots = _pairs({"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank})
-    return ("--enable-lora", *slots, "--lora-modules", *(f"{name}={folder}" for name, folder in serving.adapters))
+    slots = _pairs(
+        {"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank}
+    )
+    return (
+        "--enable-lora",
+        *slots,
+        "--lora-modules",
+        *(f"{name}={folder}" for name, folder in serving.adapters),
+    )
 
 
 def _speculation(serving: Serving) -> str | None:
-    """Return vLLM's settings for drafts: of a draft model, or looked up in the prompt, which takes no memory of its own."""
+    """Return vLLM's settings for drafts: of a draft model, or looked up in the prompt, which takes
+    no memory of its own.
+    """
     if not serving.draft_tokens:
         return None
     tokens = {"num_speculative_tokens": serving.draft_tokens}
     if serving.draft_model is not None:
-        return json.dumps({"method": "draft_model", "model": serving.draft_model} | tokens)
-    return json.dumps({"method": "ngram"} | tokens | {"prompt_lookup_max": serving.draft_tokens})
+        return json.dumps(
+            {"method": "draft_model", "model": serving.draft_model} | tokens
+        )
+    return json.dumps(
+        {"method": "ngram"} | tokens | {"prompt_lookup_max": serving.draft_tokens}
+    )
 
 
 def _pairs(options: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)))
+    return tuple(
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    )

@@ -1,4 +1,6 @@
-"""The engines that can be deployed: everything that planning, arguments and rendering ask one for, as one value."""
+"""The engines that can be deployed: everything that planning, arguments and rendering ask one for,
+as one value.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,10 +19,11 @@ from shardwright.planning.report import Plan
 class EngineDefinition:
     """One engine.
 
-    ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments`` is argv after the
-    engine's command and the same on every rank, ``files`` what is mounted beside the scripts, ``environment`` what only
-    variables say, ``variables`` the names of those that users may set. ``peer_port`` is the name and number of the port at
-    which ranks on other nodes are met, ``address_variable`` the variable that holds the pod's address. ``over_ssh`` says that
+    ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments``
+    is argv after the engine's command and the same on every rank, ``files`` what is mounted beside
+    the scripts, ``environment`` what only variables say, ``variables`` the names of those that
+    users may set. ``peer_port`` is the name and number of the port at which ranks on other nodes
+    are met, ``address_variable`` the variable that holds the pod's address. ``over_ssh`` says that
     the leader starts the ranks of its followers, over ssh with a key of the resource's own.
     """
 
@@ -67,5 +70,7 @@ TENSORRT_LLM: Final = EngineDefinition(
     over_ssh=True,
 )
 
-ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType({engine.name: engine for engine in (VLLM, TENSORRT_LLM)})
+ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType(
+    {engine.name: engine for engine in (VLLM, TENSORRT_LLM)}
+)
 """By the name that a resource gives."""

@@ -1,7 +1,8 @@
 """Which environment variables a user may give the engine, and why not the others.
 
-What is on no list is refused, as it is with options: a library cannot smuggle a setting in. The administrator of the operator can
-admit further names, never those that the operator sets itself, that hold secrets, or that change how programs start.
+What is on no list is refused, as it is with options: a library cannot smuggle a setting in. The
+administrator of the operator can admit further names, never those that the operator sets itself,
+that hold secrets, or that change how programs start.
 """
 
 import re
@@ -117,8 +118,9 @@ COMMON: Final = frozenset(
         "UCX_TLS",
     }
 )
-"""What may be set for every engine: settings of the GPU libraries, the network and the hub client, none of which takes a path, a
-host or the name of code."""
+"""What may be set for every engine: settings of the GPU libraries, the network and the hub client,
+none of which takes a path, a host or the name of code.
+"""
 
 VLLM: Final = COMMON | {
     "VLLM_ALLREDUCE_USE_SYMM_MEM",
@@ -169,7 +171,9 @@ VLLM: Final = COMMON | {
     "VLLM_VIDEO_FETCH_TIMEOUT",
     "VLLM_XGRAMMAR_CACHE_MB",
 }
-"""What may be set for vLLM: logs, time-outs and the choice of kernels, as far as memory and limits stay as planned."""
+"""What may be set for vLLM: logs, time-outs and the choice of kernels, as far as memory and limits
+stay as planned.
+"""
 
 TENSORRT_LLM: Final = COMMON | {
     "TLLM_LOG_FIRST_RANK_ONLY",
@@ -208,14 +212,24 @@ NEVER: Final[Mapping[str, str]] = {
 """Names that nobody can admit, and why."""
 
 _HOLDS_SECRETS: Final = (
-    "would put a secret into the pod's template; use spec.model.weights.huggingFace.tokenSecretRef or apiKeySecretRef"
+    "would put a secret into the pod's template; use "
+    "spec.model.weights.huggingFace.tokenSecretRef or apiKeySecretRef"
 )
 _STARTS: Final = "changes how programs start and which code they load"
 
 NEVER_CLASSES: Final[tuple[tuple[str, str], ...]] = (
-    (r"(LD|PYTHON|BASH|PERL|DYLD|GLIBC|MALLOC)[A-Z0-9_]*|GCONV_PATH|PATH|IFS|ENV|SHELLOPTS|PS4", _STARTS),
-    (r"([A-Z0-9_]+_)?(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)", _HOLDS_SECRETS),
-    (r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+", "is set by shardwright or Kubernetes"),
+    (
+        r"(LD|PYTHON|BASH|PERL|DYLD|GLIBC|MALLOC)[A-Z0-9_]*|GCONV_PATH|PATH|IFS|ENV|SHELLOPTS|PS4",
+        _STARTS,
+    ),
+    (
+        r"([A-Z0-9_]+_)?(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)",
+        _HOLDS_SECRETS,
+    ),
+    (
+        r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+",
+        "is set by shardwright or Kubernetes",
+    ),
     (
         r"VLLM_DP_[A-Z0-9_]+|(LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_(ADDR|PORT)|OMPI_[A-Z0-9_]+|PMIX_[A-Z0-9_]+",
         "contradicts the plan",
@@ -241,41 +255,60 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "VLLM_PLUGINS": "loads code",
     "VLLM_USE_MODELSCOPE": "takes weights from another hub",
 }
-"""Names whose form does not say what they can do, and what that is; refused unless the administrator admits them."""
+"""Names whose form does not say what they can do, and what that is; refused unless the
+administrator admits them.
+"""
 
 CLASSES: Final[tuple[tuple[str, str], ...]] = (
     (
         r"[A-Z0-9_]+_(PLUGINS?|LIB|LIBRARIES|LIBRARY_PATH|SO_PATH|MODULE_DIR|CACHE_MANAGER|HOME|NVCC|COMPILER|LDFLAGS)",
         "loads code",
     ),
-    (r"[A-Z0-9_]+_(PATH|DIR|DIRS|FILE|FILENAME|ROOT|BASE|CACHE|FOLDER|DUMP|CONFIG)", "reads or writes a path of its own"),
+    (
+        r"[A-Z0-9_]+_(PATH|DIR|DIRS|FILE|FILENAME|ROOT|BASE|CACHE|FOLDER|DUMP|CONFIG)",
+        "reads or writes a path of its own",
+    ),
     (
         r"[A-Z0-9_]*(ENDPOINT|_URL|_URI|PROXY|SERVER|_HOST|_IP|_ADDR|_ADDRESS|_PORT|REPOSITORY|COMM_ID)|[a-z]+_proxy",
         "sends data to, or takes it from, another host",
     ),
 )
-"""Forms of names that are refused unless the administrator admits them, and what such settings can do."""
+"""Forms of names that are refused unless the administrator admits them, and what such settings can
+do.
+"""
 
-UNLISTED: Final = "is on no list of settings that change neither the plan nor who may do what in the pod"
+UNLISTED: Final = (
+    "is on no list of settings that change neither the plan nor who may do what in "
+    "the pod"
+)
 """Why any other name is refused."""
 
 
 def is_admissible(name: str) -> bool:
-    """Return whether somebody may set a variable at all: an administrator for all models, or users to whom he admits it."""
+    """Return whether somebody may set a variable at all: an administrator for all models, or users
+    to whom he admits it.
+    """
     return name not in NEVER and re.fullmatch(NEVER_PATTERN, name) is None
 
 
 def check_environment(
-    names: Iterable[str], allowed: Collection[str], admitted: Collection[str] = frozenset()
+    names: Iterable[str],
+    allowed: Collection[str],
+    admitted: Collection[str] = frozenset(),
 ) -> tuple[Problem, ...]:
-    """Return which variables a user may not set, each problem's path being the name; values are never looked at.
+    """Return which variables a user may not set, each problem's path being the name; values are
+    never looked at.
 
     Args:
         names: those that the user sets.
         allowed: those that anybody may set for the engine.
         admitted: those that the administrator lets users set besides.
     """
-    return tuple(_refusal(name) for name in names if not is_admissible(name) or (name not in allowed and name not in admitted))
+    return tuple(
+        _refusal(name)
+        for name in names
+        if not is_admissible(name) or (name not in allowed and name not in admitted)
+    )
 
 
 def check_admitted(names: Iterable[str]) -> tuple[Problem, ...]:
@@ -288,7 +321,9 @@ def _refusal(name: str) -> Problem:
     others = CLASSES if admissible else NEVER_CLASSES
     by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
     reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
-    further = ", or have it added to admittedEnvironment of the chart" if admissible else ""
+    further = (
+        ", or have it added to admittedEnvironment of the chart" if admissible else ""
+    )
     return Problem(
         code="EnvironmentForbidden",
         path=name,

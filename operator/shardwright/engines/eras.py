@@ -1,7 +1,8 @@
 """How vLLM budgets memory, in three eras cut by release date.
 
-An era is found by the release that a version string names, or by a month in it (``V1 2025-04``); a string that
-names neither is taken for the newest. Figures without a source of their own are fitted to the rows of ``docs/memory.md``.
+An era is found by the release that a version string names, or by a month in it (``V1 2025-04``); a
+string that names neither is taken for the newest. Figures without a source of their own are fitted
+to the rows of ``docs/memory.md``.
 """
 
 import re
@@ -14,10 +15,16 @@ from shardwright.units import GIB
 _RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)(?:\D|$)")
 _MONTH: Final = re.compile(r"(20\d\d)-(\d\d)")
 
-LARGE_BATCH: Final = BatchDefault(gpu_bytes=70 * GIB, compute_capability=(8, 9), tokens=8192, sequences=1024)
-HUGE_BATCH: Final = BatchDefault(gpu_bytes=160 * GIB, compute_capability=(0, 0), tokens=16384, sequences=1024)
-"""Batches that vLLM takes by itself on GPUs with much memory. The first leaves out compute capability 8.0, where vLLM
-names the GPU. Source: vLLM 0.32 ``engine/arg_utils.py:get_batch_defaults``."""
+LARGE_BATCH: Final = BatchDefault(
+    gpu_bytes=70 * GIB, compute_capability=(8, 9), tokens=8192, sequences=1024
+)
+HUGE_BATCH: Final = BatchDefault(
+    gpu_bytes=160 * GIB, compute_capability=(0, 0), tokens=16384, sequences=1024
+)
+"""Batches that vLLM takes by itself on GPUs with much memory. The first leaves out compute
+capability 8.0, where vLLM names the GPU. Source: vLLM 0.32
+``engine/arg_utils.py:get_batch_defaults``.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,8 @@ class Era:
 
 
 ERAS: Final = (
-    Era(  # no chunked prefill; sampling sorts the vocabulary (llama: 1.26 GiB at 256 sequences, mem-001)
+    # no chunked prefill; sampling sorts the vocabulary (llama: 1.26 GiB at 256 sequences, mem-001)
+    Era(
         release=(0, 0),
         month=(2023, 6),
         memory_utilization=0.9,
@@ -55,7 +63,8 @@ ERAS: Final = (
         chunks_prompts=True,
         batch_defaults=(LARGE_BATCH,),
     ),
-    Era(  # graphs are estimated and taken from the budget (0.21; the month lies between 0.18 and 0.25)
+    # graphs are estimated and taken from the budget (0.21; the month lies between 0.18 and 0.25)
+    Era(
         release=(0, 21),
         month=(2026, 5),
         memory_utilization=0.92,

@@ -1,8 +1,10 @@
-"""Where engines write: folders of the pod's own alone, so that no file of an image needs to be writable.
+"""Where engines write: folders of the pod's own alone, so that no file of an image needs to be
+writable.
 
-What is told here is where each library writes by itself once ``HOME`` is a folder of the pod's; it is told all the same, because
-an image can have a variable of its own that names a folder in it. Read in vLLM 0.32.0 and 0.33.0 and in what they install;
-TensorRT-LLM stands on the same libraries. Beside these both write to /tmp and /dev/shm, which are volumes, too.
+What is told here is where each library writes by itself once ``HOME`` is a folder of the pod's; it
+is told all the same, because an image can have a variable of its own that names a folder in it.
+Read in vLLM 0.32.0 and 0.33.0 and in what they install; TensorRT-LLM stands on the same libraries.
+Beside these both write to /tmp and /dev/shm, which are volumes, too.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,27 +13,40 @@ from typing import Final
 
 from shardwright.engines.environment import is_admissible
 
-TMP_DIR: Final = "/tmp"  # noqa: S108  # a volume of the pod
-"""Sockets, files that are read once, Ray's logs, sessions of Open MPI. Source: ``VLLM_RPC_BASE_PATH`` in vLLM's envs.py and
-Python's ``tempfile``, which both take ``TMPDIR``."""
+TMP_DIR: Final = "/tmp"  # a volume of the pod  # noqa: S108
+"""Sockets, files that are read once, Ray's logs, sessions of Open MPI. Source:
+``VLLM_RPC_BASE_PATH`` in vLLM's envs.py and Python's ``tempfile``, which both take ``TMPDIR``.
+"""
 
 _HOME: Final = "home"
 
 BELOW_OWN: Final[Mapping[str, str]] = MappingProxyType(
     {
         "HOME": _HOME,  # all that has no variable: ~/.deep_gemm, ~/.nv, ~/.ssh
-        "CUDA_CACHE_PATH": f"{_HOME}/.nv/ComputeCache",  # the driver's own compiler; CUDA programming guide
-        "FLASHINFER_WORKSPACE_BASE": _HOME,  # FlashInfer adds .cache/flashinfer; flashinfer/jit/env.py
-        "TORCHINDUCTOR_CACHE_DIR": "inductor",  # else /tmp/torchinductor_USER; torch/_inductor/runtime/cache_dir_utils.py
+        # the driver's own compiler; CUDA programming guide
+        "CUDA_CACHE_PATH": f"{_HOME}/.nv/ComputeCache",
+        # FlashInfer adds .cache/flashinfer; flashinfer/jit/env.py
+        "FLASHINFER_WORKSPACE_BASE": _HOME,
+        # else /tmp/torchinductor_USER; torch/_inductor/runtime/cache_dir_utils.py
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
         "TRITON_CACHE_DIR": f"{_HOME}/.triton/cache",  # triton/knobs.py
         "XDG_CACHE_HOME": f"{_HOME}/.cache",  # Numba, outlines, torch.hub; numba/misc/appdirs.py
-        "XDG_CONFIG_HOME": f"{_HOME}/.config",  # VLLM_CONFIG_ROOT and its usage counters; vllm/envs.py
+        # VLLM_CONFIG_ROOT and its usage counters; vllm/envs.py
+        "XDG_CONFIG_HOME": f"{_HOME}/.config",
     }
 )
 """Variable to folder below the pod's own."""
 
 
 def written_folders(own_dir: str, chosen: Collection[str] = ()) -> Mapping[str, str]:
-    """Return the variables that say where is written, without those that somebody has ``chosen`` whom the administrator lets."""
-    folders = {name: f"{own_dir}/{folder}" for name, folder in BELOW_OWN.items()} | {"TMPDIR": TMP_DIR}
-    return {name: folder for name, folder in folders.items() if name not in chosen or not is_admissible(name)}
+    """Return the variables that say where is written, without those that somebody has ``chosen``
+    whom the administrator lets.
+    """
+    folders = {name: f"{own_dir}/{folder}" for name, folder in BELOW_OWN.items()} | {
+        "TMPDIR": TMP_DIR
+    }
+    return {
+        name: folder
+        for name, folder in folders.items()
+        if name not in chosen or not is_admissible(name)
+    }

@@ -23,20 +23,29 @@ def traits_of(engine: str, version: str | None) -> EngineTraits:
     Raises:
         KeyError: The engine is not known.
     """
-    return replace(_ENGINES[engine](version), version=version or "", released=release_month(engine, version))
+    return replace(
+        _ENGINES[engine](version),
+        version=version or "",
+        released=release_month(engine, version),
+    )
 
 
 def _vllm(version: str | None) -> EngineTraits:
     """Return vLLM's rules; a string that names no release has those of its month."""
     numbered = release_of(version or "") is not None
-    return vllm.traits(version if version and numbered else release_month(vllm.NAME, version) or _RULES_READ_IN)
+    return vllm.traits(
+        version
+        if version and numbered
+        else release_month(vllm.NAME, version) or _RULES_READ_IN
+    )
 
 
 def _tensorrt_llm(version: str | None) -> EngineTraits:
     """Return TensorRT-LLM's rules where they differ from vLLM's.
 
-    Sources: engines.md section 10 (``mapping.py:pp_layers``, defaults of trtllm-serve: batch 2,048, 8,192 tokens,
-    32 tokens a block, 0.9 of what is free after the weights, requests admitted only whole).
+    Sources: engines.md section 10 (``mapping.py:pp_layers``, defaults of trtllm-serve: batch 2,048,
+    8,192 tokens, 32 tokens a block, 0.9 of what is free after the weights, requests admitted only
+    whole).
     """
     del version
     return replace(
@@ -83,5 +92,7 @@ _ENGINES: Final[Mapping[str, Callable[[str | None], EngineTraits]]] = MappingPro
     {vllm.NAME: _vllm, TENSORRT_LLM: _tensorrt_llm, SGLANG: _sglang}
 )
 
-BY_LOWER_NAME: Final[Mapping[str, str]] = MappingProxyType({name.lower(): name for name in _ENGINES})
+BY_LOWER_NAME: Final[Mapping[str, str]] = MappingProxyType(
+    {name.lower(): name for name in _ENGINES}
+)
 """The names of the engines by their lower case."""

@@ -13,7 +13,9 @@ VERSIONS: Final = ("0.32.0", "0.33.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine: what people call it, how its data files begin, the versions that have one."""
+    """The tables of one engine: what people call it, how its data files begin, the versions that
+    have one.
+    """
 
     engine: str
     prefix: str
@@ -21,7 +23,9 @@ class Tables:
 
 
 VLLM: Final = Tables(engine="vLLM", prefix="vllm", versions=VERSIONS)
-TENSORRT_LLM: Final = Tables(engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0",))
+TENSORRT_LLM: Final = Tables(
+    engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0",)
+)
 
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
@@ -45,20 +49,23 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
     "video-pruning-rate": "float",
     "watermark-config": "loads",
 }
-"""What the parser's ``_optional_type`` wraps where it is no text, for options that are rendered or may be set (read from the
-parsers of 0.32.0 and 0.33.0)."""
+"""What the parser's ``_optional_type`` wraps where it is no text, for options that are rendered or
+may be set (read from the parsers of 0.32.0 and 0.33.0).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option: its ``--`` name without dashes, its parser's type name, its choices as argv spells them.
+    """One option: its ``--`` name without dashes, its parser's type name, its choices as argv
+    spells them.
 
-    ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``), ``key`` the key
-    of the engine's configuration file that says the same (empty: only the command line does). ``type`` is the name of the
-    parser's conversion (``int``, ``loads``, ``_optional_type``, ...); ``switch`` is True where the option takes no value,
-    ``off`` is then the flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values beside the
-    ``choices`` (empty: none does). ``keys`` are those that an object may have (empty: not known, or no object). ``many`` is True
-    where it takes several values, one word each.
+    ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only
+    ``_``), ``key`` the key of the engine's configuration file that says the same (empty: only the
+    command line does). ``type`` is the name of the parser's conversion (``int``, ``loads``,
+    ``_optional_type``, ...); ``switch`` is True where the option takes no value, ``off`` is then
+    the flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values
+    beside the ``choices`` (empty: none does). ``keys`` are those that an object may have (empty:
+    not known, or no object). ``many`` is True where it takes several values, one word each.
     """
 
     name: str
@@ -75,9 +82,13 @@ class Option:
 
 
 def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
-    """Return the options of an engine's ``version`` by name, or None where no table holds for it."""
+    """Return the options of an engine's ``version`` by name, or None where no table holds for
+    it.
+    """
     minor = version.rpartition(".")[0]
-    listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
+    listed = next(
+        (known for known in tables.versions if known.rpartition(".")[0] == minor), None
+    )
     return _read(tables.prefix, listed) if listed else None
 
 
@@ -102,7 +113,9 @@ class _Row(TypedDict):
 
 @cache
 def _read(prefix: str, version: str) -> Mapping[str, Option]:
-    file = resources.files("shardwright.engines").joinpath(f"data/{prefix}-options-{version}.json")
+    file = resources.files("shardwright.engines").joinpath(
+        f"data/{prefix}-options-{version}.json"
+    )
     rows = json.loads(file.read_text(encoding="utf-8"))["options"]
     return {option.name: option for option in map(_option, rows)}
 
@@ -123,7 +136,10 @@ def _option(row: _Row) -> Option:
         many=row.get("nargs") in ("+", "*"),
         opened_by=row.get("opened_by", ""),
         keys=tuple(row.get("keys", ())),
-        choices=tuple("None" if choice is None else str(choice) for choice in row.get("choices", [])),
+        choices=tuple(
+            "None" if choice is None else str(choice)
+            for choice in row.get("choices", [])
+        ),
     )
 
 
@@ -132,7 +148,9 @@ def _is_opposite(flag: str, name: str) -> bool:
 
 
 def _off_flag(name: str, turned: list[str]) -> str:
-    """0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only form of 0.32."""
+    """0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only
+    form of 0.32.
+    """
     if not turned:
         return ""
     return f"--no-{name}" if name.startswith("enable-") else f"--{turned[0]}"

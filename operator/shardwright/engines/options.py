@@ -1,4 +1,6 @@
-"""Checks engine arguments: may the user set this one, and would the engine's parser take the value."""
+"""Checks engine arguments: may the user set this one, and would the engine's parser take the
+value.
+"""
 
 import json
 from collections.abc import Collection, Mapping
@@ -12,9 +14,24 @@ from shardwright.engines.pins import check_pins
 from shardwright.engines.policy import Policy
 from shardwright.errors import Problem
 
-_WORDS = {"int": "a whole number", "float": "a number", "human_readable_int": "a whole number, also as 8k or 1M"}
-_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "human_readable_int": "a whole number, also as 8k or 1M",
+}
+_SUFFIXES = {
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "K": 2**10,
+    "M": 2**20,
+    "G": 2**30,
+    "T": 2**40,
+}
+_JSON_TYPES = frozenset(
+    {"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +43,29 @@ class Rules:
 
 
 VLLM: Final = Rules(tables=option_tables.VLLM, policy=vllm_policy.VLLM)
-TENSORRT_LLM: Final = Rules(tables=option_tables.TENSORRT_LLM, policy=trtllm_policy.TENSORRT_LLM)
+TENSORRT_LLM: Final = Rules(
+    tables=option_tables.TENSORRT_LLM, policy=trtllm_policy.TENSORRT_LLM
+)
 
 _POLICIES: Final = (VLLM.policy, TENSORRT_LLM.policy)
 _ADMISSIBLE: Final = frozenset(name for one in _POLICIES for name in one.admissible)
 
 
 def check_arguments(
-    arguments: Mapping[str, object], version: str, admitted: Collection[str] = frozenset(), rules: Rules = VLLM
+    arguments: Mapping[str, object],
+    version: str,
+    admitted: Collection[str] = frozenset(),
+    rules: Rules = VLLM,
 ) -> tuple[Problem, ...]:
-    """Return what is wrong with a user's engine arguments, each problem's path being the argument's name.
+    """Return what is wrong with a user's engine arguments, each problem's path being the argument's
+    name.
 
     Args:
         arguments: option name without dashes to value; ``true`` and ``false`` for switches.
-        version: the engine's version; one that no option list holds for takes no arguments of a user.
-        admitted: dangerous and uncounted options that the administrator lets users set, by the parser's own names.
+        version: the engine's version; one that no option list holds for takes no arguments of a
+            user.
+        admitted: dangerous and uncounted options that the administrator lets users set, by the
+            parser's own names.
         rules: the engine's.
     """
     if not arguments:
@@ -48,28 +73,44 @@ def check_arguments(
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
-    known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
+    known = _Known(
+        table=table, rules=rules, admitted=frozenset(map(canonical, admitted))
+    )
     given = frozenset(map(canonical, arguments))
     problems = [_check(name, value, known, given) for name, value in arguments.items()]
     found = [problem for problem in problems if problem]
     wrong = {problem.path for problem in found}
-    counted = {name: value for name, value in arguments.items() if canonical(name) in rules.policy.counted and name not in wrong}
+    counted = {
+        name: value
+        for name, value in arguments.items()
+        if canonical(name) in rules.policy.counted and name not in wrong
+    }
     return (*found, *check_pins(counted), *_duplicates(arguments))
 
 
-def check_features(features: Mapping[str, str], version: str, rules: Rules = VLLM) -> tuple[Problem, ...]:
+def check_features(
+    features: Mapping[str, str], version: str, rules: Rules = VLLM
+) -> tuple[Problem, ...]:
     """Return why a version cannot be asked for more than a plan's own words.
 
     Args:
         features: option that a field of the spec turns into, to the path of that field.
-        version: the engine's version; to one that no option list holds for, nothing beside the plan is said.
+        version: the engine's version; to one that no option list holds for, nothing beside the plan
+            is said.
         rules: the engine's.
     """
     missing = rules.policy.missing
-    unsaid = tuple(_missing(path, missing[option], rules.tables) for option, path in features.items() if option in missing)
+    unsaid = tuple(
+        _missing(path, missing[option], rules.tables)
+        for option, path in features.items()
+        if option in missing
+    )
     if unsaid or option_table(version, rules.tables) is not None:
         return unsaid
-    return tuple(replace(_no_table(option, version, rules.tables), path=path) for option, path in features.items())
+    return tuple(
+        replace(_no_table(option, version, rules.tables), path=path)
+        for option, path in features.items()
+    )
 
 
 def _missing(path: str, reason: str, tables: Tables) -> Problem:
@@ -84,28 +125,48 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
 
 
 def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
-    """Return which options an administrator cannot admit for any engine, each problem's path being the option's name."""
-    return tuple(_not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE)
+    """Return which options an administrator cannot admit for any engine, each problem's path being
+    the option's name.
+    """
+    return tuple(
+        _not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE
+    )
 
 
 def _not_admissible(name: str) -> Problem:
     """Return why nobody can admit an option: what vLLM's policy says, else TensorRT-LLM's."""
-    reason = next((why for one in _POLICIES if (why := one.owned.get(name) or one.incompatible.get(name))), None)
+    reason = next(
+        (
+            why
+            for one in _POLICIES
+            if (why := one.owned.get(name) or one.incompatible.get(name))
+        ),
+        None,
+    )
     allowed = any(name in one.allowed or name in one.counted for one in _POLICIES)
     close = get_close_matches(name.lstrip("-"), sorted(_ADMISSIBLE), n=1, cutoff=0.9)
-    why = "it is allowed anyway" if allowed else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
+    why = (
+        "it is allowed anyway"
+        if allowed
+        else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
+    )
     return Problem(
         code="EngineArgumentNotAdmissible",
         path=name,
         what=f"--{name.lstrip('-')}",
-        limit="cannot be admitted" if name == name.lstrip("-") else "is written without dashes",
+        limit="cannot be admitted"
+        if name == name.lstrip("-")
+        else "is written without dashes",
         gap=why,
         remedy="leave it out; docs/engines.md lists what can be admitted",
     )
 
 
-def check_value(name: str, value: object, version: str, rules: Rules = VLLM) -> Problem | None:
-    """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None; asks no policy.
+def check_value(
+    name: str, value: object, version: str, rules: Rules = VLLM
+) -> Problem | None:
+    """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None;
+    asks no policy.
 
     ``value`` is a bool for switches, a string as argv holds it, or what YAML makes of it.
     """
@@ -113,33 +174,52 @@ def check_value(name: str, value: object, version: str, rules: Rules = VLLM) -> 
     if table is None:
         return _no_table(name, version, rules.tables)
     option = _find(name, table)
-    return _unknown(name, table, rules.tables) if option is None else _check_option(name, option, value)
+    return (
+        _unknown(name, table, rules.tables)
+        if option is None
+        else _check_option(name, option, value)
+    )
 
 
-def argument_list(arguments: Mapping[str, object], version: str, rules: Rules = VLLM) -> tuple[str, ...]:
-    """Return checked arguments as argv, sorted by name: one word for an option and its value, one for each of several values.
+def argument_list(
+    arguments: Mapping[str, object], version: str, rules: Rules = VLLM
+) -> tuple[str, ...]:
+    """Return checked arguments as argv, sorted by name: one word for an option and its value, one
+    for each of several values.
 
-    >>> argument_list({"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}, "0.33.0")
+    >>> argument_list(
+    ...     {"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}, "0.33.0"
+    ... )
     ('--no-enable-prefix-caching', '--enforce-eager', '--seed=7')
     """
     table = option_table(version, rules.tables) or {}
     named = sorted((canonical(name), value) for name, value in arguments.items())
     told = [(name, value, table.get(name)) for name, value in named]
-    words = (_words(name, value, option) for name, value, option in told if option is None or not option.key)
+    words = (
+        _words(name, value, option)
+        for name, value, option in told
+        if option is None or not option.key
+    )
     return tuple(word for each in words for word in each if word)
 
 
-def configuration(arguments: Mapping[str, object], version: str, rules: Rules) -> Mapping[str, object]:
+def configuration(
+    arguments: Mapping[str, object], version: str, rules: Rules
+) -> Mapping[str, object]:
     """Return checked arguments that the engine's configuration file says, by its keys."""
     table = option_table(version, rules.tables) or {}
     found = {canonical(name): value for name, value in arguments.items()}
     return {
-        table[name].key: _typed(table[name].type, value) for name, value in found.items() if name in table and table[name].key
+        table[name].key: _typed(table[name].type, value)
+        for name, value in found.items()
+        if name in table and table[name].key
     }
 
 
 def _typed(kind: str, value: object) -> object:
-    """Return a value as the file holds it: a number that a user wrote as text is a number all the same."""
+    """Return a value as the file holds it: a number that a user wrote as text is a number all the
+    same.
+    """
     return _convert(kind, value) if isinstance(value, str) else value
 
 
@@ -147,7 +227,11 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
     flag = option.flag if option else f"--{name}"
     if isinstance(value, bool):
         return (flag if value else option.off if option else f"--no-{name}",)
-    return (flag, *_spelled(value).split()) if option and option.many else (f"{flag}={_spelled(value)}",)
+    return (
+        (flag, *_spelled(value).split())
+        if option and option.many
+        else (f"{flag}={_spelled(value)}",)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +243,9 @@ class _Known:
     admitted: frozenset[str]
 
 
-def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Problem | None:
+def _check(
+    name: str, value: object, known: _Known, given: Collection[str]
+) -> Problem | None:
     option = _find(name, known.table)
     if option is None:
         return _unknown(name, known.table, known.rules.tables)
@@ -174,7 +260,9 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
     return next((option for option in table.values() if wanted in option.aliases), None)
 
 
-def _forbidden(name: str, value: object, option: Option, known: _Known) -> Problem | None:
+def _forbidden(
+    name: str, value: object, option: Option, known: _Known
+) -> Problem | None:
     own, listed = option.name, known.rules.policy
     admissible = listed.admissible
     harmless = _spelled(value) in listed.harmless.get(own, frozenset())
@@ -183,9 +271,17 @@ def _forbidden(name: str, value: object, option: Option, known: _Known) -> Probl
         return None if canonical(name) == own else _another_name(name, own)
     if own in listed.owned:
         remedy = listed.owned[own]
-        return Problem(code="EngineArgumentOwned", path=name, what=option.flag, limit="is set by shardwright", remedy=remedy)
+        return Problem(
+            code="EngineArgumentOwned",
+            path=name,
+            what=option.flag,
+            limit="is set by shardwright",
+            remedy=remedy,
+        )
     reason = admissible.get(own) or listed.incompatible.get(own, policy.UNLISTED)
-    ask = ", or ask the operator's administrator to admit it" if own in admissible else ""
+    ask = (
+        ", or ask the operator's administrator to admit it" if own in admissible else ""
+    )
     return Problem(
         code="EngineArgumentForbidden",
         path=name,
@@ -198,7 +294,11 @@ def _forbidden(name: str, value: object, option: Option, known: _Known) -> Probl
 
 def _another_name(name: str, own: str) -> Problem:
     return Problem(
-        code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is another name of {own}", remedy=f"write {own}"
+        code="EngineArgumentUnknown",
+        path=name,
+        what=f"{name!r}",
+        limit=f"is another name of {own}",
+        remedy=f"write {own}",
     )
 
 
@@ -239,7 +339,9 @@ def _unknown_key(option: Option, text: str) -> str | None:
         return None
     found = json.loads(text)
     fine = isinstance(found, dict) and found.keys() <= set(option.keys)
-    return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
+    return (
+        None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
+    )
 
 
 def _parses(kind: str, text: str) -> bool:
@@ -286,9 +388,17 @@ def _duplicates(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
 
 def _unknown(name: str, table: Mapping[str, Option], tables: Tables) -> Problem:
     close = get_close_matches(canonical(name).removeprefix("no-"), table, n=1)
-    hint = f"did you mean {close[0]}?" if close else "write the option's full name without leading dashes"
+    hint = (
+        f"did you mean {close[0]}?"
+        if close
+        else "write the option's full name without leading dashes"
+    )
     return Problem(
-        code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is no option of this {tables.engine}", remedy=hint
+        code="EngineArgumentUnknown",
+        path=name,
+        what=f"{name!r}",
+        limit=f"is no option of this {tables.engine}",
+        remedy=hint,
     )
 
 

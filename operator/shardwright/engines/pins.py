@@ -1,4 +1,6 @@
-"""Engine arguments that the planner counts with: what they say is a pin, in the plan as on the command line."""
+"""Engine arguments that the planner counts with: what they say is a pin, in the plan as on the
+command line.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,17 +13,26 @@ from shardwright.engines.policy import Policy
 from shardwright.errors import Problem
 from shardwright.layouts.traits import EngineOverrides
 
-_COMPUTED_IN: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
+_COMPUTED_IN: Final = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+}
 """vLLM's names of the types to compute in; ``auto`` is the config's."""
 
 _STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
 """vLLM's names of the types of recurrent states; ``auto`` is the config's."""
 
 _COMPILATION: Final = "compilation-config"
-_COUNTED_KEYS: Final = frozenset({"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"})
+_COUNTED_KEYS: Final = frozenset(
+    {"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"}
+)
 _UNCOUNTED_KEYS: Final = frozenset({"custom_ops", "mode", "pass_config"})
-"""Keys of ``--compilation-config`` that a user may say: those that change what is captured, and those that change how fast
-kernels are. The others name code or files."""
+"""Keys of ``--compilation-config`` that a user may say: those that change what is captured, and
+those that change how fast kernels are. The others name code or files.
+"""
 
 _MODES: Final = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _BLOCKS: Final = (16, 32, 64, 128, 256)
@@ -32,10 +43,11 @@ _LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 class Pins:
     """What a user's arguments fix of a plan; None: as the planner finds it.
 
-    ``dtype`` (bf16, fp16, fp32) is what the model computes in, ``state_bits`` an element of a recurrent state,
-    ``kv_cache_bytes`` what every rank keeps for K/V, ``block_tokens`` a block of it, ``memory_utilization`` the share of a
-    GPU that the engine takes. ``language_only`` leaves the towers for images and sound out, ``whole_towers`` has all of them on
-    every rank. ``told`` is what the engine is told of batches and graphs, and what nobody counts.
+    ``dtype`` (bf16, fp16, fp32) is what the model computes in, ``state_bits`` an element of a
+    recurrent state, ``kv_cache_bytes`` what every rank keeps for K/V, ``block_tokens`` a block of
+    it, ``memory_utilization`` the share of a GPU that the engine takes. ``language_only`` leaves
+    the towers for images and sound out, ``whole_towers`` has all of them on every rank. ``told`` is
+    what the engine is told of batches and graphs, and what nobody counts.
     """
 
     dtype: str | None = None
@@ -52,9 +64,9 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     """Return the pins among checked arguments.
 
     >>> from shardwright.engines.vllm_policy import VLLM
-    >>> read_pins({"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1}, VLLM) == Pins(
-    ...     dtype="fp32", kv_cache_bytes=1073741824
-    ... )
+    >>> read_pins(
+    ...     {"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1}, VLLM
+    ... ) == Pins(dtype="fp32", kv_cache_bytes=1073741824)
     True
     """
     named = {canonical(name): value for name, value in arguments.items()}
@@ -73,8 +85,14 @@ def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
 
 def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
     compilation = _keys(named.get(_COMPILATION))
-    sizes, largest = compilation.get("cudagraph_capture_sizes"), compilation.get("max_cudagraph_capture_size")
-    nothing = named.get("enforce-eager") is True or compilation.get("cudagraph_mode") == "NONE"
+    sizes, largest = (
+        compilation.get("cudagraph_capture_sizes"),
+        compilation.get("max_cudagraph_capture_size"),
+    )
+    nothing = (
+        named.get("enforce-eager") is True
+        or compilation.get("cudagraph_mode") == "NONE"
+    )
     captured = _sizes(named.get("cudagraph-capture-sizes", sizes))
     return EngineOverrides(
         batched_tokens=_whole(named.get("max-num-batched-tokens")),
@@ -83,7 +101,10 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
         largest_captured=_whole(named.get("max-cudagraph-capture-size", largest)),
         uncounted=(
             *sorted(named.keys() & policy.uncounted.keys()),
-            *(f"{_COMPILATION}.{key}" for key in sorted(compilation.keys() & _UNCOUNTED_KEYS)),
+            *(
+                f"{_COMPILATION}.{key}"
+                for key in sorted(compilation.keys() & _UNCOUNTED_KEYS)
+            ),
         ),
     )
 
@@ -101,7 +122,11 @@ def _whole(value: object) -> int | None:
     """Return a whole number above 0, also one that is written as text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        else None
+    )
 
 
 def _number(value: object) -> float | None:
@@ -112,19 +137,30 @@ def _number(value: object) -> float | None:
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    listed = value if isinstance(value, list) else str(value).split() if value is not None else []
+    listed = (
+        value
+        if isinstance(value, list)
+        else str(value).split()
+        if value is not None
+        else []
+    )
     found = tuple(size for each in listed if (size := _whole(each)) is not None)
     return found if found and len(found) == len(listed) else None
 
 
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
-    """Return which pins the planner cannot count with, each problem's path being the argument's name.
+    """Return which pins the planner cannot count with, each problem's path being the argument's
+    name.
 
     The engine's parser takes more: ``1G``, or 0 for what is free. The plan wants the number.
     """
     named = {canonical(name): value for name, value in arguments.items()}
     wrong = [_wrong(name, value) for name, value in arguments.items()]
-    return (*(problem for problem in wrong if problem), *_too_few_tokens(named), *_compilation(arguments))
+    return (
+        *(problem for problem in wrong if problem),
+        *_too_few_tokens(named),
+        *_compilation(arguments),
+    )
 
 
 def _wrong(name: str, value: object) -> Problem | None:
@@ -132,7 +168,13 @@ def _wrong(name: str, value: object) -> Problem | None:
     if rule is None or rule[0](value):
         return None
     what = f"--{canonical(name)} {value!r:.60}"
-    return Problem(code="EngineArgumentInvalid", path=name, what=what, limit=f"must be {rule[1]}", remedy=rule[2])
+    return Problem(
+        code="EngineArgumentInvalid",
+        path=name,
+        what=what,
+        limit=f"must be {rule[1]}",
+        remedy=rule[2],
+    )
 
 
 def _is_share(value: object) -> bool:
@@ -145,31 +187,56 @@ def _is_counted(value: object) -> bool:
 
 
 _A_NUMBER: Final = "write the number"
-_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = MappingProxyType(
-    {
-        "block-size": (lambda value: _whole(value) in _BLOCKS, f"one of {', '.join(map(str, _BLOCKS))}", "correct the value"),
-        "cudagraph-capture-sizes": (
-            lambda value: _sizes(value) is not None,
-            "whole numbers above 0 with spaces between them",
-            "write the sizes, as 1 2 4 8",
-        ),
-        "enable-chunked-prefill": (lambda value: value is True, "true: every plan is made with it", "leave it out"),
-        "gpu-memory-utilization": (_is_share, f"a number from {_LEAST_UTILIZATION} to 1", "write the share of a GPU"),
-        "kv-cache-memory-bytes": (
-            lambda value: isinstance(value, int) and _is_counted(value),
-            "a whole number of bytes, at least 1",
-            "write the number of bytes that every rank shall keep for K/V",
-        ),
-        "max-cudagraph-capture-size": (_is_counted, "a whole number above 0", _A_NUMBER),
-        "max-num-batched-tokens": (_is_counted, "a whole number above 0", _A_NUMBER),
-        "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
-    }
+_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = (
+    MappingProxyType(
+        {
+            "block-size": (
+                lambda value: _whole(value) in _BLOCKS,
+                f"one of {', '.join(map(str, _BLOCKS))}",
+                "correct the value",
+            ),
+            "cudagraph-capture-sizes": (
+                lambda value: _sizes(value) is not None,
+                "whole numbers above 0 with spaces between them",
+                "write the sizes, as 1 2 4 8",
+            ),
+            "enable-chunked-prefill": (
+                lambda value: value is True,
+                "true: every plan is made with it",
+                "leave it out",
+            ),
+            "gpu-memory-utilization": (
+                _is_share,
+                f"a number from {_LEAST_UTILIZATION} to 1",
+                "write the share of a GPU",
+            ),
+            "kv-cache-memory-bytes": (
+                lambda value: isinstance(value, int) and _is_counted(value),
+                "a whole number of bytes, at least 1",
+                "write the number of bytes that every rank shall keep for K/V",
+            ),
+            "max-cudagraph-capture-size": (
+                _is_counted,
+                "a whole number above 0",
+                _A_NUMBER,
+            ),
+            "max-num-batched-tokens": (
+                _is_counted,
+                "a whole number above 0",
+                _A_NUMBER,
+            ),
+            "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
+        }
+    )
 )
 """By option: what the planner takes, how that is said, and the way out."""
 
 
 def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
-    tokens, sequences = _whole(named.get("max-num-batched-tokens")), _whole(named.get("max-num-seqs"))
+    tokens, sequences = (
+        _whole(named.get("max-num-batched-tokens")),
+        _whole(named.get("max-num-seqs")),
+    )
     if tokens is None or sequences is None or tokens >= sequences:
         return ()
     return (
@@ -186,7 +253,14 @@ def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
 
 def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return what of a compilation config is not for users to say."""
-    found = next(((name, value) for name, value in arguments.items() if canonical(name) == _COMPILATION), None)
+    found = next(
+        (
+            (name, value)
+            for name, value in arguments.items()
+            if canonical(name) == _COMPILATION
+        ),
+        None,
+    )
     if found is None:
         return ()
     name, keys = found[0], _keys(found[1])
@@ -195,17 +269,35 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     mode, sizes = keys.get("cudagraph_mode"), keys.get("cudagraph_capture_sizes")
     largest = keys.get("max_cudagraph_capture_size")
     checks = (
-        (not unknown and bool(keys), f"key {unknown[0]!r:.60}" if unknown else repr(found[1])[:60], f"is none of {listed}"),
-        (mode is None or mode in _MODES, f"cudagraph_mode {mode!r:.60}", f"is none of {', '.join(_MODES)}"),
+        (
+            not unknown and bool(keys),
+            f"key {unknown[0]!r:.60}" if unknown else repr(found[1])[:60],
+            f"is none of {listed}",
+        ),
+        (
+            mode is None or mode in _MODES,
+            f"cudagraph_mode {mode!r:.60}",
+            f"is none of {', '.join(_MODES)}",
+        ),
         (
             sizes is None or (isinstance(sizes, list) and _sizes(sizes) is not None),
             "cudagraph_capture_sizes",
             "are not whole numbers above 0",
         ),
-        (largest is None or _is_counted(largest), "max_cudagraph_capture_size", "is no whole number above 0"),
+        (
+            largest is None or _is_counted(largest),
+            "max_cudagraph_capture_size",
+            "is no whole number above 0",
+        ),
     )
     return tuple(
-        Problem(code="EngineArgumentInvalid", path=name, what=what, limit=limit, remedy="correct the value, as JSON text")
+        Problem(
+            code="EngineArgumentInvalid",
+            path=name,
+            what=what,
+            limit=limit,
+            remedy="correct the value, as JSON text",
+        )
         for holds, what, limit in checks
         if not holds
     )

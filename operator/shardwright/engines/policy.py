@@ -1,7 +1,8 @@
 """Which engine arguments a user may set, and why not the others: every option is of one class.
 
-What is on no list is refused: a new engine version cannot smuggle an option in. The administrator of the operator can admit
-what is dangerous and what nobody has counted, never what would contradict the plan or replace what the operator relies on.
+What is on no list is refused: a new engine version cannot smuggle an option in. The administrator
+of the operator can admit what is dangerous and what nobody has counted, never what would contradict
+the plan or replace what the operator relies on.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,11 @@ class OptionClass(StrEnum):
     """What an option is to a plan, and so who may set it."""
 
     FREE = "Free"  #: changes nothing of a plan: everybody
-    COUNTED = "Counted"  #: changes memory or speed, and the plan is made with it: everybody
-    UNCOUNTED = "Uncounted"  #: nobody knows what it does to a plan: who has it admitted, and the plan says so
+    COUNTED = (
+        "Counted"  #: changes memory or speed, and the plan is made with it: everybody
+    )
+    # : nobody knows what it does to a plan: who has it admitted, and the plan says so
+    UNCOUNTED = "Uncounted"
     DANGEROUS = "Dangerous"  #: can do more than serve a model: who has it admitted
     PLANNED = "Planned"  #: the plan or a field of the spec says it: nobody beside them
     INCOMPATIBLE = "Incompatible"  #: would break what plan or operator rest on: nobody
@@ -25,10 +29,11 @@ class OptionClass(StrEnum):
 class Policy:
     """What a user may say to an engine, by the options' names with dashes.
 
-    ``missing`` are options that fields of the spec turn into elsewhere and that this engine cannot be told, each with why.
-    ``counted`` are options that a user may set because the planner counts with them, and what the plan takes from them,
-    ``uncounted`` those that an administrator may admit although nobody has, and what of a plan they may change. ``harmless``
-    are the values of dangerous options that everybody may set.
+    ``missing`` are options that fields of the spec turn into elsewhere and that this engine cannot
+    be told, each with why. ``counted`` are options that a user may set because the planner counts
+    with them, and what the plan takes from them, ``uncounted`` those that an administrator may
+    admit although nobody has, and what of a plan they may change. ``harmless`` are the values of
+    dangerous options that everybody may set.
     """
 
     allowed: frozenset[str]
@@ -43,7 +48,13 @@ class Policy:
     @property
     def admissible(self) -> Mapping[str, str]:
         """Return the options that an administrator may admit, and why they need it."""
-        return {**self.dangerous, **{name: f"may change {what}, which no plan counts" for name, what in self.uncounted.items()}}
+        return {
+            **self.dangerous,
+            **{
+                name: f"may change {what}, which no plan counts"
+                for name, what in self.uncounted.items()
+            },
+        }
 
     def class_of(self, name: str) -> OptionClass | None:
         """Return the class of an option, None where it is on no list."""
@@ -58,5 +69,7 @@ class Policy:
         return next((found for found, names in lists.items() if name in names), None)
 
 
-UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
+UNLISTED: Final = (
+    "could change the memory or the limits that the plan was computed with"
+)
 """Why an option that is on no list is refused."""

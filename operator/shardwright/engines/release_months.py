@@ -1,4 +1,6 @@
-"""When was a version of an engine released? The month of its minor version, or the one that the string itself holds."""
+"""When was a version of an engine released? The month of its minor version, or the one that the
+string itself holds.
+"""
 
 import re
 from collections.abc import Mapping
@@ -41,22 +43,37 @@ _MONTHS: Final[Mapping[str, Mapping[tuple[int, int], str]]] = MappingProxyType(
             (1, 1): "2025-11",
             (1, 2): "2026-01",
         },
-        "SGLang": {(0, 1): "2024-01", (0, 2): "2024-07", (0, 3): "2024-09", (0, 4): "2024-12", (0, 5): "2025-09"},
+        "SGLang": {
+            (0, 1): "2024-01",
+            (0, 2): "2024-07",
+            (0, 3): "2024-09",
+            (0, 4): "2024-12",
+            (0, 5): "2025-09",
+        },
     }
 )
-"""Month of the first release of every minor version. Source: the projects' release pages and the dates of
-groundtruth/throughput_dev.csv."""
+"""Month of the first release of every minor version. Source: the projects' release pages and the
+dates of groundtruth/throughput_dev.csv.
+"""
 
 _DATE: Final = re.compile(r"(20[2-3]\d)(?:-?(0[1-9]|1[0-2]))?")
 _MINOR: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
 
 
 def release_month(engine: str, version: str | None) -> str:
-    """Return the month of a version (``2026-02``), ``2024-12`` for a year alone; empty: not known, or newer than the list.
+    """Return the month of a version (``2026-02``), ``2024-12`` for a year alone; empty: not known,
+    or newer than the list.
 
-    >>> release_month("vLLM", "nightly-dev-20260216-d3bae71e"), release_month("TensorRT-LLM", "0.12.0")
+    >>> (
+    ...     release_month("vLLM", "nightly-dev-20260216-d3bae71e"),
+    ...     release_month("TensorRT-LLM", "0.12.0"),
+    ... )
     ('2026-02', '2024-09')
-    >>> release_month("vLLM", "2024 (see paper)"), release_month("vLLM", "nightly"), release_month("vLLM", "0.33.0")
+    >>> (
+    ...     release_month("vLLM", "2024 (see paper)"),
+    ...     release_month("vLLM", "nightly"),
+    ...     release_month("vLLM", "0.33.0"),
+    ... )
     ('2024-12', '', '')
     """
     text = version or ""

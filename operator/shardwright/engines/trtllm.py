@@ -1,7 +1,8 @@
 """TensorRT-LLM: what the planner must know of it, and a plan in its words.
 
-Degrees and limits are told on the command line, everything else in a configuration file, whose keys override it; what 1.2 does
-not take on the command line is told in the file. Sources: engines.md section 10; the lists in ``tests/data/engines``.
+Degrees and limits are told on the command line, everything else in a configuration file, whose keys
+override it; what 1.2 does not take on the command line is told in the file. Sources: engines.md
+section 10; the lists in ``tests/data/engines``.
 """
 
 import json
@@ -22,7 +23,8 @@ SSH_PORT: Final = 2222
 """TCP port of the followers' sshd: above 1023, so that nobody must be root."""
 
 _UNPROVEN: Final = (
-    "TensorRT-LLM: whether it has this model's architecture and fits its weights as counted shows only when it starts; its "
+    "TensorRT-LLM: whether it has this model's architecture and fits its weights as counted shows "
+    "only when it starts; its "
     "option lists are checked, its model classes and its memory are not"
 )
 
@@ -30,9 +32,10 @@ _UNPROVEN: Final = (
 def traits(version: str) -> EngineTraits:
     """Return what planning must know of TensorRT-LLM ``version`` (``major.minor.patch``).
 
-    Its prices are those that speed is predicted with; degrees that it cannot be told are refused. Sources: engines.md section
-    10 (``mapping.py``: attention data parallelism replaces the tensor ranks of the attention, context parallelism adds
-    GPUs and is Helix only; every class is cut into stages by the same base class).
+    Its prices are those that speed is predicted with; degrees that it cannot be told are refused.
+    Sources: engines.md section 10 (``mapping.py``: attention data parallelism replaces the tensor
+    ranks of the attention, context parallelism adds GPUs and is Helix only; every class is cut into
+    stages by the same base class).
     """
     return replace(
         known.traits_of(known.TENSORRT_LLM, version),
@@ -61,9 +64,19 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         "max_num_tokens": plan.max_batched_tokens,
         "max_seq_len": plan.max_model_len,
     }
-    words = (word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)))
+    words = (
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    )
     file = ("--extra_llm_api_options", f"{serving.files_dir}/{CONFIGURATION}")
-    return (serving.model, *words, *file, *argument_list(serving.arguments, serving.version, TENSORRT_LLM))
+    return (
+        serving.model,
+        *words,
+        *file,
+        *argument_list(serving.arguments, serving.version, TENSORRT_LLM),
+    )
 
 
 def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
@@ -85,7 +98,9 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
     if serving.revision is not None:
         ours["revision"] = serving.revision
     said = configuration(serving.arguments, serving.version, TENSORRT_LLM)
-    return {CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"}
+    return {
+        CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"
+    }
 
 
 def environment(plan: Plan, start: Start) -> Mapping[str, str]:
@@ -95,11 +110,17 @@ def environment(plan: Plan, start: Start) -> Mapping[str, str]:
 
 
 def cache_fraction(plan: Plan) -> float:
-    """Return the share of what weights and buffers leave free that K/V takes, in thousandths rounded down.
+    """Return the share of what weights and buffers leave free that K/V takes, in thousandths
+    rounded down.
 
-    The plan's cache is a share of the whole GPU, the engine's of what is free after loading; the stage that holds the
-    fewest tokens decides, as the smallest rank does in the engine.
+    The plan's cache is a share of the whole GPU, the engine's of what is free after loading; the
+    stage that holds the fewest tokens decides, as the smallest rank does in the engine.
     """
-    stage = min(plan.stages, key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token))
-    free = stage.budget_bytes / plan.memory_utilization - (stage.budget_bytes - stage.kv_cache_bytes)
+    stage = min(
+        plan.stages,
+        key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token),
+    )
+    free = stage.budget_bytes / plan.memory_utilization - (
+        stage.budget_bytes - stage.kv_cache_bytes
+    )
     return int(1000 * stage.kv_cache_bytes / free) / 1000

@@ -1,7 +1,8 @@
-"""Which arguments a user may give TensorRT-LLM, and why not the others; names with dashes, as :mod:`shardwright.engines.policy`.
+"""Which arguments a user may give TensorRT-LLM, and why not the others; names with dashes, as
+:mod:`shardwright.engines.policy`.
 
-An argument is an option of ``trtllm-serve`` (main at commit 029e223, without the four that 1.2 does not take there) or a key of
-its configuration file (as of the time of 1.2).
+An argument is an option of ``trtllm-serve`` (main at commit 029e223, without the four that 1.2 does
+not take there) or a key of its configuration file (as of the time of 1.2).
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,10 @@ OWNED: Final[Mapping[str, str]] = {
     "free-gpu-memory-fraction": "leave it out; it follows from the plan's memory",
     "gpus-per-node": "leave it out; a pod has exactly the GPUs of its ranks",
     "host": "leave it out; the server listens on all addresses of the pod",
-    "kv-cache-config": "set its dtype through spec.workload.kvCacheQuantization; the rest follows from the plan",
+    "kv-cache-config": (
+        "set its dtype through spec.workload.kvCacheQuantization; the rest follows from the "
+        "plan"
+    ),
     "load-format": "leave it out; the engine reads weights in one way",
     "max-batch-size": "set it through spec.workload.concurrency",
     "max-num-tokens": "leave it out; the plan's memory is computed with it",
@@ -75,19 +79,27 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "tokenizer-revision": "loads another repository",
     "trust-remote-code": "runs code of the model's publisher",
 }
-"""Arguments that are refused for what they could do unless the administrator admits them, and what that is."""
+"""Arguments that are refused for what they could do unless the administrator admits them, and what
+that is.
+"""
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
-    "cache-transceiver-config": "opens connections to other hosts; disaggregated prefill is out of scope",
+    "cache-transceiver-config": (
+        "opens connections to other hosts; disaggregated prefill is out of scope"
+    ),
     "config": "would set every other option from a file",
     "disagg-cluster-uri": "opens connections to other hosts; disaggregated prefill is out of scope",
     "env-overrides": "would set variables that the operator sets or refuses; use spec.engine.env",
     "grpc": "replaces the HTTP server that probes and clients use",
     "kv-connector-config": "loads code, and K/V offload is out of scope",
-    "metadata-server-config-file": "opens connections to other hosts; disaggregated prefill is out of scope",
+    "metadata-server-config-file": (
+        "opens connections to other hosts; disaggregated prefill is out of scope"
+    ),
     "model-kwargs": "changes the model that was planned",
     "num-serve-frontends": "replaces the one HTTP server that probes and clients use",
-    "ray-worker-extension-cls": "loads code into workers of Ray, which no group of TensorRT-LLM runs on",
+    "ray-worker-extension-cls": (
+        "loads code into workers of Ray, which no group of TensorRT-LLM runs on"
+    ),
     "report-addr": "opens connections to other hosts; disaggregated prefill is out of scope",
     "server-role": "opens connections to other hosts; disaggregated prefill is out of scope",
 }
@@ -95,15 +107,36 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 
 MISSING: Final[Mapping[str, str]] = {
     "api-key": "trtllm-serve 1.2 has no option for it: it serves everybody who reaches it",
-    "enable-lora": "trtllm-serve 1.2 has no option that names adapters for clients: a request would bring a path of its own",
+    "enable-lora": (
+        "trtllm-serve 1.2 has no option that names adapters for clients: a request would "
+        "bring a path of its own"
+    ),
     "kv-offloading-size": "what its host_cache_size takes of a pod's memory is not planned for",
-    "lock-memory": "pods that lock memory run as root, and its ranks are started by ssh and mpirun as an ordinary user",
+    "lock-memory": (
+        "pods that lock memory run as root, and its ranks are started by ssh and mpirun as an "
+        "ordinary user"
+    ),
     "load-format": "it reads weights in one way of its own",
-    "quantization": "weights that it quantizes while loading are not planned for; use weights that are stored quantized",
-    "served-model-name": "version 1.2 has no option for it: it serves under the id, or the name of the folder on the claim",
-    "speculative-config": "its settings for prompt lookup and draft models are not among the keys that this release knows",
+    "quantization": (
+        "weights that it quantizes while loading are not planned for; use weights that are "
+        "stored quantized"
+    ),
+    "served-model-name": (
+        "version 1.2 has no option for it: it serves under the id, or the name of the folder "
+        "on the claim"
+    ),
+    "speculative-config": (
+        "its settings for prompt lookup and draft models are not among the keys that this "
+        "release knows"
+    ),
 }
 """What fields of the spec ask of vLLM and TensorRT-LLM cannot be told."""
 
-TENSORRT_LLM: Final = Policy(allowed=ALLOWED, owned=OWNED, dangerous=DANGEROUS, incompatible=INCOMPATIBLE, missing=MISSING)
+TENSORRT_LLM: Final = Policy(
+    allowed=ALLOWED,
+    owned=OWNED,
+    dangerous=DANGEROUS,
+    incompatible=INCOMPATIBLE,
+    missing=MISSING,
+)
 """The policy for ``trtllm-serve``."""

@@ -1,4 +1,6 @@
-"""Which engine version an image holds; read from the tag where the tag tells it, else the user says it."""
+"""Which engine version an image holds; read from the tag where the tag tells it, else the user says
+it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -16,22 +18,29 @@ DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
 """The image of a resource that names none: the newest vLLM whose options this release knows."""
 
 FIRST_DEFAULT: Final = "0.33.0"
-"""The version of vLLM that every release took by default which did not say so in its plans of record."""
+"""The version of vLLM that every release took by default which did not say so in its plans of
+record.
+"""
 
 _ROCM_IMAGE: Final = f"vllm/vllm-openai-rocm:v{NEWEST_DEFAULT}"
-"""The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's installation guide."""
+"""The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's
+installation guide.
+"""
 
 OLDEST_SUPPORTED: Final = (0, 32, 0)
-"""First version that the launch form (native multi-node, both timeouts, drain) was run with; measured on 0.32.0."""
+"""First version that the launch form (native multi-node, both timeouts, drain) was run with;
+measured on 0.32.0.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
     """The releases of an engine and their images.
 
-    ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first version that is supported,
-    ``example`` one to name in messages. ``default_images`` are taken where a resource names none, by the resource of the GPUs
-    that they are built for (none: it must). ``runs_on`` are the resources that the engine runs on at all.
+    ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first
+    version that is supported, ``example`` one to name in messages. ``default_images`` are taken
+    where a resource names none, by the resource of the GPUs that they are built for (none: it
+    must). ``runs_on`` are the resources that the engine runs on at all.
     """
 
     engine: str
@@ -43,7 +52,9 @@ class Releases:
 
     @property
     def default_image(self) -> str:
-        """Return the image that is taken first where a resource names none, empty where there is none."""
+        """Return the image that is taken first where a resource names none, empty where there is
+        none.
+        """
         return next(iter(self.default_images.values()), "")
 
 
@@ -58,7 +69,11 @@ VLLM: Final = Releases(
 TENSORRT_LLM: Final = Releases(
     engine="TensorRT-LLM",
     repository=re.compile(r"(.*/)?tensorrt-llm(/release|[^/]*)"),
-    oldest=(1, 2, 0),  # the release whose options and keys are listed; engines.md section 10
+    oldest=(
+        1,
+        2,
+        0,
+    ),  # the release whose options and keys are listed; engines.md section 10
     example="1.2.1",
     default_images=MappingProxyType(
         {}
@@ -70,21 +85,29 @@ _BUILT_FOR: Final = (
     (re.compile(r"(^|[/:._-])rocm"), AMD),
     (re.compile(r"^vllm/vllm-openai([:@]|$)|(^|[/:._-])cuda|[:-]cu\d{3}\b"), NVIDIA),
 )
-"""What the names of images say of the GPUs that they are built for, first match first: names on Docker Hub without their
-registry, others with a slash in its place, for what another registry has under vLLM's own name may be anything. Source: the
-names that vLLM, AMD and NVIDIA publish under."""
+"""What the names of images say of the GPUs that they are built for, first match first: names on
+Docker Hub without their registry, others with a slash in its place, for what another registry has
+under vLLM's own name may be anything. Source: the names that vLLM, AMD and NVIDIA publish under.
+"""
 
 _DOCKER_HUB: Final = re.compile(r"^(index\.)?docker\.io/")
 _REGISTRY: Final = re.compile(r"^([^/]*[.:][^/]*|localhost)/")
 
-_VERSION_IN_ROCM_TAG: Final = re.compile(r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?")
+_VERSION_IN_ROCM_TAG: Final = re.compile(
+    r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?"
+)
 """AMD's own tags name the versions of all that is inside: rocm7.0.0_vllm_0.11.2_20251210."""
 
-_VERSION: Final = re.compile(r"v?(\d{1,4}\.\d{1,4}\.\d{1,4})((?:rc|\.post)\d{1,3})?(?:[-+][\w.-]+)?")
+_VERSION: Final = re.compile(
+    r"v?(\d{1,4}\.\d{1,4}\.\d{1,4})((?:rc|\.post)\d{1,3})?(?:[-+][\w.-]+)?"
+)
 
 
-def engine_version(image: str, version: str | None, releases: Releases = VLLM) -> str | Problem:
-    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or what to do about it.
+def engine_version(
+    image: str, version: str | None, releases: Releases = VLLM
+) -> str | Problem:
+    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or what to do
+    about it.
 
     A tag is believed only where the image's own name is the engine's; ``version`` (what the user
     states) decides everywhere else and must not contradict such a tag.
@@ -93,7 +116,9 @@ def engine_version(image: str, version: str | None, releases: Releases = VLLM) -
     '0.33.0'
     >>> engine_version("registry.internal:5000/team/server@sha256:0f0f", "0.32.0")
     '0.32.0'
-    >>> engine_version("registry.internal/nvidia/tensorrt-llm/release:1.2.1", None, TENSORRT_LLM)
+    >>> engine_version(
+    ...     "registry.internal/nvidia/tensorrt-llm/release:1.2.1", None, TENSORRT_LLM
+    ... )
     '1.2.1'
     """
     if not image:
@@ -111,15 +136,21 @@ def engine_version(image: str, version: str | None, releases: Releases = VLLM) -
 
 
 def built_for(image: str) -> str | None:
-    """Return the resource of the GPUs that an image is built for by its name, None where the name does not tell.
+    """Return the resource of the GPUs that an image is built for by its name, None where the name
+    does not tell.
 
-    >>> built_for("vllm/vllm-openai:v0.33.0"), built_for("rocm/vllm:rocm7.0.0_vllm_0.33.0_20261101")
+    >>> (
+    ...     built_for("vllm/vllm-openai:v0.33.0"),
+    ...     built_for("rocm/vllm:rocm7.0.0_vllm_0.33.0_20261101"),
+    ... )
     ('nvidia.com/gpu', 'amd.com/gpu')
     >>> built_for("registry.internal/team/server:stable") is None
     True
     """
     name = _REGISTRY.sub("/", _DOCKER_HUB.sub("", image))
-    return next((resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None)
+    return next(
+        (resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None
+    )
 
 
 def is_newer(version: str, other: str) -> bool:
@@ -152,7 +183,9 @@ def _too_old(version: str, releases: Releases) -> Problem | None:
     if tuple(int(part) for part in version.split(".")) >= releases.oldest:
         return None
     oldest = ".".join(map(str, releases.oldest))
-    example = f", for example {releases.default_image}" if releases.default_image else ""
+    example = (
+        f", for example {releases.default_image}" if releases.default_image else ""
+    )
     return Problem(
         code="EngineVersionUnsupported",
         path="spec.engine.version",
@@ -169,7 +202,9 @@ def _no_image(releases: Releases) -> Problem:
         what=f"the image of {releases.engine}",
         limit="must be named",
         gap="there is no default for it",
-        remedy=f'name one that your cluster may pull, and its version, for example version: "{releases.example}"',
+        remedy="name one that your cluster may pull, and its version, for example version: "
+        f'"{releases.example}'
+        '"',
     )
 
 
@@ -204,9 +239,11 @@ def _contradiction(tagged: str, stated: str) -> Problem:
 
 
 def kept_default(said: str | None) -> str | None:
-    """Return the version by default that a plan of record keeps the engine at, None where that is the newest that is known.
+    """Return the version by default that a plan of record keeps the engine at, None where that is
+    the newest that is known.
 
-    ``said`` is what it says of it: empty where its spec left none open, None where its release did not say.
+    ``said`` is what it says of it: empty where its spec left none open, None where its release did
+    not say.
 
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)

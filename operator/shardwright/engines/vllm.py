@@ -56,7 +56,9 @@ _EMBEDDING_ON_EVERY_STAGE: Final = frozenset(
     }
 )
 
-_REPEATS_DENSE_LAYERS: Final = frozenset({"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"})
+_REPEATS_DENSE_LAYERS: Final = frozenset(
+    {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
+)
 
 _REPEATS_SHARED_EXPERTS: Final = _REPEATS_DENSE_LAYERS | {
     "DeepseekV2ForCausalLM",
@@ -101,68 +103,150 @@ _QUANTIZATIONS: Final = frozenset(
 
 _WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
 
-_DRAFTS_WITH: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_DRAFTS_WITH: Final = frozenset(
+    {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
+)
 
 _SOURCES: Final[Mapping[str, str]] = {
-    "remainder": "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, 32, 31)",
-    "vocabulary_padding": "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64",
-    "memory_utilization": "option default --gpu-memory-utilization: 0.92 in vLLM 0.32.0 and 0.33.0, 0.9 in older ones",
-    "kv_block_tokens": "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels force 64)",
-    "max_batched_tokens": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB",
-    "max_sequences": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB",
+    "remainder": (
+        "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, "
+        "32, 31)"
+    ),
+    "vocabulary_padding": (
+        "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64"
+    ),
+    "memory_utilization": (
+        "option default --gpu-memory-utilization: 0.92 in vLLM 0.32.0 and 0.33.0, 0.9 in "
+        "older ones"
+    ),
+    "kv_block_tokens": (
+        "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels "
+        "force 64)"
+    ),
+    "max_batched_tokens": (
+        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of "
+        "less than 70 GiB"
+    ),
+    "max_sequences": (
+        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less "
+        "than 70 GiB"
+    ),
     "batch_defaults": "the same for GPUs of 70 GiB and more, and of 160 GiB and more",
     "fixed_overhead_bytes": "fitted, docs/memory.md: 0.02 to 0.35 GiB on one GPU",
     "communication_overhead_bytes": (
         "measured, vLLM 0.19 on H100: 2.1 GiB of non-torch memory with tensor ranks, 0.27 without"
         " (llm-d-planner docs/accuracy/vllm-v0.19.0-accuracy-report.md)"
     ),
-    "host_communication_overhead_bytes": "fitted, docs/memory.md: at most 0.5 GiB over PCIe (mem-029, mem-064, mem-071)",
+    "host_communication_overhead_bytes": (
+        "fitted, docs/memory.md: at most 0.5 GiB over PCIe (mem-029, mem-064, mem-071)"
+    ),
     "graph_bytes": "fitted, docs/memory.md: 1.22 GiB for 80 layers and 51 batch sizes (mem-064)",
     "logit_copies": "fitted, docs/memory.md",
     "graph_sequences": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes: up to 512",
-    "counts_graphs": "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21",
-    "chunks_prompts": "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 did so above 32768",
-    "kv_cache_bytes": "vLLM 0.32.0 source, config/cache.py: --kv-cache-memory-bytes goes before the utilization, none by default",
-    "adapters": "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by default",
-    "takes_adapters": "vLLM 0.32.0 and 0.33.0 model registries, classes with SupportsLoRA: load_lora_model refuses the others",
-    "adapters_leave_vocabulary": "vLLM 0.32.0 and 0.33.0 model registries, classes without embedding_modules",
-    "adapter_vocabulary": "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused",
+    "counts_graphs": (
+        "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since "
+        "0.21"
+    ),
+    "chunks_prompts": (
+        "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 "
+        "did so above 32768"
+    ),
+    "kv_cache_bytes": (
+        "vLLM 0.32.0 source, config/cache.py: --kv-cache-memory-bytes goes before the "
+        "utilization, none by default"
+    ),
+    "adapters": (
+        "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by "
+        "default"
+    ),
+    "takes_adapters": (
+        "vLLM 0.32.0 and 0.33.0 model registries, classes with SupportsLoRA: load_lora_model "
+        "refuses the others"
+    ),
+    "adapters_leave_vocabulary": (
+        "vLLM 0.32.0 and 0.33.0 model registries, classes without embedding_modules"
+    ),
+    "adapter_vocabulary": (
+        "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused"
+    ),
     "drafter": "vLLM 0.32.0 option --speculative-config, none by default",
-    "drafts_with": "vLLM 0.32.0 and 0.33.0 took each as a draft model; others they turn into MTP layers (hf_config_override)",
+    "drafts_with": (
+        "vLLM 0.32.0 and 0.33.0 took each as a draft model; others they turn into MTP layers "
+        "(hf_config_override)"
+    ),
     "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
     "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
-    "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
+    "experts_at_least_tensor": (
+        "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is "
+        "refused"
+    ),
     "released": "engines/release_months.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
-    "reserves_output": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a request grows",
+    "reserves_output": (
+        "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a "
+        "request grows"
+    ),
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
     "refuses_long_requests": "vLLM 0.32.0 source, config/model.py:_get_and_verify_max_len",
-    "mixes_expert_cuts": "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or none",
-    "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Gemma 1 to 3 by reading",
-    "embedding_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading",
-    "repeats_shared_experts": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by reading",
+    "mixes_expert_cuts": (
+        "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or "
+        "none"
+    ),
+    "ends_on_every_stage": (
+        "vLLM 0.32.0 model classes, built stage by stage; Gemma 1 to 3 by reading"
+    ),
+    "embedding_on_every_stage": (
+        "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading"
+    ),
+    "repeats_shared_experts": (
+        "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by "
+        "reading"
+    ),
     "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
     "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
-    "experts_on_every_stage": "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError without one",
-    "quantizations": "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, fbgemm_fp8 refused",
+    "experts_on_every_stage": (
+        "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError "
+        "without one"
+    ),
+    "quantizations": (
+        "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, "
+        "fbgemm_fp8 refused"
+    ),
     "shares_context": "vLLM 0.32.0 option --decode-context-parallel-size",
-    "data_beside_tensor": "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data",
-    "deals_experts_evenly": "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more",
+    "data_beside_tensor": (
+        "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data"
+    ),
+    "deals_experts_evenly": (
+        "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one "
+        "more"
+    ),
     "over_ray": "no figure: what spec.engine.executor asks for, not how vLLM runs by itself",
     "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
-    "widens_fp8_from": "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5",
-    "oldest_for": "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and schemes; torchao.py",
-    "told": "no figure: what engine.args say that the plan counts with, not what vLLM does by itself",
+    "widens_fp8_from": (
+        "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin "
+        "from 7.5"
+    ),
+    "oldest_for": (
+        "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and "
+        "schemes; torchao.py"
+    ),
+    "told": (
+        "no figure: what engine.args say that the plan counts with, not what vLLM does by "
+        "itself"
+    ),
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
-    "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
+    "width_divides_replica": (
+        "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks"
+    ),
 }
 
 
 def traits(version: str) -> EngineTraits:
     """Return what planning must know of vLLM ``version`` (``major.minor.patch``).
 
-    The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures newer than the list are
-    known to a newer engine only, so a version without a list of its own refuses none.
+    The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures
+    newer than the list are known to a newer engine only, so a version without a list of its own
+    refuses none.
     """
     release, era = release_of(version), era_of(version)
     registry, adapters = _data("architectures", release), _data("adapters", release)
@@ -182,7 +266,9 @@ def traits(version: str) -> EngineTraits:
         graph_bytes=314 * KIB,
         architectures=_known(registry) if listed else None,
         without_pipeline=frozenset(registry["without_pipeline"]),
-        takes_adapters=frozenset(adapters["takes"] + adapters["unverified"]) if listed else None,
+        takes_adapters=frozenset(adapters["takes"] + adapters["unverified"])
+        if listed
+        else None,
         adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
         drafts_with=_DRAFTS_WITH,
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
@@ -199,14 +285,20 @@ def traits(version: str) -> EngineTraits:
         logit_copies=era.logit_copies,
         counts_graphs=era.counts_graphs,
         chunks_prompts=era.chunks_prompts,
-        least_capability=_OLDEST if release is None or release >= _DROPPED_VOLTA_IN else None,
+        least_capability=_OLDEST
+        if release is None or release >= _DROPPED_VOLTA_IN
+        else None,
         widens_fp8_from=_OLDEST,
         oldest_for=_OLDEST_FOR,
     )
 
 
 def _known(registry: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"])
+    return frozenset(
+        registry["with_pipeline"]
+        + registry["without_pipeline"]
+        + registry["unverified"]
+    )
 
 
 _OLDEST: Final = (7, 5)  # Turing
@@ -224,17 +316,25 @@ _DROPPED_VOLTA_IN: Final = (0, 23)
 
 
 _LISTED: Final = ((0, 32), (0, 33))
-"""Minor versions with lists of architectures and of what takes adapters. Older ones are read by the oldest list, which knows more
-than they do; newer ones by the newest, and nothing is refused for being on none."""
+"""Minor versions with lists of architectures and of what takes adapters. Older ones are read by the
+oldest list, which knows more than they do; newer ones by the newest, and nothing is refused for
+being on none.
+"""
 
 
 def _data(name: str, release: tuple[int, int] | None) -> Mapping[str, Any]:
-    of = _LISTED[-1] if release is None else next((listed for listed in _LISTED if release <= listed), _LISTED[-1])
+    of = (
+        _LISTED[-1]
+        if release is None
+        else next((listed for listed in _LISTED if release <= listed), _LISTED[-1])
+    )
     return _list(name, f"{of[0]}.{of[1]}.0")
 
 
 @cache
 def _list(name: str, version: str) -> Mapping[str, Any]:
-    file = resources.files("shardwright.engines").joinpath(f"data/vllm-{name}-{version}.json")
+    file = resources.files("shardwright.engines").joinpath(
+        f"data/vllm-{name}-{version}.json"
+    )
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data

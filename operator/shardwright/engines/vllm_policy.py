@@ -1,6 +1,7 @@
 """What a user may say to ``vllm serve``, by options.
 
-Every option of 0.32 and 0.33 is in one of these lists or in those of :mod:`shardwright.engines.vllm_refusals`.
+Every option of 0.32 and 0.33 is in one of these lists or in those of
+:mod:`shardwright.engines.vllm_refusals`.
 """
 
 from collections.abc import Mapping
@@ -110,22 +111,38 @@ ALLOWED: Final = frozenset(
 """Options that change neither the plan nor who may do what in the pod."""
 
 COUNTED: Final[Mapping[str, str]] = {
-    "block-size": "tokens of a K/V block, 16 to 256, a power of two; kernels that want longer ones get them",
-    "compilation-config": "what its `cudagraph_*` keys capture; `mode`, `custom_ops` and `pass_config` are taken, not counted",
+    "block-size": (
+        "tokens of a K/V block, 16 to 256, a power of two; kernels that want longer ones get "
+        "them"
+    ),
+    "compilation-config": (
+        "what its `cudagraph_*` keys capture; `mode`, `custom_ops` and `pass_config` are "
+        "taken, not counted"
+    ),
     "cudagraph-capture-sizes": "the batches that graphs are captured for, `1 2 4`: their memory",
-    "dtype": "the type that the model computes in: weights, K/V and activations; `spec.model.quantization` goes before it",
+    "dtype": (
+        "the type that the model computes in: weights, K/V and activations; "
+        "`spec.model.quantization` goes before it"
+    ),
     "enable-chunked-prefill": "`true`, which every plan takes for granted",
     "enforce-eager": "no memory for CUDA graphs; layers wait for the host to launch them",
     "gpu-memory-utilization": "the share of a GPU that the engine may take, 0.1 to 1",
-    "kv-cache-memory-bytes": "what every rank keeps for K/V, whatever else is free; a whole number of bytes",
+    "kv-cache-memory-bytes": (
+        "what every rank keeps for K/V, whatever else is free; a whole number of bytes"
+    ),
     "language-model-only": "no weights of towers for images and sound",
     "mamba-ssm-cache-dtype": "the bits of recurrent states",
     "max-cudagraph-capture-size": "the largest batch that graphs are captured for: their memory",
     "max-num-batched-tokens": "the tokens of a step, which the plan neither lowers nor raises",
-    "max-num-seqs": "the requests that run at once in a replica, which the plan neither lowers nor raises",
+    "max-num-seqs": (
+        "the requests that run at once in a replica, which the plan neither lowers "
+        "nor raises"
+    ),
     "mm-encoder-tp-mode": "`data`: every rank holds the whole tower for images",
 }
-"""Options that a user may set because the planner counts with them, and what the plan takes from them."""
+"""Options that a user may set because the planner counts with them, and what the plan takes from
+them.
+"""
 
 OWNED: Final[Mapping[str, str]] = {
     "all2all-backend": "leave it out; it is the one that the plan is priced for",
@@ -134,18 +151,26 @@ OWNED: Final[Mapping[str, str]] = {
     "data-parallel-backend": "leave it out; it follows from the plan",
     "data-parallel-external-lb": "leave it out; one address serves all attention replicas",
     "data-parallel-hybrid-lb": "leave it out; one address serves all attention replicas",
-    "data-parallel-multi-port-external-lb": "leave it out; one address serves all attention replicas",
+    "data-parallel-multi-port-external-lb": (
+        "leave it out; one address serves all attention replicas"
+    ),
     "data-parallel-rank": "leave it out; it follows from the index of the pod",
     "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
-    "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
+    "data-parallel-size": (
+        "set it through spec.replicas, or spec.parallelism.attentionData beside experts"
+    ),
     "data-parallel-size-local": "leave it out; it follows from the plan",
     "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
     "data-parallel-supervisor-port": "leave it out; one address serves all attention replicas",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
     "device-ids": "leave it out; a pod has exactly the GPUs of its ranks",
-    "distributed-executor-backend": "set it through spec.engine.executor: Ray; groups of pods run on mp otherwise",
+    "distributed-executor-backend": (
+        "set it through spec.engine.executor: Ray; groups of pods run on mp otherwise"
+    ),
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
-    "dp-supervisor-probe-failure-threshold": "leave it out; one address serves all attention replicas",
+    "dp-supervisor-probe-failure-threshold": (
+        "leave it out; one address serves all attention replicas"
+    ),
     "dp-supervisor-probe-interval-s": "leave it out; one address serves all attention replicas",
     "dp-supervisor-probe-timeout-s": "leave it out; one address serves all attention replicas",
     "enable-expert-parallel": "set it through spec.parallelism.expert",
@@ -174,10 +199,16 @@ OWNED: Final[Mapping[str, str]] = {
     "revision": "set it through spec.model.revision",
     "served-model-name": "set it through spec.model.servedName",
     "shutdown-timeout": "leave it out; it is part of the drain",
-    "spec-method": "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers are not supported",
+    "spec-method": (
+        "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers "
+        "are not supported"
+    ),
     "spec-model": "set it through spec.workload.draftModel",
     "spec-tokens": "set it through spec.workload.promptLookup or draftModel",
-    "speculative-config": "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers are not supported",
+    "speculative-config": (
+        "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers "
+        "are not supported"
+    ),
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
 """Options that shardwright renders itself, and where to say it instead."""
@@ -267,8 +298,9 @@ UNCOUNTED: Final[Mapping[str, str]] = {
     "watermark": _SPEED,
     "watermark-config": _SPEED,
 }
-"""Options of which nobody has worked out what they do to a plan, and what of it they may change: an administrator may admit them,
-and a plan beside one says so."""
+"""Options of which nobody has worked out what they do to a plan, and what of it they may change: an
+administrator may admit them, and a plan beside one says so.
+"""
 
 VLLM: Final = Policy(
     allowed=ALLOWED,

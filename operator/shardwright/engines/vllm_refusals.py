@@ -1,4 +1,6 @@
-"""Options of ``vllm serve`` that can do more than serve a model, and those that would break what a plan rests on."""
+"""Options of ``vllm serve`` that can do more than serve a model, and those that would break what a
+plan rests on.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +23,9 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "enable-mm-embeds": "takes tensors out of requests",
     "enable-prompt-embeds": "takes tensors out of requests",
     "enable-scale-out": "opens endpoints that take and give tokens in place of text",
-    "enable-tokenizer-info-endpoint": "shows chat template and tokenizer to everybody who reaches the server",
+    "enable-tokenizer-info-endpoint": (
+        "shows chat template and tokenizer to everybody who reaches the server"
+    ),
     "enable-trace-replay": "lets requests say what the engine is to answer",
     "generation-config": "reads a path of its own",
     "io-processor-plugin": "loads code",
@@ -52,7 +56,9 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "worker-cls": "loads code",
     "worker-extension-cls": "loads code",
 }
-"""Options that are refused for what they could do unless the administrator admits them, and what that is."""
+"""Options that are refused for what they could do unless the administrator admits them, and what
+that is.
+"""
 
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "chat-template": frozenset(
@@ -63,9 +69,22 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "generation-config": frozenset({"auto", "vllm"}),
-    "tokenizer-mode": frozenset({"auto", "cohere", "deepseek_v32", "deepseek_v4", "hf", "inkling", "kimi_k3", "mistral"}),
+    "tokenizer-mode": frozenset(
+        {
+            "auto",
+            "cohere",
+            "deepseek_v32",
+            "deepseek_v4",
+            "hf",
+            "inkling",
+            "kimi_k3",
+            "mistral",
+        }
+    ),
 }
-"""Values of them that everybody may set: they name what the engine brings itself, no path and no plugin."""
+"""Values of them that everybody may set: they name what the engine brings itself, no path and no
+plugin.
+"""
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
     "api-key": "would put a secret into the pod's arguments; use spec.engine.apiKeySecretRef",
@@ -74,24 +93,42 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "convert": "makes a model of it that generates no text, where only those that do are planned",
     "cpu-offload-gb": "keeps weights out of the GPU, where the plan counts them",
     "cpu-offload-params": "keeps weights out of the GPU, where the plan counts them",
-    "diffusion-config": "is of models that write by diffusion, and only those that write token by token are planned",
-    "disable-hybrid-kv-cache-manager": "lets windows keep all tokens, where the plan counts windows",
+    "diffusion-config": (
+        "is of models that write by diffusion, and only those that write token by token are "
+        "planned"
+    ),
+    "disable-hybrid-kv-cache-manager": (
+        "lets windows keep all tokens, where the plan counts windows"
+    ),
     "disable-log-stats": "takes the metrics away that readiness reads",
     "disable-sliding-window": "lets windows keep all tokens, where the plan counts windows",
     "elastic-ep-max-dp-size": "changes the number of ranks while the engine runs",
     "enable-elastic-ep": "changes the number of ranks while the engine runs",
     "enable-fault-tolerance": "restarts ranks by itself, where a group lives and dies as one",
-    "enable-flash-late-interaction": "is of models that generate no text, where only those that do are planned",
-    "enable-ssl-refresh": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
+    "enable-flash-late-interaction": (
+        "is of models that generate no text, where only those that do are planned"
+    ),
+    "enable-ssl-refresh": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends "
+        "before the pod"
+    ),
     "fault-tolerance-config": "restarts ranks by itself, where a group lives and dies as one",
     "grpc": "replaces the HTTP server that probes and clients use",
     "grpc-port": "replaces the HTTP server that probes and clients use",
     "hf-config-path": "reads another model's configuration",
     "hf-overrides": "changes the model that was planned",
-    "hf-token": "would put a secret into the pod's arguments; use spec.model.weights.huggingFace.tokenSecretRef",
+    "hf-token": (
+        "would put a secret into the pod's arguments; use "
+        "spec.model.weights.huggingFace.tokenSecretRef"
+    ),
     "kv-transfer-config": "opens connections to other hosts; disaggregated prefill is out of scope",
-    "max-lora-cls-labels": "is of models that generate no text, where only those that do are planned",
-    "mm-encoder-only": "makes an encoder of it that generates no text, where only those that do are planned",
+    "max-lora-cls-labels": (
+        "is of models that generate no text, where only those that do are planned"
+    ),
+    "mm-encoder-only": (
+        "makes an encoder of it that generates no text, where only those that do "
+        "are planned"
+    ),
     "offload-backend": "keeps weights out of the GPU, where the plan counts them",
     "offload-group-size": "keeps weights out of the GPU, where the plan counts them",
     "offload-num-in-group": "keeps weights out of the GPU, where the plan counts them",
@@ -100,11 +137,26 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "pooler-config": "is of models that generate no text, where only those that do are planned",
     "runner": "makes a model of it that generates no text, where only those that do are planned",
     "skip-tokenizer-init": "takes text away from the API that probes and clients use",
-    "ssl-ca-certs": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
-    "ssl-cert-reqs": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
-    "ssl-certfile": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
-    "ssl-ciphers": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
-    "ssl-keyfile": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
+    "ssl-ca-certs": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends before "
+        "the pod"
+    ),
+    "ssl-cert-reqs": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends before "
+        "the pod"
+    ),
+    "ssl-certfile": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends before "
+        "the pod"
+    ),
+    "ssl-ciphers": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends before "
+        "the pod"
+    ),
+    "ssl-keyfile": (
+        "takes the plain HTTP port away that probes and clients use; TLS ends before "
+        "the pod"
+    ),
     "tokens-only": "takes text away from the API that probes and clients use",
     "uds": "replaces the HTTP server that probes and clients use",
     "watchdog-config": "writes files of its own and watches what readiness watches",

@@ -1,1 +1,3 @@
-"""What do we have? Node objects to pools, domains and free GPUs; knows no model, schedules nothing."""
+"""What do we have? Node objects to pools, domains and free GPUs; knows no model, schedules
+nothing.
+"""

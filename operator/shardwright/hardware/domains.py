@@ -1,8 +1,9 @@
 """Which GPUs are joined by a fast link, and where does a node sit in the network?
 
-A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still coming up
-show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go, NVIDIA/topograph@e2b62507
-docs/reference/node-labels.md, kubernetes/cloud-provider-aws@63ec440c, docs.coreweave.com node labels.
+A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still
+coming up show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go,
+NVIDIA/topograph@e2b62507 docs/reference/node-labels.md, kubernetes/cloud-provider-aws@63ec440c,
+docs.coreweave.com node labels.
 """
 
 import re
@@ -19,9 +20,13 @@ from shardwright.hardware.untrusted import RawNode, label_value
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 TOPOLOGY_PATH: Final = "shardwright.io/topology-path"
 RACK_GPUS: Final = 16
-"""A scale-up link that joins more GPUs than this leaves the node. Basis: no node has more than 16 GPUs."""
+"""A scale-up link that joins more GPUs than this leaves the node. Basis: no node has more than 16
+GPUs.
+"""
 
-_CLIQUE: Final = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\.[0-9]{1,10}", re.ASCII)
+_CLIQUE: Final = re.compile(
+    r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\.[0-9]{1,10}", re.ASCII
+)
 _RACK_KEYS: Final = (
     "accelerator.topograph.run/sub-domain",
     "ds.coreweave.com/nvlink.domain",
@@ -32,25 +37,44 @@ _RACK_KEYS: Final = (
     "oci.oraclecloud.com/host.gpu_memory_fabric_id",
     "cloud.google.com/gce-topology-subblock",
 )
-_ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})  # sold as bridged sets; others: an option
+_ALWAYS_BRIDGED: Final = frozenset(
+    {"H100-NVL-94GB", "H200-NVL-141GB"}
+)  # sold as bridged sets; others: an option
 _PLACEHOLDERS: Final = frozenset({"no-imds-data", "unknown", "none"})
 _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
     tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(8)),
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("accelerator", "leaf", "block", "spine", "core", "datacenter")),
-    tuple(f"cloud.google.com/gce-topology-{tier}" for tier in ("host", "subblock", "block")),
-    tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(8, 0, -1)),  # the highest is the closest
-    tuple(f"oci.oraclecloud.com/rdma.{tier}" for tier in ("host_id", "local_block_id", "network_block_id", "hpc_island_id")),
+    tuple(
+        f"network.topology.nvidia.com/{tier}"
+        for tier in ("accelerator", "leaf", "block", "spine", "core", "datacenter")
+    ),
+    tuple(
+        f"cloud.google.com/gce-topology-{tier}"
+        for tier in ("host", "subblock", "block")
+    ),
+    tuple(
+        f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(8, 0, -1)
+    ),  # the highest is the closest
+    tuple(
+        f"oci.oraclecloud.com/rdma.{tier}"
+        for tier in ("host_id", "local_block_id", "network_block_id", "hpc_island_id")
+    ),
     (
         "node.coreweave.cloud/rack",
         "backend.coreweave.cloud/leafgroup",
         "ib.coreweave.cloud/superpod",
         "backend.coreweave.cloud/fabric",
     ),
-    ("kubernetes.azure.com/agentpool",),  # InfiniBand reaches the nodes of one scale set only
+    (
+        "kubernetes.azure.com/agentpool",
+    ),  # InfiniBand reaches the nodes of one scale set only
 )
-_ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_ZONES: Final = (
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/zone",
+)
 _VIRTUAL: Final = re.compile(
-    r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$", re.ASCII
+    r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
+    re.ASCII,
 )  # nvidia.com/gpu.machine of virtual machines; nothing at all says nothing
 
 
@@ -65,9 +89,11 @@ class DomainKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1: none).
+    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1:
+    none).
 
-    ``joins_pods`` says that the node carries a clique label: without it no ComputeDomain joins pods of several nodes.
+    ``joins_pods`` says that the node carries a clique label: without it no ComputeDomain joins pods
+    of several nodes.
     """
 
     kind: DomainKind
@@ -77,8 +103,11 @@ class Domain:
     joins_pods: bool = False
 
 
-def read_domain(node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Instance | None) -> Domain:
-    """Return which of the node's GPUs are joined, by labels, then instance type, then the product's form.
+def read_domain(
+    node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Instance | None
+) -> Domain:
+    """Return which of the node's GPUs are joined, by labels, then instance type, then the product's
+    form.
 
     ``gpus`` are the usable ones, ``physical`` all that the node has.
     """
@@ -88,10 +117,16 @@ def read_domain(node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Ins
         return _rack(node, gpus)
     size = instance.nvlink_domain_gpus if instance else gpu.scale_up_gpus
     if "bridge" in gpu.scale_up.name:
-        joined = size > 1 and (instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.vouched("nvlink-domain")))
+        joined = size > 1 and (
+            instance is not None
+            or gpu.id in _ALWAYS_BRIDGED
+            or bool(node.vouched("nvlink-domain"))
+        )
         return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
     if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
-        return Domain(kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical))
+        return Domain(
+            kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical)
+        )
     return _bounded(node, size, gpus, DomainKind.NODE)
 
 
@@ -100,19 +135,30 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
     The first family of keys that the node carries is taken; families are not mixed.
 
-    >>> read_path({"topology.k8s.aws/network-node-layer-1": "far", "topology.k8s.aws/network-node-layer-3": "near"})
+    >>> read_path(
+    ...     {
+    ...         "topology.k8s.aws/network-node-layer-1": "far",
+    ...         "topology.k8s.aws/network-node-layer-3": "near",
+    ...     }
+    ... )
     (('topology.k8s.aws/network-node-layer-3', 'near'), ('topology.k8s.aws/network-node-layer-1', 'far'))
-    """
+    """  # noqa: E501
     families, zones = _topology_keys(tuple(labels))
     near = next(filter(None, (_known(labels, family) for family in families)), ())
     return near + _known(labels, zones)[:1] if zones else near
 
 
 @lru_cache(maxsize=256)
-def _topology_keys(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Return the keys that are there of each family, and of the zones; nodes of one kind have the same ones."""
+def _topology_keys(
+    keys: tuple[str, ...],
+) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Return the keys that are there of each family, and of the zones; nodes of one kind have the
+    same ones.
+    """
     there = frozenset(keys)
-    *families, zones = (tuple(key for key in family if key in there) for family in (*_FAMILIES, _ZONES))
+    *families, zones = (
+        tuple(key for key in family if key in there) for family in (*_FAMILIES, _ZONES)
+    )
     return tuple(filter(None, families)), zones
 
 
@@ -128,13 +174,21 @@ def _rack(node: RawNode, gpus: int) -> Domain:
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
     clique = match[0] if match and set(match[1]) - set("0-") else None
     if node.label_prefix and not stated:
-        warning = f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the tray"
+        warning = (
+            f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the "
+            "tray"
+        )
         return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
     if name := stated or clique:
-        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None)
+        return Domain(
+            kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None
+        )
     if rack := _known(node.labels, _RACK_KEYS):
         key, name = rack[0]
-        warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken from {key}, which may hold several partitions"
+        warning = (
+            f"no {CLIQUE_LABEL} label: the NVLink domain is taken from {key}, which may hold "
+            "several partitions"
+        )
         return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, warning=warning)
     warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken to be the tray"
     return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
@@ -154,11 +208,16 @@ def _whole_board(node: RawNode) -> bool:
 
 def _partial_board(gpu: Gpu, physical: int) -> str:
     return (
-        f"{physical} of a board of {gpu.scale_up_gpus} {gpu.id}: whether NVLink joins them is unknown, planned as PCIe; "
+        f"{physical} of a board of {gpu.scale_up_gpus} {gpu.id}: whether NVLink joins them is "
+        "unknown, planned as PCIe; "
         "set the node label shardwright.io/nvlink-domain if it does"
     )
 
 
-def _known(labels: Mapping[str, str], keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _known(
+    labels: Mapping[str, str], keys: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
     found = ((key, label_value(labels.get(key))) for key in keys if key in labels)
-    return tuple((key, value) for key, value in found if value and value not in _PLACEHOLDERS)
+    return tuple(
+        (key, value) for key, value in found if value and value not in _PLACEHOLDERS
+    )

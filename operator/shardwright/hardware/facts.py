@@ -1,4 +1,6 @@
-"""What is kept of a Node: small, comparable, and equal as long as nothing that matters has changed."""
+"""What is kept of a Node: small, comparable, and equal as long as nothing that matters has
+changed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +13,15 @@ from shardwright.hardware.inventory import Taint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant change.
+    """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant
+    change.
 
-    ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
-    this node's labels, ``host_bytes`` the memory of the node that pods may request (None: it does not say),
-    ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
-    request. ``unready_since`` is since when it is not ready, None where nothing says, ``created``
-    since when there is a Node of that name, as the API server wrote it. ``taints`` leave out what
-    ``schedulable``, ``ready`` and ``deleting`` say already.
+    ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row
+    with the memory of this node's labels, ``host_bytes`` the memory of the node that pods may
+    request (None: it does not say), ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the
+    RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None where
+    nothing says, ``created`` since when there is a Node of that name, as the API server wrote it.
+    ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""The GPU catalogue: what data sheets and node labels say about each product, with basis and source.
+"""The GPU catalogue: what data sheets and node labels say about each product, with basis and
+source.
 
 An unknown product is reported, never guessed. The rows are data (``gpus.csv``), read once.
 """
@@ -16,31 +17,44 @@ from shardwright.hardware.products import candidates
 from shardwright.units import GIGA, MIB, TERA
 
 NVLINK_LATENCY_SECONDS: Final = 1.0e-6
-"""One ring step over NVLink or xGMI, seconds. Basis: measured, (8 ranks - 2 ranks) / 12 steps of a 1 KiB NCCL
-all-reduce: H100 0.81, H200 0.90, A100 0.98, B200 1.25, B300 1.28 microseconds; assumed for xGMI.
-Source: ai-dynamo/aiconfigurator@095f58a51 systems/data/*/comm/nccl."""
+"""One ring step over NVLink or xGMI, seconds. Basis: measured, (8 ranks - 2 ranks) / 12 steps of a
+1 KiB NCCL all-reduce: H100 0.81, H200 0.90, A100 0.98, B200 1.25, B300 1.28 microseconds; assumed
+for xGMI. Source: ai-dynamo/aiconfigurator@095f58a51 systems/data/*/comm/nccl.
+"""
 
 PCIE_LATENCY_SECONDS: Final = 1.4e-6
-"""One ring step over PCIe, seconds. Basis: measured in the same way: L40S 1.37, RTX PRO 6000 1.50 microseconds.
-Source: ai-dynamo/aiconfigurator@095f58a51 systems/data/{l40s,rtx_pro_6000_server}/comm/nccl."""
+"""One ring step over PCIe, seconds. Basis: measured in the same way: L40S 1.37, RTX PRO 6000 1.50
+microseconds. Source: ai-dynamo/aiconfigurator@095f58a51
+systems/data/{l40s,rtx_pro_6000_server}/comm/nccl.
+"""
 
 UNKNOWN_PCIE_BYTES_PER_SECOND: Final = 16 * GIGA
-"""PCIe where the catalogue names none (TPU), bytes/s one way. Basis: assumed, PCIe 3 x16 as the slowest in use."""
+"""PCIe where the catalogue names none (TPU), bytes/s one way. Basis: assumed, PCIe 3 x16 as the
+slowest in use.
+"""
 
 DEVICES_PER_PACKAGE: Final = MappingProxyType({"MI250-128GB": 2, "MI250X-128GB": 2})
-"""Packages whose dies are devices of their own. Source: gpus.csv notes ("per GCD halve everything")."""
+"""Packages whose dies are devices of their own. Source: gpus.csv notes ("per GCD halve
+everything").
+"""
 
 MEMORY_MATCH: Final = 0.15
-"""How far (share) a stated memory may be from a row's for a name that several rows share. Basis: assumed, labels
-are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or more."""
+"""How far (share) a stated memory may be from a row's for a name that several rows share. Basis:
+assumed, labels are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or
+more.
+"""
 
 
 WORTH_EXPONENT: Final = 0.35
-"""By what power of its memory bandwidth and of its FLOP/s a GPU is worth more than another. Basis: assumed; it gives an A100 half
-of an H100, an L4 a fifth and a GB200 twice as much, about what clouds ask for them (``hardware/prices.csv``)."""
+"""By what power of its memory bandwidth and of its FLOP/s a GPU is worth more than another. Basis:
+assumed; it gives an A100 half of an H100, an L4 a fifth and a GB200 twice as much, about what
+clouds ask for them (``hardware/prices.csv``).
+"""
 
 NODE_GPUS_MOST: Final = 16
-"""GPUs that one node holds at most: what joins more is a rack. Basis: the largest instance type (a2-megagpu-16g)."""
+"""GPUs that one node holds at most: what joins more is a rack. Basis: the largest instance type
+(a2-megagpu-16g).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +67,9 @@ class Link:
     name: str  # "NVLink4 NVSwitch", "PCIe 4 x16", "400 Gb/s RDMA", ...
     bytes_per_second: float
     latency_seconds: float
-    basis: str  # datasheet | measured | fitted | assumed | stated (by a label of the user)
+    basis: (
+        str  # datasheet | measured | fitted | assumed | stated (by a label of the user)
+    )
     source: str
 
     def __hash__(self) -> int:
@@ -66,18 +82,21 @@ _MEASURED: Final = {
     "fp16": "measured_matmul_bf16_tflops",
     "fp8": "measured_matmul_fp8_tflops",
 }
-"""Columns with the best rate of large matrix products. Basis: measured. Source: stas00/ml-engineering@744d01e."""
+"""Columns with the best rate of large matrix products. Basis: measured. Source:
+stas00/ml-engineering@744d01e.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One accelerator of the catalogue; FLOP/s are dense.
 
-    ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; a missing key means that the GPU has no such
-    unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how many GPUs
-    the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of bandwidth and FLOP/s, each link has
-    its own, and ``memory_basis`` says where the memory comes from; ``cross_checked`` how many sources agree on the row
-    (yes, partly, no). ``stated`` says that it is none of the catalogue's: an administrator has read it off a data sheet.
+    ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; a missing key means that the GPU has no
+    such unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how
+    many GPUs the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of
+    bandwidth and FLOP/s, each link has its own, and ``memory_basis`` says where the memory comes
+    from; ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says
+    that it is none of the catalogue's: an administrator has read it off a data sheet.
     """
 
     id: str
@@ -87,7 +106,9 @@ class Gpu:
     flops: Mapping[str, float]
     scale_up: Link | None
     scale_up_gpus: int
-    host: Link  # PCIe: what two GPUs of a node use where the scale-up link does not reach
+    host: (
+        Link  # PCIe: what two GPUs of a node use where the scale-up link does not reach
+    )
     compute_capability: tuple[int, int] | None
     basis: str
     source: str
@@ -103,9 +124,17 @@ class Gpu:
 
     @property
     def worth(self) -> float:
-        """Return what the GPU may be worth in relation to others by its data sheet; an H100 is about 1."""
-        plain = max((self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops), default=TERA)
-        return float((self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA)) ** WORTH_EXPONENT)
+        """Return what the GPU may be worth in relation to others by its data sheet; an H100 is
+        about 1.
+        """
+        plain = max(
+            (self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops),
+            default=TERA,
+        )
+        return float(
+            (self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA))
+            ** WORTH_EXPONENT
+        )
 
     def __hash__(self) -> int:
         """Hash what tells rows apart, like a link's."""
@@ -125,9 +154,11 @@ def load_gpus() -> Mapping[str, Gpu]:
 
 @lru_cache(maxsize=1024)
 def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
-    """Return the GPU that a product label, GKE name, data-sheet name or catalogue id names; None: unknown.
+    """Return the GPU that a product label, GKE name, data-sheet name or catalogue id names; None:
+    unknown.
 
-    ``memory_bytes`` decides between rows of one name (``A100``: 40 or 80 GB); without it such a name is unknown.
+    ``memory_bytes`` decides between rows of one name (``A100``: 40 or 80 GB); without it such a
+    name is unknown.
 
     >>> find_gpu("NVIDIA-H100-80GB-HBM3").id, find_gpu("NVIDIA-GB300-WS")
     ('H100-SXM-80GB', None)
@@ -135,7 +166,11 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
     catalogue = load_gpus()
     rows = [catalogue[gpu_id] for gpu_id in candidates(product, _names())]
     if len(rows) > 1 and memory_bytes is not None:
-        rows = [row for row in rows if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH]
+        rows = [
+            row
+            for row in rows
+            if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH
+        ]
     return rows[0] if len(rows) == 1 else None
 
 
@@ -146,7 +181,11 @@ def catalogue_ids(product: str) -> tuple[str, ...]:
 
 @cache
 def _rows() -> tuple[Mapping[str, str], ...]:
-    text = resources.files("shardwright.hardware").joinpath("gpus.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("shardwright.hardware")
+        .joinpath("gpus.csv")
+        .read_text(encoding="utf-8")
+    )
     return tuple(csv.DictReader(text.splitlines()))
 
 
@@ -155,8 +194,16 @@ def _names() -> Mapping[str, tuple[str, ...]]:
     """Return every exact name of the table, in lower case with dashes, to the ids that bear it."""
     names: dict[str, tuple[str, ...]] = {}
     for row in _rows():
-        listed = [row["gpu_id"], row["node_label_value"], *row["gke_accelerator_label"].split(";")]
-        listed += [alias.partition(" (")[0] for alias in row["label_aliases"].split(";") if "(vGPU)" not in alias]
+        listed = [
+            row["gpu_id"],
+            row["node_label_value"],
+            *row["gke_accelerator_label"].split(";"),
+        ]
+        listed += [
+            alias.partition(" (")[0]
+            for alias in row["label_aliases"].split(";")
+            if "(vGPU)" not in alias
+        ]
         for name in {name.strip().lower().replace("_", "-") for name in listed} - {""}:
             names[name] = (*names.get(name, ()), row["gpu_id"])
     return MappingProxyType(names)
@@ -172,21 +219,31 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         memory_bytes=_memory_bytes(row) // devices,
         memory_bytes_per_second=float(row["mem_bw_GBps"]) * GIGA / devices,
         flops=_flops(row, capability, devices),
-        scale_up=_scale_up(row, devices) if domain > 1 and row["scaleup_GBps_per_direction"] else None,
+        scale_up=_scale_up(row, devices)
+        if domain > 1 and row["scaleup_GBps_per_direction"]
+        else None,
         scale_up_gpus=domain if row["scaleup_GBps_per_direction"] else 1,
         host=_host(row),
         compute_capability=capability,
         basis="assumed" if "secondary" in row["spec_sources"] else "datasheet",
         source=row["spec_sources"],
-        memory_basis=row["mem_label_basis"] if row["mem_mib_label"] else "nominal decimal gigabytes",
+        memory_basis=row["mem_label_basis"]
+        if row["mem_mib_label"]
+        else "nominal decimal gigabytes",
         cross_checked=row["cross_checked"],
         matmul_flops=_matmul_flops(row, capability, devices),
     )
 
 
 def _memory_bytes(row: Mapping[str, str]) -> int:
-    """Return what the node label shows; nominal decimal gigabytes where no label is known (the smaller reading)."""
-    return int(row["mem_mib_label"]) * MIB if row["mem_mib_label"] else int(row["mem_nominal_gb"]) * GIGA
+    """Return what the node label shows; nominal decimal gigabytes where no label is known (the
+    smaller reading).
+    """
+    return (
+        int(row["mem_mib_label"]) * MIB
+        if row["mem_mib_label"]
+        else int(row["mem_nominal_gb"]) * GIGA
+    )
 
 
 def _compute_capability(text: str) -> tuple[int, int] | None:
@@ -194,8 +251,12 @@ def _compute_capability(text: str) -> tuple[int, int] | None:
     return (int(major), int(minor)) if dot else None
 
 
-def _flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: int) -> Mapping[str, float]:
-    """Return dense FLOP/s per number format; the table's bf16 column is FP16 on GPUs before Ampere."""
+def _flops(
+    row: Mapping[str, str], capability: tuple[int, int] | None, devices: int
+) -> Mapping[str, float]:
+    """Return dense FLOP/s per number format; the table's bf16 column is FP16 on GPUs before
+    Ampere.
+    """
     columns = {
         "bf16": "bf16_dense_tflops",
         "fp16": "bf16_dense_tflops",
@@ -205,11 +266,21 @@ def _flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: 
     }
     if capability is not None and capability < (8, 0):
         del columns["bf16"]
-    return MappingProxyType({kind: float(row[name]) * TERA / devices for kind, name in columns.items() if row[name]})
+    return MappingProxyType(
+        {
+            kind: float(row[name]) * TERA / devices
+            for kind, name in columns.items()
+            if row[name]
+        }
+    )
 
 
-def _matmul_flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: int) -> Mapping[str, float]:
-    """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs reach of the data sheet."""
+def _matmul_flops(
+    row: Mapping[str, str], capability: tuple[int, int] | None, devices: int
+) -> Mapping[str, float]:
+    """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs
+    reach of the data sheet.
+    """
     flops = dict(reached_flops(row["vendor"], _flops(row, capability, devices)))
     for kind, name in _MEASURED.items():
         if row[name] and kind in flops:
@@ -218,21 +289,28 @@ def _matmul_flops(row: Mapping[str, str], capability: tuple[int, int] | None, de
 
 
 def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float]:
-    """Return what large products reach of a data sheet's FLOP/s: what they reach on the vendor's other GPUs."""
+    """Return what large products reach of a data sheet's FLOP/s: what they reach on the vendor's
+    other GPUs.
+    """
     share = _matmul_share(vendor)
     return MappingProxyType({kind: rate * share for kind, rate in flops.items()})
 
 
 @cache
 def _matmul_share(vendor: str) -> float:
-    """Return the middle of what a vendor's GPUs were measured to reach; of all GPUs where none of it was measured."""
+    """Return the middle of what a vendor's GPUs were measured to reach; of all GPUs where none of
+    it was measured.
+    """
     shares = [
         (row["vendor"], float(row[name]) / float(row[f"{kind}_dense_tflops"]))
         for row in _rows()
         for kind, name in (("bf16", _MEASURED["bf16"]), ("fp8", _MEASURED["fp8"]))
         if row[name]
     ]
-    return median([share for owner, share in shares if owner == vendor] or [share for _, share in shares])
+    return median(
+        [share for owner, share in shares if owner == vendor]
+        or [share for _, share in shares]
+    )
 
 
 def _scale_up(row: Mapping[str, str], devices: int) -> Link:
@@ -249,7 +327,9 @@ def _host(row: Mapping[str, str]) -> Link:
     known = bool(row["pcie_GBps_per_direction"])
     return Link(
         name=f"PCIe {row['pcie_gen']} x16" if known else "PCIe",
-        bytes_per_second=float(row["pcie_GBps_per_direction"]) * GIGA if known else UNKNOWN_PCIE_BYTES_PER_SECOND,
+        bytes_per_second=float(row["pcie_GBps_per_direction"]) * GIGA
+        if known
+        else UNKNOWN_PCIE_BYTES_PER_SECOND,
         latency_seconds=PCIE_LATENCY_SECONDS,
         basis="datasheet" if known else "assumed",
         source=row["spec_sources"] if known else "UNKNOWN_PCIE_BYTES_PER_SECOND",

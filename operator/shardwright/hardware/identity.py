@@ -1,8 +1,10 @@
-"""Which GPU does a node have, and with how much memory? The chain of labels, from the most exact to the vaguest.
+"""Which GPU does a node have, and with how much memory? The chain of labels, from the most exact to
+the vaguest.
 
-What the user states, the vendor's own label (NVIDIA product; AMD product or device id, in their old and new spelling),
-the cloud's label (GKE, CoreWeave), the instance type, Karpenter's name. The first that is there decides: a name that the
-catalogue lacks is reported, never replaced by a vaguer one.
+What the user states, the vendor's own label (NVIDIA product; AMD product or device id, in their old
+and new spelling), the cloud's label (GKE, CoreWeave), the instance type, Karpenter's name. The
+first that is there decides: a name that the catalogue lacks is reported, never replaced by a vaguer
+one.
 """
 
 import re
@@ -21,11 +23,15 @@ from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
 
 MEMORY_BOUNDS: Final = (0.75, 1.25)
-"""What a memory label may be, as a share of the catalogue's. Basis: assumed, variants of one product name differ by
-up to 20 % (H100 with 96 GB), ECC and drivers by up to 7 %; less means a slice, more a forged label."""
+"""What a memory label may be, as a share of the catalogue's. Basis: assumed, variants of one
+product name differ by up to 20 % (H100 with 96 GB), ECC and drivers by up to 7 %; less means a
+slice, more a forged label.
+"""
 
 BYTES_NOT_MEBIBYTES: Final = 10**7
-"""A ``gpu.memory`` above this is in bytes: old GFD versions wrote so. Source: tests/data/nodes/t4-shared-bytes*."""
+"""A ``gpu.memory`` above this is in bytes: old GFD versions wrote so. Source:
+tests/data/nodes/t4-shared-bytes*.
+"""
 
 _PRODUCT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "nvidia.com/gpu": (
@@ -38,23 +44,36 @@ _PRODUCT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _DEVICE_ID_KEYS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
 _VRAM_KEYS: Final = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
-_KARPENTER_KEYS: Final = ("karpenter.k8s.aws/instance-gpu-name", "karpenter.azure.com/sku-gpu-name")
+_KARPENTER_KEYS: Final = (
+    "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.azure.com/sku-gpu-name",
+)
 VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
-def identify(raw: RawNode, resource: str, stated: Stated = NONE) -> tuple[Gpu, str] | Problem:
+def identify(
+    raw: RawNode, resource: str, stated: Stated = NONE
+) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
     What the catalogue lacks may be among the GPUs that the administrator states (``stated``).
     """
     key, product = _product(raw, resource)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
-    gpu = find_gpu(product, _memory_hint(raw, resource)) or stated.gpus.get(plain_name(product)) if certain else None
+    gpu = (
+        find_gpu(product, _memory_hint(raw, resource))
+        or stated.gpus.get(plain_name(product))
+        if certain
+        else None
+    )
     if gpu is None:
         return _unknown(key, product)
     if gpu.vendor != VENDORS[resource]:
-        return implausible(f"{printable(product)} on a node with {resource}", f"must be a GPU of {VENDORS[resource]}")
+        return implausible(
+            f"{printable(product)} on a node with {resource}",
+            f"must be a GPU of {VENDORS[resource]}",
+        )
     memory = _memory_bytes(raw, resource)
     if memory is None:
         return gpu, product
@@ -71,20 +90,33 @@ def _product(raw: RawNode, resource: str) -> tuple[str, str]:
         return "shardwright.io/gpu-model", stated
     labels = raw.labels
     for key in _PRODUCT_KEYS[resource]:
-        if value := labels.get(key) or (_counted(labels, key) if resource == RESOURCES[1] else ""):
+        if value := labels.get(key) or (
+            _counted(labels, key) if resource == RESOURCES[1] else ""
+        ):
             return key, value
     for key in _DEVICE_ID_KEYS if resource == RESOURCES[1] else ():
         if value := labels.get(key) or _counted(labels, key):
             return key, AMD_DEVICE_IDS.get(value.lower(), value)
     if instance := find_instance(raw):
         return "node.kubernetes.io/instance-type", instance.gpu_id
-    return next(((key, labels[key]) for key in _KARPENTER_KEYS if labels.get(key)), ("", ""))
+    return next(
+        ((key, labels[key]) for key in _KARPENTER_KEYS if labels.get(key)), ("", "")
+    )
 
 
 def _counted(labels: Mapping[str, str], key: str) -> str:
-    """Return the value of a label of the form ``<key>.<value>: "<count>"``, the old spelling of AMD's labeller."""
+    """Return the value of a label of the form ``<key>.<value>: "<count>"``, the old spelling of
+    AMD's labeller.
+    """
     prefix = key + "."
-    return next((label.removeprefix(prefix) for label in sorted(labels) if label.startswith(prefix)), "")
+    return next(
+        (
+            label.removeprefix(prefix)
+            for label in sorted(labels)
+            if label.startswith(prefix)
+        ),
+        "",
+    )
 
 
 def _unknown(key: str, product: str) -> Problem:
@@ -92,12 +124,15 @@ def _unknown(key: str, product: str) -> Problem:
         code="GpuUnknown",
         what=f"{key} {printable(product)}" if key else "GPU name (no label holds one)",
         limit="must name a GPU of the catalogue",
-        remedy="set the node label shardwright.io/gpu-model to an id of shardwright gpus, or have it added to gpus of the chart",
+        remedy="set the node label shardwright.io/gpu-model to an id of shardwright gpus, or have "
+        "it added to gpus of the chart",
     )
 
 
 def _memory_hint(raw: RawNode, resource: str) -> int | None:
-    """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no more than that."""
+    """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no
+    more than that.
+    """
     if memory := _memory_bytes(raw, resource):
         return memory
     mebibytes = quantity(raw.labels.get("karpenter.k8s.aws/instance-gpu-memory"))
@@ -110,7 +145,14 @@ def _memory_bytes(raw: RawNode, resource: str) -> int | None:
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB
     if resource == RESOURCES[1]:
-        vram = next((value for key in _VRAM_KEYS if (value := raw.labels.get(key) or _counted(raw.labels, key))), "")
+        vram = next(
+            (
+                value
+                for key in _VRAM_KEYS
+                if (value := raw.labels.get(key) or _counted(raw.labels, key))
+            ),
+            "",
+        )
         return (quantity(vram.removesuffix("G")) or 0) * GIB or None
     label = quantity(raw.labels.get("nvidia.com/gpu.memory")) or 0
     return (label if label > BYTES_NOT_MEBIBYTES else label * MIB) or None

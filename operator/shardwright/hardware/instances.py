@@ -1,6 +1,7 @@
 """Cloud instance types: what labels never say about a node, its network and its NVLink domain.
 
-The rows are data (``instances.csv``, each with confidence and source), read once. Labels win over the table.
+The rows are data (``instances.csv``, each with confidence and source), read once. Labels win over
+the table.
 """
 
 import csv
@@ -15,7 +16,11 @@ from shardwright.hardware.gpus import find_gpu
 from shardwright.hardware.untrusted import RawNode
 from shardwright.units import GIB
 
-_MACHINES: Final = (("DGXA100", "DGX-A100"), ("DGXH100", "DGX-H100"), ("DGXB200", "HGX-B200"))
+_MACHINES: Final = (
+    ("DGXA100", "DGX-A100"),
+    ("DGXH100", "DGX-H100"),
+    ("DGXB200", "HGX-B200"),
+)
 """Prefix of ``nvidia.com/gpu.machine`` (DMI product name) to the row of the table."""
 
 
@@ -41,17 +46,36 @@ def load_instances() -> Mapping[str, Instance]:
     >>> load_instances()["p5.48xlarge"].network_gbps_per_gpu
     400.0
     """
-    text = resources.files("shardwright.hardware").joinpath("instances.csv").read_text(encoding="utf-8")
-    return MappingProxyType({row["instance_type"]: _instance(row) for row in csv.DictReader(text.splitlines())})
+    text = (
+        resources.files("shardwright.hardware")
+        .joinpath("instances.csv")
+        .read_text(encoding="utf-8")
+    )
+    return MappingProxyType(
+        {
+            row["instance_type"]: _instance(row)
+            for row in csv.DictReader(text.splitlines())
+        }
+    )
 
 
 def find_instance(node: RawNode) -> Instance | None:
-    """Return the instance type of a node by its labels (the machine label is the instance type on AWS)."""
+    """Return the instance type of a node by its labels (the machine label is the instance type on
+    AWS).
+    """
     table = load_instances()
-    keys = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
-    found = next((table[node.labels[key]] for key in keys if node.labels.get(key) in table), None)
+    keys = (
+        "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/instance-type",
+        "nvidia.com/gpu.machine",
+    )
+    found = next(
+        (table[node.labels[key]] for key in keys if node.labels.get(key) in table), None
+    )
     machine = node.labels.get("nvidia.com/gpu.machine", "")
-    return found or next((table[name] for prefix, name in _MACHINES if machine.startswith(prefix)), None)
+    return found or next(
+        (table[name] for prefix, name in _MACHINES if machine.startswith(prefix)), None
+    )
 
 
 def _instance(row: Mapping[str, str]) -> Instance:
@@ -65,7 +89,9 @@ def _instance(row: Mapping[str, str]) -> Instance:
         gpus=int(row["gpu_count"]),
         nvlink_domain_gpus=int(row["nvlink_domain_gpus"]),
         bridged="bridge" in row["intra_node_kind"],
-        network_gbps_per_gpu=float(row["per_gpu_net_gbps"]) if row["per_gpu_net_gbps"] else None,
+        network_gbps_per_gpu=float(row["per_gpu_net_gbps"])
+        if row["per_gpu_net_gbps"]
+        else None,
         rdma=row["rdma"] not in {"none", "efa(no GPUDirect)"},
         confidence=row["confidence"],
         source=row["source"],

@@ -1,4 +1,6 @@
-"""The inventory: what the cluster has and what of it is free, collapsed into pools of alike nodes."""
+"""The inventory: what the cluster has and what of it is free, collapsed into pools of alike
+nodes.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,9 +26,10 @@ class Taint:
 class Node:
     """One usable node: ``gpus`` are healthy (allocatable), ``free`` what no pod and no plan holds.
 
-    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name where the
-    link ends at the node, ``""`` where GPUs are joined by PCIe only). ``path`` is the topology above it,
-    closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it does not say).
+    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name where
+    the link ends at the node, ``""`` where GPUs are joined by PCIe only). ``path`` is the topology
+    above it, closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it
+    does not say).
     """
 
     name: str
@@ -49,12 +52,12 @@ class Pool:
 
     ``gpu`` is the catalogue row with ``memory_bytes`` replaced by what the nodes' labels say.
     ``domain_gpus`` is how many GPUs of one node (or, across nodes, of one clique) the scale-up link
-    joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the
-    link between nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what pods request for GPUs,
-    ``architecture`` amd64 or arm64.
-    ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several of them.
-    ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a currency of their choice
-    (None: not stated).
+    joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is
+    the link between nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what
+    pods request for GPUs, ``architecture`` amd64 or arm64.
+    ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several
+    of them. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in
+    a currency of their choice (None: not stated).
     """
 
     name: str
@@ -72,22 +75,37 @@ class Pool:
     joins_pods: bool = False
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
-        """Return the pool with what is left of it, never below zero; nodes of which nothing is taken stay as they are."""
-        left = tuple(node if not taken.get(node.name) else node.less(taken[node.name]) for node in self.nodes)
+        """Return the pool with what is left of it, never below zero; nodes of which nothing is
+        taken stay as they are.
+        """
+        left = tuple(
+            node if not taken.get(node.name) else node.less(taken[node.name])
+            for node in self.nodes
+        )
         return replace(self, nodes=left)
 
     @property
     def price(self) -> GpuPrice:
-        """Return what one GPU counts for an hour: what its owner states, else in hours of an H100."""
+        """Return what one GPU counts for an hour: what its owner states, else in hours of an
+        H100.
+        """
         if self.gpu_hour_price is None:
             return relative_price(self.gpu)
         return GpuPrice(per_hour=self.gpu_hour_price, basis=PriceBasis.STATED)
 
     @property
     def host_bytes(self) -> int | None:
-        """Return the memory for pods of the node that has the least, of those with free GPUs if any (None: one does not say)."""
-        known = [node.host_bytes for node in self.nodes if node.free] or [node.host_bytes for node in self.nodes]
-        return min((size for size in known if size is not None), default=None) if None not in known else None
+        """Return the memory for pods of the node that has the least, of those with free GPUs if any
+        (None: one does not say).
+        """
+        known = [node.host_bytes for node in self.nodes if node.free] or [
+            node.host_bytes for node in self.nodes
+        ]
+        return (
+            min((size for size in known if size is not None), default=None)
+            if None not in known
+            else None
+        )
 
     @property
     def crosses_nodes(self) -> bool:
@@ -97,7 +115,8 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExclusion:
-    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could not be read.
+    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could
+    not be read.
 
     ``ready`` and ``unready_since`` are those of the node, whatever else keeps it out.
     """
@@ -127,7 +146,9 @@ class Inventory:
 
     @property
     def empty(self) -> bool:
-        """Return whether there is no node with GPUs at all: under an autoscaler that is a cluster at rest."""
+        """Return whether there is no node with GPUs at all: under an autoscaler that is a cluster
+        at rest.
+        """
         return not self.pools and not self.excluded
 
     def without(self, taken: Mapping[str, int]) -> "Inventory":
@@ -138,9 +159,23 @@ class Inventory:
         """Return what there is where nothing of these nodes is free."""
         if not names:
             return self
-        return self.without({node.name: node.gpus for pool in self.pools for node in pool.nodes if node.name in names})
+        return self.without(
+            {
+                node.name: node.gpus
+                for pool in self.pools
+                for node in pool.nodes
+                if node.name in names
+            }
+        )
 
     def of_nodes(self, names: Collection[str]) -> "Inventory":
-        """Return what there is on these nodes alone; a pool none of whose nodes is among them is left out."""
-        pools = (replace(pool, nodes=tuple(node for node in pool.nodes if node.name in names)) for pool in self.pools)
+        """Return what there is on these nodes alone; a pool none of whose nodes is among them is
+        left out.
+        """
+        pools = (
+            replace(
+                pool, nodes=tuple(node for node in pool.nodes if node.name in names)
+            )
+            for pool in self.pools
+        )
         return replace(self, pools=tuple(pool for pool in pools if pool.nodes))

@@ -20,7 +20,12 @@ from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
-from shardwright.hardware.suitability import gpu_resource, has_accelerator, printable, unsuitable
+from shardwright.hardware.suitability import (
+    gpu_resource,
+    has_accelerator,
+    printable,
+    unsuitable,
+)
 from shardwright.hardware.untrusted import (
     RawNode,
     is_node_name,
@@ -33,36 +38,69 @@ from shardwright.hardware.untrusted import (
     time,
 )
 
-__all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
+__all__ = [
+    "GpuUsage",
+    "NodeFacts",
+    "Reservation",
+    "build_inventory",
+    "read_node",
+    "read_pod",
+]
 
 PRICE: Final = "gpu-hour-price"
-_COUNT_KEYS: Final = ("nvidia.com/gpu.count", "gpu.nvidia.com/count", "karpenter.k8s.aws/instance-gpu-count")
-_NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-_DELETION_TAINTS: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
-_STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
+_COUNT_KEYS: Final = (
+    "nvidia.com/gpu.count",
+    "gpu.nvidia.com/count",
+    "karpenter.k8s.aws/instance-gpu-count",
+)
+_NOT_READY_TAINTS: Final = frozenset(
+    {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+)
+_DELETION_TAINTS: Final = frozenset(
+    {
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "ToBeDeletedByClusterAutoscaler",
+    }
+)
+_STATE_TAINTS: Final = (
+    _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
+)
 
 
 def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
-    """Return what matters of a Node, why its GPUs cannot be planned, or None for a node without GPUs.
+    """Return what matters of a Node, why its GPUs cannot be planned, or None for a node without
+    GPUs.
 
-    Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on them.
-    ``stated`` is what the administrator states of GPUs and nodes.
+    Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on
+    them. ``stated`` is what the administrator states of GPUs and nodes.
     """
     raw = raw_node(node, stated.label_prefix)
     if not has_accelerator(raw):
         return None
     resource = gpu_resource(raw)
-    found = unsuitable(raw, resource) or _of_others(raw, stated.node_set) or identify(raw, resource, stated)
+    found = (
+        unsuitable(raw, resource)
+        or _of_others(raw, stated.node_set)
+        or identify(raw, resource, stated)
+    )
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
-        return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))
+        return NodeExclusion(
+            node=name,
+            problem=found,
+            ready=_is_ready(raw),
+            unready_since=_unready_since(raw),
+        )
     gpu, product = found
     facts = _facts(raw, resource, gpu, product)
     return replace(facts, gpu_hour_price=_price(raw, gpu, stated))
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:
-    """Return why a node is for another installation of the operator, None where it is for this one."""
+    """Return why a node is for another installation of the operator, None where it is for this
+    one.
+    """
     said = raw.labels.get(NODE_SET, "")
     if said == node_set:
         return None
@@ -70,7 +108,8 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
         code="OtherNodeSet",
         what=f"label {NODE_SET} ({printable(said) if said else 'not set'})",
         limit=f"must be {printable(node_set)}" if node_set else "must not be set",
-        remedy="leave the node to the installation that it is for, or move it here while no GPU of it is used",
+        remedy="leave the node to the installation that it is for, or move it here while no GPU "
+        "of it is used",
     )
 
 
@@ -98,7 +137,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         ready=_is_ready(raw),
         unready_since=_unready_since(raw),
         created=raw.created,
-        deleting=raw.deleting or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
+        deleting=raw.deleting
+        or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         rdma=offered_rdma(raw),
         host_bytes=quantity(raw.allocatable.get("memory")),
@@ -106,7 +146,9 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
 
 
 def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
-    """Return what one GPU of the node costs for an hour; a node that prices itself is believed where nobody else does it."""
+    """Return what one GPU of the node costs for an hour; a node that prices itself is believed
+    where nobody else does it.
+    """
     said, general = positive_number(raw.vouched(PRICE)), stated.prices.get(gpu.id)
     return (said or general) if raw.label_prefix else (general or said)
 
@@ -116,7 +158,10 @@ def _no_numbers(raw: RawNode) -> Iterator[str]:
     for key in ("network-gbps-per-gpu", PRICE):
         said = raw.stated(key)
         if said and positive_number(said) is None:
-            yield f"shardwright.io/{key} {printable(said)} is not a number above 0 and counts as not set"
+            yield (
+                f"shardwright.io/{key} {printable(said)} is not a number above 0 and counts as "
+                "not set"
+            )
 
 
 def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
@@ -127,22 +172,34 @@ def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
 
 def _architecture(raw: RawNode) -> str:
     reported = text_or_empty(mapping(raw.status.get("nodeInfo")).get("architecture"))
-    architecture = raw.labels.get("kubernetes.io/arch") or raw.labels.get("beta.kubernetes.io/arch") or reported
+    architecture = (
+        raw.labels.get("kubernetes.io/arch")
+        or raw.labels.get("beta.kubernetes.io/arch")
+        or reported
+    )
     return "arm64" if architecture == "arm64" else "amd64"
 
 
 def _is_ready(raw: RawNode) -> bool:
-    """Return whether nothing says that the node is not ready (a dump without conditions says nothing)."""
+    """Return whether nothing says that the node is not ready (a dump without conditions says
+    nothing).
+    """
     return next(_unready_stamps(raw), None) is None
 
 
 def _unready_since(raw: RawNode) -> datetime | None:
-    """Return the first that is known of since when the node is not ready, None where it is ready or nothing says."""
-    return next((since for stamp in _unready_stamps(raw) if (since := time(stamp))), None)
+    """Return the first that is known of since when the node is not ready, None where it is ready or
+    nothing says.
+    """
+    return next(
+        (since for stamp in _unready_stamps(raw) if (since := time(stamp))), None
+    )
 
 
 def _unready_stamps(raw: RawNode) -> Iterator[str]:
-    """Yield for everything that says that the node is not ready since when, empty where it does not say."""
+    """Yield for everything that says that the node is not ready since when, empty where it does not
+    say.
+    """
     for condition in mappings(raw.status.get("conditions")):
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             yield text_or_empty(condition.get("lastTransitionTime"))
@@ -153,12 +210,25 @@ def _unready_stamps(raw: RawNode) -> Iterator[str]:
 
 def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:
     return _kept_taints(
-        tuple((text_or_empty(t.get("key")), text_or_empty(t.get("effect")), text_or_empty(t.get("value"))) for t in taints)
+        tuple(
+            (
+                text_or_empty(t.get("key")),
+                text_or_empty(t.get("effect")),
+                text_or_empty(t.get("value")),
+            )
+            for t in taints
+        )
     )
 
 
 @lru_cache(maxsize=256)
 def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
-    """Return taints in a fixed order, without those that state says already; nodes of one kind share them."""
-    kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
-    return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)
+    """Return taints in a fixed order, without those that state says already; nodes of one kind
+    share them.
+    """
+    kept = sorted(
+        {taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS}
+    )
+    return tuple(
+        Taint(key=key, effect=effect, value=value) for key, effect, value in kept
+    )

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.hardware.suitability import RESOURCES
-from shardwright.hardware.untrusted import mapping, mappings, quantity, text_or_empty, texts
+from shardwright.hardware.untrusted import (
+    mapping,
+    mappings,
+    quantity,
+    text_or_empty,
+    texts,
+)
 
 MODEL_LABEL: Final = "shardwright.io/model"
 GROUP_LABEL: Final = "shardwright.io/group"
@@ -14,7 +20,9 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUsage:
-    """The GPUs that one pod holds; ``owner`` is (namespace, ShardedModel), None for foreign pods."""
+    """The GPUs that one pod holds; ``owner`` is (namespace, ShardedModel), None for foreign
+    pods.
+    """
 
     node: str
     resource: str
@@ -24,26 +32,42 @@ class GpuUsage:
 
 
 def read_pod(pod: object) -> GpuUsage | None:
-    """Return the GPUs that a pod holds, None for a pod that holds none, has finished, or is not placed yet.
+    """Return the GPUs that a pod holds, None for a pod that holds none, has finished, or is not
+    placed yet.
 
-    Terminating pods still hold theirs; a pod nominated to a node (after preemption) counts as placed.
+    Terminating pods still hold theirs; a pod nominated to a node (after preemption) counts as
+    placed.
     """
     whole = mapping(pod)
-    metadata, spec, status = (mapping(whole.get(part)) for part in ("metadata", "spec", "status"))
-    node = text_or_empty(spec.get("nodeName")) or text_or_empty(status.get("nominatedNodeName"))
+    metadata, spec, status = (
+        mapping(whole.get(part)) for part in ("metadata", "spec", "status")
+    )
+    node = text_or_empty(spec.get("nodeName")) or text_or_empty(
+        status.get("nominatedNodeName")
+    )
     if not node or text_or_empty(status.get("phase")) in _FINISHED:
         return None
-    resource, gpus = next(((name, n) for name in RESOURCES if (n := _requested(spec, name))), ("", 0))
+    resource, gpus = next(
+        ((name, n) for name in RESOURCES if (n := _requested(spec, name))), ("", 0)
+    )
     if not gpus:
         return None
     labels = texts(metadata.get("labels"))
     model = labels.get(MODEL_LABEL)
     owner = (text_or_empty(metadata.get("namespace")), model) if model else None
-    return GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=labels.get(GROUP_LABEL, ""))
+    return GpuUsage(
+        node=node,
+        resource=resource,
+        gpus=gpus,
+        owner=owner,
+        group=labels.get(GROUP_LABEL, ""),
+    )
 
 
 def _requested(spec: Mapping[str, Any], resource: str) -> int:
-    """Return what the scheduler counts: the larger of the running containers and of each step of the start."""
+    """Return what the scheduler counts: the larger of the running containers and of each step of
+    the start.
+    """
     sidecars = peak = 0
     for container in mappings(spec.get("initContainers")):
         request = _request(container, resource)
@@ -52,7 +76,9 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
             peak = max(peak, sidecars)
         else:
             peak = max(peak, sidecars + request)
-    running = sidecars + sum(_request(container, resource) for container in mappings(spec.get("containers")))
+    running = sidecars + sum(
+        _request(container, resource) for container in mappings(spec.get("containers"))
+    )
     overhead = quantity(mapping(spec.get("overhead")).get(resource)) or 0
     return max(running, peak) + overhead
 
@@ -60,5 +86,8 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
 def _request(container: Mapping[str, Any], resource: str) -> int:
     """Return the request of a container; extended resources may state the limit only."""
     resources = mapping(container.get("resources"))
-    stated = (quantity(mapping(resources.get(part)).get(resource)) for part in ("requests", "limits"))
+    stated = (
+        quantity(mapping(resources.get(part)).get(resource))
+        for part in ("requests", "limits")
+    )
     return next((amount for amount in stated if amount is not None), 0)

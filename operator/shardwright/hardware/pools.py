@@ -11,20 +11,29 @@ from shardwright.errors import Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
-from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
+from shardwright.hardware.inventory import (
+    Inventory,
+    KnownPods,
+    Node,
+    NodeExclusion,
+    Pool,
+)
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.rdma import RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02
-"""Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
-driver versions move the label by less than 1 %, product variants by 20 % or more."""
+"""Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest.
+Basis: assumed, driver versions move the label by less than 1 %, product variants by 20 % or more.
+"""
 
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
+_PoolKey = tuple[
+    str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool
+]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -36,7 +45,9 @@ ANYTHING: Final = PodTerms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a group, by the group's name."""
+    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a
+    group, by the group's name.
+    """
 
     owner: tuple[str, str]
     node: str
@@ -54,10 +65,11 @@ def build_inventory(
 ) -> Inventory:
     """Return what there is for one model, the same for any order of the input.
 
-    Free is allocatable minus what pods of others hold minus what plans of others keep and have not bound yet, never
-    below zero. ``own`` names the model that is planned: its own pods and plan do not count against it. ``usage`` is
-    None where pods cannot be listed: then everything allocatable is called free.
-    ``terms`` say which nodes its pods may use and which RDMA devices they request: links are those that they then reach.
+    Free is allocatable minus what pods of others hold minus what plans of others keep and have not
+    bound yet, never below zero. ``own`` names the model that is planned: its own pods and plan do
+    not count against it. ``usage`` is None where pods cannot be listed: then everything allocatable
+    is called free. ``terms`` say which nodes its pods may use and which RDMA devices they request:
+    links are those that they then reach.
     """
     known = KnownPods.NONE if usage is None else KnownPods.ALL
     taken = _taken(tuple(usage or ()), tuple(reservations), own)
@@ -67,8 +79,14 @@ def build_inventory(
     return Inventory(pools=tuple(pools), excluded=tuple(excluded), known_pods=known)
 
 
-def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None) -> Counter[str]:
-    """Return the GPUs per node that are not free for ``own``; a pod binds what is kept for its own group alone."""
+def _taken(
+    usage: Sequence[GpuUsage],
+    reservations: Sequence[Reservation],
+    own: tuple[str, str] | None,
+) -> Counter[str]:
+    """Return the GPUs per node that are not free for ``own``; a pod binds what is kept for its own
+    group alone.
+    """
     taken: Counter[str] = Counter()
     bound: Counter[_Place] = Counter()
     for pod in usage:
@@ -79,13 +97,17 @@ def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: 
     planned: Counter[_Place] = Counter()
     for reservation in reservations:
         if reservation.owner != own:
-            planned[reservation.owner, reservation.group, reservation.node] += max(0, reservation.gpus)
+            planned[reservation.owner, reservation.group, reservation.node] += max(
+                0, reservation.gpus
+            )
     for (_, _, node), gpus in (planned - bound).items():
         taken[node] += gpus
     return taken
 
 
-def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tuple[list[NodeFacts], list[NodeExclusion]]:
+def _divide(
+    facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms
+) -> tuple[list[NodeFacts], list[NodeExclusion]]:
     usable: list[NodeFacts] = []
     excluded: list[NodeExclusion] = []
     admission = NodeFilter(terms)
@@ -101,21 +123,31 @@ def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tupl
 
 def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
     return NodeExclusion(
-        node=node.name, problem=problem, product=node.product, ready=node.ready, unready_since=node.unready_since
+        node=node.name,
+        problem=problem,
+        product=node.product,
+        ready=node.ready,
+        unready_since=node.unready_since,
     )
 
 
-def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:
+def _pools(
+    usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms
+) -> list[Pool]:
     rdma = terms.rdma
     alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
     for node in _believable_racks(usable, joined=terms.compute_domains):
         alike[_key(node, rdma)].append(node)
-    groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
+    groups = [
+        (key, group) for key, nodes in alike.items() for group in _by_memory(nodes)
+    ]
     names = Counter(_name(group[0], rdma) for _, group in groups)
     pools = []
     for key, group in groups:
         pool = _pool(sorted(group, key=lambda node: node.name), taken, rdma)
-        pools.append(pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key)))
+        pools.append(
+            pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key))
+        )
     return pools
 
 
@@ -124,19 +156,26 @@ def _reach(node: NodeFacts, rdma: RdmaRequest) -> tuple[Link, Reach]:
 
 
 def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
-    """Return a name that a person understands, from properties of the nodes alone: other pools do not change it."""
+    """Return a name that a person understands, from properties of the nodes alone: other pools do
+    not change it.
+    """
     network, _ = _reach(node, rdma)
-    return f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
+    return (
+        f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
+    )
 
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
-    """Return a name for a pool that shares its own with another: with a digest of what sets it apart."""
+    """Return a name for a pool that shares its own with another: with a digest of what sets it
+    apart.
+    """
     own = "/".join(map(str, (*key, pool.gpu.memory_bytes // GIGA)))
     return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
 
 
 def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
-    """Return everything that the planner looks at, except memory, which is compared with a tolerance.
+    """Return everything that the planner looks at, except memory, which is compared with a
+    tolerance.
 
     Of RDMA devices only the names count: all pods of a group request the same ones.
     """
@@ -171,30 +210,46 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     return runs
 
 
-def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
-    """Yield the nodes; those that a clique has too many of, or all of cliques that no pods shall share, as trays of their own."""
+def _believable_racks(
+    usable: Sequence[NodeFacts], *, joined: bool
+) -> Iterable[NodeFacts]:
+    """Yield the nodes; those that a clique has too many of, or all of cliques that no pods shall
+    share, as trays of their own.
+    """
     cliques: defaultdict[str, list[NodeFacts]] = defaultdict(list)
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
             cliques[node.domain.name].append(node)
-    beyond = {name: claim for nodes in cliques.values() for name, claim in _too_many(nodes)}
+    beyond = {
+        name: claim for nodes in cliques.values() for name, claim in _too_many(nodes)
+    }
     for node in usable:
         if node.name in beyond:
             yield _as_tray(node, beyond[node.name])
         else:
-            yield node if joined or node.domain.kind is not DomainKind.CLIQUE else _as_tray(node)
+            yield (
+                node
+                if joined or node.domain.kind is not DomainKind.CLIQUE
+                else _as_tray(node)
+            )
 
 
 def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that a clique has no room for, each with what is said of it: those that joined last.
+    """Yield the nodes that a clique has no room for, each with what is said of it: those that
+    joined last.
 
-    A node that copies the label of a full rack takes nothing from it: when a Node came, the API server alone writes.
+    A node that copies the label of a full rack takes nothing from it: when a Node came, the API
+    server alone writes.
     """
-    size, room = sum(node.gpus for node in clique), min(node.gpu.scale_up_gpus for node in clique)
+    size, room = (
+        sum(node.gpus for node in clique),
+        min(node.gpu.scale_up_gpus for node in clique),
+    )
     if size <= room:
         return
     claim = (
-        f"NVLink domain {clique[0].domain.name} claims {size} GPUs, {room} at most are possible: the last to join are left out"
+        f"NVLink domain {clique[0].domain.name} claims {size} GPUs, {room} at most are "
+        "possible: the last to join are left out"
     )
     for node in sorted(clique, key=lambda node: (node.created or _EARLIEST, node.name)):
         if node.gpus > room:
@@ -204,11 +259,15 @@ def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
 
 
 def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
-    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
+    domain = replace(
+        node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False
+    )
     return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
-def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
+def _pool(
+    nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest
+) -> Pool:
     first = nodes[0]
     return Pool(
         name=_name(first, rdma),
@@ -228,8 +287,12 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
 
 
 def _common_reach(found: Sequence[Reach]) -> Reach:
-    """Return how pods reach the network on every one of these nodes: with the fewest devices that any offers."""
-    fewest = tuple(min(same) for same in zip(*(how.devices for how in found), strict=True))
+    """Return how pods reach the network on every one of these nodes: with the fewest devices that
+    any offers.
+    """
+    fewest = tuple(
+        min(same) for same in zip(*(how.devices for how in found), strict=True)
+    )
     return replace(next((how for how in found if how.missed), found[0]), devices=fewest)
 
 
@@ -260,4 +323,7 @@ def _warnings(nodes: Sequence[NodeFacts]) -> tuple[str, ...]:
     """Return each warning once, with the number of nodes where it does not hold for all."""
     counts = Counter(warning for node in nodes for warning in node.warnings)
     every = len(nodes)
-    return tuple(text if count == every else f"{text} ({count} of {every} nodes)" for text, count in sorted(counts.items()))
+    return tuple(
+        text if count == every else f"{text} ({count} of {every} nodes)"
+        for text, count in sorted(counts.items())
+    )

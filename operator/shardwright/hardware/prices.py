@@ -1,6 +1,8 @@
-"""What one GPU counts for an hour: what its owner states, or beside an H100, by public lists of clouds or by its data sheet.
+"""What one GPU counts for an hour: what its owner states, or beside an H100, by public lists of
+clouds or by its data sheet.
 
-Only prices of one list are compared, so that neither currency nor discounts are in them. The rows are data (``prices.csv``).
+Only prices of one list are compared, so that neither currency nor discounts are in them. The rows
+are data (``prices.csv``).
 """
 
 import csv
@@ -17,7 +19,9 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 
 
 class PriceBasis(StrEnum):
-    """Where a price comes from. A stated one is in the owner's currency, the others in hours of an H100."""
+    """Where a price comes from. A stated one is in the owner's currency, the others in hours of an
+    H100.
+    """
 
     STATED = "Stated"
     LISTED = "Listed"
@@ -36,7 +40,10 @@ class GpuPrice:
 def relative_price(gpu: Gpu) -> GpuPrice:
     """Return what one GPU costs for an hour, in hours of an H100.
 
-    >>> relative_price(load_gpus()["L40S-48GB"]).per_hour, relative_price(load_gpus()["GB200-NVL-186GB"]).per_hour
+    >>> (
+    ...     relative_price(load_gpus()["L40S-48GB"]).per_hour,
+    ...     relative_price(load_gpus()["GB200-NVL-186GB"]).per_hour,
+    ... )
     (0.35, 1.6)
     """
     return _listed().get(gpu.id) or _assumed(gpu)
@@ -44,49 +51,93 @@ def relative_price(gpu: Gpu) -> GpuPrice:
 
 @lru_cache(maxsize=1024)
 def _assumed(gpu: Gpu) -> GpuPrice:
-    """Return what a GPU may cost that no list has: by its data sheet, kept in the order of its vendor's listed GPUs.
+    """Return what a GPU may cost that no list has: by its data sheet, kept in the order of its
+    vendor's listed GPUs.
 
-    It costs no more than one that has all that it has, and no less than one of which it has all and whose scale-up link is no
-    better than its own. Where the lists contradict each other the lower price counts.
+    It costs no more than one that has all that it has, and no less than one of which it has all and
+    whose scale-up link is no better than its own. Where the lists contradict each other the lower
+    price counts.
     """
     own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
     own = [(other, price) for other, price in own if other.vendor == gpu.vendor]
-    floor = max((price for other, price in own if _has_all_of(gpu, other) and _is_linked_as(gpu, other)), default=0.0)
-    ceiling = min((price for other, price in own if _has_all_of(other, gpu)), default=inf)
+    floor = max(
+        (
+            price
+            for other, price in own
+            if _has_all_of(gpu, other) and _is_linked_as(gpu, other)
+        ),
+        default=0.0,
+    )
+    ceiling = min(
+        (price for other, price in own if _has_all_of(other, gpu)), default=inf
+    )
     return GpuPrice(
-        per_hour=min(max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling),
+        per_hour=min(
+            max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling
+        ),
         basis=PriceBasis.ASSUMED,
-        source="WORTH_EXPONENT, at what the vendor's listed GPUs cost beside their data sheets, in their order",
+        source="WORTH_EXPONENT, at what the vendor's listed GPUs cost beside their data sheets, "
+        "in their order",
     )
 
 
 def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
-    """Return whether a GPU has at least another one's memory, bandwidth, and FLOP/s in each of its number formats."""
-    enough = gpu.memory_bytes >= other.memory_bytes and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
-    return enough and all(gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items())
+    """Return whether a GPU has at least another one's memory, bandwidth, and FLOP/s in each of its
+    number formats.
+    """
+    enough = (
+        gpu.memory_bytes >= other.memory_bytes
+        and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
+    )
+    return enough and all(
+        gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items()
+    )
 
 
 def _is_linked_as(gpu: Gpu, other: Gpu) -> bool:
-    """Return whether a GPU's scale-up link joins at least as many, at least as fast, as another's."""
-    rates = [item.scale_up.bytes_per_second if item.scale_up else 0.0 for item in (gpu, other)]
+    """Return whether a GPU's scale-up link joins at least as many, at least as fast, as
+    another's.
+    """
+    rates = [
+        item.scale_up.bytes_per_second if item.scale_up else 0.0
+        for item in (gpu, other)
+    ]
     return gpu.scale_up_gpus >= other.scale_up_gpus and rates[0] >= rates[1]
 
 
 @cache
 def _listed() -> Mapping[str, GpuPrice]:
-    text = resources.files("shardwright.hardware").joinpath("prices.csv").read_text(encoding="utf-8")
-    return MappingProxyType({row["gpu_id"]: _price(row) for row in csv.DictReader(text.splitlines())})
+    text = (
+        resources.files("shardwright.hardware")
+        .joinpath("prices.csv")
+        .read_text(encoding="utf-8")
+    )
+    return MappingProxyType(
+        {row["gpu_id"]: _price(row) for row in csv.DictReader(text.splitlines())}
+    )
 
 
 def _price(row: Mapping[str, str]) -> GpuPrice:
     share = float(row["gpu_hour_usd"]) / float(row["h100_gpu_hour_usd"])
     where = f"{row['instance_type']} beside {row['h100_instance_type']}"
-    return GpuPrice(per_hour=float(f"{share:.2g}"), basis=PriceBasis.LISTED, source=f"{row['source']}, {where}")
+    return GpuPrice(
+        per_hour=float(f"{share:.2g}"),
+        basis=PriceBasis.LISTED,
+        source=f"{row['source']}, {where}",
+    )
 
 
 @cache
 def _asked_share(vendor: str) -> float:
-    """Return the middle of what a vendor's listed GPUs cost of what their data sheets are worth; of all where none is listed."""
+    """Return the middle of what a vendor's listed GPUs cost of what their data sheets are worth; of
+    all where none is listed.
+    """
     gpus = load_gpus()
-    shares = [(gpus[gpu_id].vendor, price.per_hour / gpus[gpu_id].worth) for gpu_id, price in _listed().items()]
-    return median([share for owner, share in shares if owner == vendor] or [share for _, share in shares])
+    shares = [
+        (gpus[gpu_id].vendor, price.per_hour / gpus[gpu_id].worth)
+        for gpu_id, price in _listed().items()
+    ]
+    return median(
+        [share for owner, share in shares if owner == vendor]
+        or [share for _, share in shares]
+    )

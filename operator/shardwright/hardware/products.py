@@ -1,8 +1,10 @@
-"""Which GPU does a name mean? Product labels, cloud names and AMD device ids to rows of the catalogue.
+"""Which GPU does a name mean? Product labels, cloud names and AMD device ids to rows of the
+catalogue.
 
-Names are matched whole or up to a dash, so that ``NVIDIA-GB300-WS`` is not a GB300 and ``A100X`` not an A100.
-Sources of the rules: NVIDIA/k8s-device-plugin@1b826acc internal/lm, ROCm/k8s-device-plugin@ed764684, dstackai/gpuhunt
-constraints.py, and the label dumps in tests/data/nodes.
+Names are matched whole or up to a dash, so that ``NVIDIA-GB300-WS`` is not a GB300 and ``A100X``
+not an A100. Sources of the rules: NVIDIA/k8s-device-plugin@1b826acc internal/lm,
+ROCm/k8s-device-plugin@ed764684, dstackai/gpuhunt constraints.py, and the label dumps in
+tests/data/nodes.
 """
 
 import re
@@ -42,7 +44,10 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"l20", ("L20-48GB",)),
     (r"l4", ("L4-24GB",)),
     (r"rtx-pro-6000-blackwell-workstation-edition", ("RTX-PRO-6000-WS-96GB",)),
-    (r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$", ("RTX-PRO-6000-BSE-96GB",)),
+    (
+        r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$",
+        ("RTX-PRO-6000-BSE-96GB",),
+    ),
     (r"rtx-a6000$", ("RTX-A6000-48GB",)),
     (r"rtx-6000-ada", ("RTX-6000-Ada-48GB",)),
     (r"(geforce-)?rtx-3090$", ("RTX-3090-24GB",)),
@@ -51,7 +56,10 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(tesla-)?t4", ("T4-16GB",)),
     (r"(tesla-)?v100-(sxm[23]|dgxs)-16gb", ("V100-SXM2-16GB",)),
     (r"(tesla-)?v100-(sxm[23]|dgxs)-32gb", ("V100-SXM2-32GB",)),
-    (r"(tesla-)?v100-(sxm[23]|dgxs)|(tesla-)?v100$", ("V100-SXM2-16GB", "V100-SXM2-32GB")),
+    (
+        r"(tesla-)?v100-(sxm[23]|dgxs)|(tesla-)?v100$",
+        ("V100-SXM2-16GB", "V100-SXM2-32GB"),
+    ),
     (r"(instinct-)?mi210", ("MI210-64GB",)),
     (r"(instinct-)?mi250x", ("MI250X-128GB",)),
     (r"(instinct-)?mi250", ("MI250-128GB",)),
@@ -60,10 +68,16 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(instinct-)?mi350x?", ("MI350X-288GB",)),
     (r"(instinct-)?mi355x?", ("MI355X-288GB",)),
 )
-_COMPILED: Final = tuple((re.compile(rf"(?:{pattern})(?=$|-)"), ids) for pattern, ids in _RULES)
+_COMPILED: Final = tuple(
+    (re.compile(rf"(?:{pattern})(?=$|-)"), ids) for pattern, ids in _RULES
+)
 
-_GKE: Final = MappingProxyType({"nvidia-tesla-a100": "A100-SXM4-40GB", "nvidia-tesla-v100": "V100-SXM2-16GB"})
-"""GKE names that say less than they mean. Source: cloud.google.com/kubernetes-engine GPU machine families."""
+_GKE: Final = MappingProxyType(
+    {"nvidia-tesla-a100": "A100-SXM4-40GB", "nvidia-tesla-v100": "V100-SXM2-16GB"}
+)
+"""GKE names that say less than they mean. Source: cloud.google.com/kubernetes-engine GPU machine
+families.
+"""
 
 AMD_DEVICE_IDS: Final = MappingProxyType(
     {
@@ -82,8 +96,12 @@ AMD_DEVICE_IDS: Final = MappingProxyType(
 """PCI device id (lower-case hex) to catalogue id. Source: dstackai/gpuhunt constraints.py."""
 
 
-_OPEN_FORMS: Final = re.compile(r"(nvidia[ -])?(a100|h100|h200|v100)(?!.*(sxm|pcie|nvl))", re.IGNORECASE)
-"""Names of Azure's instance catalogue that say neither board nor card: H100 is the SXM of ND and the NVL of NC."""
+_OPEN_FORMS: Final = re.compile(
+    r"(nvidia[ -])?(a100|h100|h200|v100)(?!.*(sxm|pcie|nvl))", re.IGNORECASE
+)
+"""Names of Azure's instance catalogue that say neither board nor card: H100 is the SXM of ND and
+the NVL of NC.
+"""
 
 
 def names_form(key: str, name: str) -> bool:
@@ -91,14 +109,18 @@ def names_form(key: str, name: str) -> bool:
 
     On AWS the name alone decides (there are no PCIe cards of these products), on Azure it does not.
 
-    >>> names_form("karpenter.azure.com/sku-gpu-name", "H100"), names_form("karpenter.azure.com/sku-gpu-name", "T4")
+    >>> (
+    ...     names_form("karpenter.azure.com/sku-gpu-name", "H100"),
+    ...     names_form("karpenter.azure.com/sku-gpu-name", "T4"),
+    ... )
     (False, True)
     """
     return not (key.startswith("karpenter.azure.com/") and _OPEN_FORMS.match(name))
 
 
 def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the catalogue ids that a name may mean: none (unknown), one, or rows that only memory tells apart.
+    """Return the catalogue ids that a name may mean: none (unknown), one, or rows that only memory
+    tells apart.
 
     ``names`` holds the exact names of the catalogue in lower case with dashes.
 

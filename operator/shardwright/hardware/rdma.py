@@ -1,6 +1,8 @@
-"""How do the pods of a group reach the network between their nodes? By RDMA devices that they request, else over TCP.
+"""How do the pods of a group reach the network between their nodes? By RDMA devices that they
+request, else over TCP.
 
-A pod sees only what it requests: a node with the fastest network is reached over TCP by a pod without its devices.
+A pod sees only what it requests: a node with the fastest network is reached over TCP by a pod
+without its devices.
 """
 
 from dataclasses import dataclass
@@ -15,8 +17,10 @@ Devices = tuple[tuple[str, int], ...]
 """Extended resources and how many of each, sorted by name."""
 
 SHARED_ABOVE: Final = 64
-"""Device plugins that share one NIC among pods advertise more devices than this; then a pod needs one. Unit: devices.
-Basis: assumed, between the 32 EFA devices of a p5 and the 1,000 of shared plugins."""
+"""Device plugins that share one NIC among pods advertise more devices than this; then a pod needs
+one. Unit: devices. Basis: assumed, between the 32 EFA devices of a p5 and the 1,000 of shared
+plugins.
+"""
 
 
 class RdmaMode(StrEnum):
@@ -39,8 +43,9 @@ class RdmaRequest:
 class Reach:
     """How pods reach the network of nodes that are alike.
 
-    ``devices`` are what every node offers (AUTO) or what every pod requests (EXPLICIT). ``missed`` is the RDMA network
-    that is there and not reached (None: none is missed). ``lacking`` is the named resource that the nodes do not offer.
+    ``devices`` are what every node offers (AUTO) or what every pod requests (EXPLICIT). ``missed``
+    is the RDMA network that is there and not reached (None: none is missed). ``lacking`` is the
+    named resource that the nodes do not offer.
     """
 
     mode: RdmaMode = RdmaMode.AUTO
@@ -54,14 +59,20 @@ class Reach:
         return tuple(name for name, _ in self.devices)
 
     def requested(self, gpus: int, gpus_per_node: int) -> Devices:
-        """Return what a pod with ``gpus`` of a node's GPUs requests: its share of what is not shared, one of what is.
+        """Return what a pod with ``gpus`` of a node's GPUs requests: its share of what is not
+        shared, one of what is.
 
-        >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(4, 8)
+        >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(
+        ...     4, 8
+        ... )
         (('rdma/ib', 1), ('vpc.amazonaws.com/efa', 16))
         """
         if self.mode is RdmaMode.EXPLICIT:
             return self.devices
-        share = ((name, max(1, count * gpus // gpus_per_node)) for name, count in self.devices)
+        share = (
+            (name, max(1, count * gpus // gpus_per_node))
+            for name, count in self.devices
+        )
         return tuple(
             (name, 1 if offered > SHARED_ABOVE else count)
             for (name, count), (_, offered) in zip(share, self.devices, strict=True)
@@ -69,7 +80,9 @@ class Reach:
 
 
 @lru_cache(maxsize=4096)
-def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tuple[Link, Reach]:
+def reach(
+    network: Link, offered: Devices, gpus: int, wanted: RdmaRequest
+) -> tuple[Link, Reach]:
     """Return the link between nodes that pods really use, and how they reach it.
 
     Args:
@@ -83,11 +96,19 @@ def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tu
     if wanted.mode is RdmaMode.AUTO:
         reached = bool(offered) or network.basis == "stated"
     if reached or not is_rdma(network):
-        devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(wanted.mode, ())
-        return network, Reach(mode=wanted.mode, devices=() if lacking else devices, lacking=lacking)
-    return over_tcp(network, gpus), Reach(mode=wanted.mode, missed=network, lacking=lacking)
+        devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(
+            wanted.mode, ()
+        )
+        return network, Reach(
+            mode=wanted.mode, devices=() if lacking else devices, lacking=lacking
+        )
+    return over_tcp(network, gpus), Reach(
+        mode=wanted.mode, missed=network, lacking=lacking
+    )
 
 
 def _lacking(offered: Devices, wanted: RdmaRequest) -> str:
     there = dict(offered)
-    return next((name for name, count in wanted.devices if there.get(name, 0) < count), "")
+    return next(
+        (name for name, count in wanted.devices if there.get(name, 0) < count), ""
+    )

@@ -1,4 +1,6 @@
-"""Would the scheduler put a pod of the model on this node? State, node selector, taints and tolerations."""
+"""Would the scheduler put a pod of the model on this node? State, node selector, taints and
+tolerations.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,12 @@ DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     for toleration in (
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-        {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"},
+        {
+            "key": "kubernetes.io/arch",
+            "operator": "Equal",
+            "value": "arm64",
+            "effect": "NoSchedule",
+        },
         {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"},
     )
 )
@@ -25,9 +32,11 @@ Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTerms:
-    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA devices.
+    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA
+    devices.
 
-    Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its node.
+    Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
+    node.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +50,9 @@ _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class NodeFilter:
-    """What keeps new pods of one model off a node; nodes with the same taints are looked at once."""
+    """What keeps new pods of one model off a node; nodes with the same taints are looked at
+    once.
+    """
 
     def __init__(self, terms: PodTerms) -> None:
         self._selector = sorted(terms.selector.items())
@@ -49,8 +60,14 @@ class NodeFilter:
         self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
 
     def keeps_out(self, node: NodeFacts) -> Problem | None:
-        """Return why no new pod of the model may go to this node, None when it may; lasting reasons first."""
-        return _selected(node, self._selector) or self._by_taint(node.taints) or _state(node)
+        """Return why no new pod of the model may go to this node, None when it may; lasting reasons
+        first.
+        """
+        return (
+            _selected(node, self._selector)
+            or self._by_taint(node.taints)
+            or _state(node)
+        )
 
     def _by_taint(self, taints: tuple[Taint, ...]) -> Problem | None:
         if taints not in self._tainted:
@@ -84,26 +101,38 @@ def _state(node: NodeFacts) -> Problem | None:
 
 
 def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem | None:
-    wrong = next(((key, value) for key, value in selector if node.labels.get(key) != value), None)
+    wrong = next(
+        ((key, value) for key, value in selector if node.labels.get(key) != value), None
+    )
     if wrong is None:
         return None
     key, value = wrong
     has = node.labels.get(key)
     return Problem(
         code="SelectorMismatch",
-        what=f"node label {key} {has!r}" if has is not None else f"node label {key} (not set)",
+        what=f"node label {key} {has!r}"
+        if has is not None
+        else f"node label {key} (not set)",
         limit=f"must be {value!r}",
         remedy="label the node or change the selector",
         path="spec.placement.nodeSelector",
     )
 
 
-def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
+def _tainted(
+    taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]
+) -> Problem | None:
     hard = (taint for taint in taints if taint.effect in _HARD_EFFECTS)
-    blocking = next((taint for taint in hard if not _tolerated(taint, tolerations)), None)
+    blocking = next(
+        (taint for taint in hard if not _tolerated(taint, tolerations)), None
+    )
     if blocking is None:
         return None
-    shown = f"{blocking.key}={blocking.value}:{blocking.effect}" if blocking.value else f"{blocking.key}:{blocking.effect}"
+    shown = (
+        f"{blocking.key}={blocking.value}:{blocking.effect}"
+        if blocking.value
+        else f"{blocking.key}:{blocking.effect}"
+    )
     if blocking.key == _UNHEALTHY_TAINT:
         return Problem(
             code="GpuUnhealthy",
@@ -121,7 +150,9 @@ def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) 
 
 
 def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
-    return taint.key != _UNHEALTHY_TAINT and any(_matches(taint, toleration) for toleration in tolerations)
+    return taint.key != _UNHEALTHY_TAINT and any(
+        _matches(taint, toleration) for toleration in tolerations
+    )
 
 
 def _matches(taint: Taint, toleration: Mapping[str, Any]) -> bool:

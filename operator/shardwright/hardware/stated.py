@@ -1,4 +1,6 @@
-"""What an administrator states of nodes: GPUs from their data sheets, prices, and which labels are believed."""
+"""What an administrator states of nodes: GPUs from their data sheets, prices, and which labels are
+believed.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,18 +11,21 @@ from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.products import plain_name
 
 NODE_SET: Final = "shardwright.io/node-set"
-"""The label that says which installation of the operator plans on a node. A node has one value of it, or none, so no two
-installations with different ones ever plan on the same node."""
+"""The label that says which installation of the operator plans on a node. A node has one value of
+it, or none, so no two installations with different ones ever plan on the same node.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
     """What holds for all nodes, whatever they say of themselves.
 
-    ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are what one GPU costs for an
-    hour, by the id of the GPU. ``label_prefix`` is where labels begin that no kubelet can write: the price and the NVLink
-    domain of a node are believed under it alone (empty: as any label or annotation of ours says, and the node's clique).
-    ``node_set`` is what a node's label :data:`NODE_SET` has to say for the node to be planned on; empty: it must have none.
+    ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are
+    what one GPU costs for an hour, by the id of the GPU. ``label_prefix`` is where labels begin
+    that no kubelet can write: the price and the NVLink domain of a node are believed under it alone
+    (empty: as any label or annotation of ours says, and the node's clique). ``node_set`` is what a
+    node's label :data:`NODE_SET` has to say for the node to be planned on; empty: it must have
+    none.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)

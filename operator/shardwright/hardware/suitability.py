@@ -1,7 +1,8 @@
-"""Why a node with GPUs cannot be planned: sliced, shared, virtual, in change, mixed, or not believable.
+"""Why a node with GPUs cannot be planned: sliced, shared, virtual, in change, mixed, or not
+believable.
 
-Each check looks at one node and returns a problem or None. What a node will be again soon (cordoned, not ready)
-is no business of this module: it is part of the facts.
+Each check looks at one node and returns a problem or None. What a node will be again soon
+(cordoned, not ready) is no business of this module: it is part of the facts.
 """
 
 import re
@@ -15,7 +16,9 @@ RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """What pods request for a whole GPU."""
 
 MAX_GPUS_PER_NODE: Final = 16
-"""Basis: datasheet, the largest node in instances.csv (a2-megagpu-16g); more is a mistake or a forged label."""
+"""Basis: datasheet, the largest node in instances.csv (a2-megagpu-16g); more is a mistake or a
+forged label.
+"""
 
 _NVIDIA_SIGNS: Final = (
     "nvidia.com/gpu.product",
@@ -25,14 +28,25 @@ _NVIDIA_SIGNS: Final = (
     "gpu.nvidia.com/model",
     "gpu.nvidia.com/class",
 )
-_AMD_SIGNS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id", "feature.node.kubernetes.io/amd-gpu")
+_AMD_SIGNS: Final = (
+    "amd.com/gpu.device-id",
+    "beta.amd.com/gpu.device-id",
+    "feature.node.kubernetes.io/amd-gpu",
+)
 _BY_VALUE: Final = tuple(
-    f"{domain}/gpu.{kind}" for domain in ("amd.com", "beta.amd.com") for kind in ("device-id", "product-name")
+    f"{domain}/gpu.{kind}"
+    for domain in ("amd.com", "beta.amd.com")
+    for kind in ("device-id", "product-name")
 )
 """AMD's labels that have the value in the key, one for each model on the node."""
 _SIGNS: Final = frozenset({*_NVIDIA_SIGNS, *_AMD_SIGNS})
-_CARD_SIGNS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_"))
-_SLICES: Final = re.compile(r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII)
+_CARD_SIGNS: Final = tuple(
+    f"feature.node.kubernetes.io/pci-{kind}10de.present"
+    for kind in ("", "0300_", "0302_")
+)
+_SLICES: Final = re.compile(
+    r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII
+)
 _VGPU_PROFILE: Final = re.compile(r"-\d+[ABCQ](?:-SHARED)?$", re.ASCII)
 _OTHER_VENDORS: Final = re.compile(
     r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?|huawei\.com/Ascend\w+",
@@ -43,19 +57,26 @@ _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
 
 def has_accelerator(node: RawNode) -> bool:
-    """Return whether anything says that the node has accelerators, of vendors that are not planned for too."""
+    """Return whether anything says that the node has accelerators, of vendors that are not planned
+    for too.
+    """
     if not _SIGNS.isdisjoint(node.labels):
         return True
-    if node.labels.get("nvidia.com/gpu.present") == "true" or any(node.labels.get(key) == "true" for key in _CARD_SIGNS):
+    if node.labels.get("nvidia.com/gpu.present") == "true" or any(
+        node.labels.get(key) == "true" for key in _CARD_SIGNS
+    ):
         return True
     return any(
-        (_is_gpu_resource(key) or _OTHER_VENDORS.fullmatch(key)) and quantity(value) != 0
+        (_is_gpu_resource(key) or _OTHER_VENDORS.fullmatch(key))
+        and quantity(value) != 0
         for key, value in (*node.allocatable.items(), *node.capacity.items())
     )
 
 
 def gpu_resource(node: RawNode) -> str:
-    """Return the resource that pods request here: the first that is allocatable, else the likelier vendor's."""
+    """Return the resource that pods request here: the first that is allocatable, else the likelier
+    vendor's.
+    """
     for source in (node.allocatable, node.capacity):
         for resource in RESOURCES:
             if quantity(source.get(resource)):
@@ -75,7 +96,9 @@ def unsuitable(node: RawNode, resource: str) -> Problem | None:
 def implausible(what: str, limit: str, gap: str = "") -> Problem:
     """Return the problem of a value that no honest node carries."""
     remedy = "correct the node's labels or its device plugin; the node is left out until then"
-    return Problem(code="LabelsImplausible", what=what, limit=limit, gap=gap, remedy=remedy)
+    return Problem(
+        code="LabelsImplausible", what=what, limit=limit, gap=gap, remedy=remedy
+    )
 
 
 def printable(value: object) -> str:
@@ -84,13 +107,23 @@ def printable(value: object) -> str:
 
 
 def _named(node: RawNode, _resource: str) -> Problem | None:
-    return None if is_node_name(node.name) else implausible(f"node name {printable(node.name)}", "must be a DNS name")
+    return (
+        None
+        if is_node_name(node.name)
+        else implausible(f"node name {printable(node.name)}", "must be a DNS name")
+    )
 
 
 def _other_vendor(node: RawNode, resource: str) -> Problem | None:
-    if quantity(node.allocatable.get(resource)) or quantity(node.capacity.get(resource)):
+    if quantity(node.allocatable.get(resource)) or quantity(
+        node.capacity.get(resource)
+    ):
         return None
-    offered = sorted(key for key in {**node.capacity, **node.allocatable} if _OTHER_VENDORS.fullmatch(key))
+    offered = sorted(
+        key
+        for key in {**node.capacity, **node.allocatable}
+        if _OTHER_VENDORS.fullmatch(key)
+    )
     if not offered:
         return None
     return Problem(
@@ -126,20 +159,29 @@ def _passed_through(node: RawNode, _resource: str) -> Problem | None:
 
 
 def _sliced(node: RawNode, resource: str) -> Problem | None:
-    mixed = node.labels.get("nvidia.com/mig.strategy") == "mixed" and node.labels.get("nvidia.com/gpu.replicas") == "0"
-    only_slices = not quantity(node.allocatable.get(resource)) and _allocatable_slices(node)
+    mixed = (
+        node.labels.get("nvidia.com/mig.strategy") == "mixed"
+        and node.labels.get("nvidia.com/gpu.replicas") == "0"
+    )
+    only_slices = not quantity(node.allocatable.get(resource)) and _allocatable_slices(
+        node
+    )
     if "-MIG-" in node.labels.get("nvidia.com/gpu.product", "") or mixed or only_slices:
         return Problem(
             code="MigEnabled",
             what="GPUs cut into slices (MIG or compute partitions)",
             limit="cannot be planned, only whole ones",
-            remedy="label the node nvidia.com/mig.config=all-disabled; on AMD set SPX_NPS1 and the naming strategy single",
+            remedy="label the node nvidia.com/mig.config=all-disabled; on AMD set SPX_NPS1 and "
+            "the naming strategy single",
         )
     return None
 
 
 def _partitioned(node: RawNode, _resource: str) -> Problem | None:
-    keys = ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.compute-memory-partition")
+    keys = (
+        "amd.com/gpu.compute-memory-partition",
+        "beta.amd.com/gpu.compute-memory-partition",
+    )
     mode = next((node.labels[key] for key in keys if key in node.labels), "SPX_NPS1")
     if mode.upper().startswith("SPX"):
         return None
@@ -155,8 +197,15 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
     count = quantity(node.labels.get("nvidia.com/gpu.count"))
     allocatable = quantity(node.allocatable.get(resource)) or 0
     replicated = (quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0) > 1
-    more_than_there_are = resource == RESOURCES[0] and count is not None and 0 < count < allocatable
-    if not (replicated or more_than_there_are or _says_shared(node) or (not allocatable and _offers_shared(node))):
+    more_than_there_are = (
+        resource == RESOURCES[0] and count is not None and 0 < count < allocatable
+    )
+    if not (
+        replicated
+        or more_than_there_are
+        or _says_shared(node)
+        or (not allocatable and _offers_shared(node))
+    ):
         return None
     return Problem(
         code="GpuShared",
@@ -168,7 +217,10 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
 
 
 def _says_shared(node: RawNode) -> bool:
-    by_label = node.labels.get("nvidia.com/gpu.sharing-strategy") in {"mps", "time-slicing"}
+    by_label = node.labels.get("nvidia.com/gpu.sharing-strategy") in {
+        "mps",
+        "time-slicing",
+    }
     return by_label or node.labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
 
 
@@ -204,18 +256,27 @@ def _counted(node: RawNode, resource: str) -> Problem | None:
     value = node.allocatable.get(resource)
     gpus = 0 if value is None else quantity(value)
     if gpus is None:
-        return implausible(f"allocatable {resource} {printable(value)}", "must be a whole number of GPUs")
+        return implausible(
+            f"allocatable {resource} {printable(value)}",
+            "must be a whole number of GPUs",
+        )
     count = quantity(node.labels.get("nvidia.com/gpu.count")) or 0
     if max(gpus, count) > MAX_GPUS_PER_NODE:
         gap = f"{max(gpus, count) - MAX_GPUS_PER_NODE} too many"
-        return implausible(f"{max(gpus, count)} GPUs", f"must be at most {MAX_GPUS_PER_NODE}", gap)
+        return implausible(
+            f"{max(gpus, count)} GPUs", f"must be at most {MAX_GPUS_PER_NODE}", gap
+        )
     if gpus == 0:
         return _none_allocatable(node, resource)
     return None
 
 
 def _none_allocatable(node: RawNode, resource: str) -> Problem:
-    capacity = quantity(node.capacity.get(resource)) or quantity(node.labels.get("nvidia.com/gpu.count")) or 0
+    capacity = (
+        quantity(node.capacity.get(resource))
+        or quantity(node.labels.get("nvidia.com/gpu.count"))
+        or 0
+    )
     return Problem(
         code="NoAllocatableGpus",
         what=f"allocatable {resource} 0",
@@ -229,9 +290,16 @@ def _mixed(node: RawNode, resource: str) -> Problem | None:
     if resource != RESOURCES[1]:
         return None
     models = max(
-        len({key.removeprefix(f"{spelled}.") for key in node.labels if key.startswith(f"{spelled}.")}) for spelled in _BY_VALUE
+        len(
+            {
+                key.removeprefix(f"{spelled}.")
+                for key in node.labels
+                if key.startswith(f"{spelled}.")
+            }
+        )
+        for spelled in _BY_VALUE
     )
-    if models < 2:  # noqa: PLR2004 - one model is what is wanted
+    if models < 2:  # noqa: PLR2004
         return None
     return Problem(
         code="MixedGpus",
@@ -242,11 +310,18 @@ def _mixed(node: RawNode, resource: str) -> Problem | None:
 
 
 def _is_gpu_resource(key: str) -> bool:
-    return key in RESOURCES or key == "nvidia.com/gpu.shared" or bool(_SLICES.fullmatch(key))
+    return (
+        key in RESOURCES
+        or key == "nvidia.com/gpu.shared"
+        or bool(_SLICES.fullmatch(key))
+    )
 
 
 def _allocatable_slices(node: RawNode) -> bool:
-    return any(_SLICES.fullmatch(key) and quantity(value) for key, value in node.allocatable.items())
+    return any(
+        _SLICES.fullmatch(key) and quantity(value)
+        for key, value in node.allocatable.items()
+    )
 
 
 _CHECKS: Final[tuple[Callable[[RawNode, str], Problem | None], ...]] = (

@@ -1,6 +1,8 @@
-"""Nodes that an autoscaler would add: pools of nodes that need not exist yet, and how pods ask for nodes of them.
+"""Nodes that an autoscaler would add: pools of nodes that need not exist yet, and how pods ask for
+nodes of them.
 
-A node to come stands in plans and in the ledger under a name that no Node can have, until pods are bound to a real one.
+A node to come stands in plans and in the ledger under a name that no Node can have, until pods are
+bound to a real one.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +12,9 @@ from typing import Final
 from shardwright.hardware.facts import NodeFacts
 
 MARK: Final = "~"
-"""How names of nodes to come begin. No Node may be named so, and it comes after all that a Node may be named."""
+"""How names of nodes to come begin. No Node may be named so, and it comes after all that a Node may
+be named.
+"""
 
 KARPENTER: Final = "karpenter.sh/"
 """How the labels begin by which Karpenter tells its pools apart."""
@@ -37,10 +41,12 @@ class PoolTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """How the pods of a planned group (by index) ask for nodes of which some were to come when it was planned.
+    """How the pods of a planned group (by index) ask for nodes of which some were to come when it
+    was planned.
 
-    They go to one of the ``named`` nodes, or to a node that one of the ``terms`` describes. ``number`` counts how often the
-    group has sought nodes: pods that asked before are not those that ask now.
+    They go to one of the ``named`` nodes, or to a node that one of the ``terms`` describes.
+    ``number`` counts how often the group has sought nodes: pods that asked before are not those
+    that ask now.
     """
 
     group: int
@@ -51,7 +57,9 @@ class Sought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscaledPool:
-    """A pool of ``max_nodes`` nodes at most, all of them as the ``pattern``; those with the labels of ``selector`` are of it."""
+    """A pool of ``max_nodes`` nodes at most, all of them as the ``pattern``; those with the labels
+    of ``selector`` are of it.
+    """
 
     name: str
     max_nodes: int
@@ -65,7 +73,9 @@ class AutoscaledPool:
     def names(self) -> Iterator[str]:
         """Yield the names of all nodes that may come, the first first."""
         digits = len(str(self.max_nodes - 1))
-        yield from (f"{MARK}{self.name}-{number:0{digits}}" for number in range(self.max_nodes))
+        yield from (
+            f"{MARK}{self.name}-{number:0{digits}}" for number in range(self.max_nodes)
+        )
 
     def nodes(self) -> Iterator[NodeFacts]:
         """Yield all nodes that may come: each ends its own scale-up domain."""
@@ -77,11 +87,14 @@ class AutoscaledPool:
     def term(self, apart_from: Collection[str]) -> PoolTerm:
         """Return how pods ask for its nodes, apart from those with these hostnames.
 
-        Karpenter passes over pods whose required terms say anything of hostnames or of fields of a Node
-        (kubernetes-sigs/karpenter pkg/controllers/provisioning/provisioner.go, pkg/apis/v1/labels.go), so its pools are asked
-        for by their labels alone.
+        Karpenter passes over pods whose required terms say anything of hostnames or of fields of a
+        Node (kubernetes-sigs/karpenter pkg/controllers/provisioning/provisioner.go,
+        pkg/apis/v1/labels.go), so its pools are asked for by their labels alone.
         """
-        return PoolTerm(labels=self.selector, apart_from=() if self.is_karpenters else tuple(sorted(apart_from)))
+        return PoolTerm(
+            labels=self.selector,
+            apart_from=() if self.is_karpenters else tuple(sorted(apart_from)),
+        )
 
     @property
     def is_karpenters(self) -> bool:
@@ -91,7 +104,8 @@ class AutoscaledPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turnout:
-    """What there is of one pool: the nodes that exist by name, those of them that somebody holds GPUs of, and what is booked.
+    """What there is of one pool: the nodes that exist by name, those of them that somebody holds
+    GPUs of, and what is booked.
 
     ``booked`` are the nodes to come of which GPUs are kept for somebody.
     """
@@ -102,21 +116,31 @@ class Turnout:
     booked: frozenset[str]
 
     def withheld(self, late: Collection[str]) -> frozenset[str]:
-        """Return the nodes to come that a model is not planned on: beyond the pool's limit, with those that exist.
+        """Return the nodes to come that a model is not planned on: beyond the pool's limit, with
+        those that exist.
 
-        Of a pool that makes one of the nodes too ``late`` that the model waited for it is planned on none.
+        Of a pool that makes one of the nodes too ``late`` that the model waited for it is planned
+        on none.
         """
         if not set(self.pool.names()).isdisjoint(late):
             return frozenset(self.pool.names())
         unbooked = [name for name in self.pool.names() if name not in self.booked]
-        return frozenset(unbooked[max(0, self.pool.max_nodes - len(self.there) - len(self.booked)) :])
+        return frozenset(
+            unbooked[max(0, self.pool.max_nodes - len(self.there) - len(self.booked)) :]
+        )
 
     def awaited(self) -> frozenset[str]:
-        """Return the nodes that exist, and that pods which have booked nodes to come will have, as far as that can be told."""
+        """Return the nodes that exist, and that pods which have booked nodes to come will have, as
+        far as that can be told.
+        """
         empty = sorted(self.there.keys() - self.held)
         return frozenset(empty[: len(self.booked)])
 
     def term(self, own: Collection[str], others: Collection[str]) -> PoolTerm:
-        """Return how pods of a group ask for nodes of it: for its ``own``, not for any that is held or planned for ``others``."""
+        """Return how pods of a group ask for nodes of it: for its ``own``, not for any that is held
+        or planned for ``others``.
+        """
         kept = self.held.union(others).intersection(self.there).difference(own)
-        return self.pool.term({self.there[name].labels.get(HOSTNAME, name) for name in kept})
+        return self.pool.term(
+            {self.there[name].labels.get(HOSTNAME, name) for name in kept}
+        )

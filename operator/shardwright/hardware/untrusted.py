@@ -1,4 +1,6 @@
-"""Read Kubernetes objects that anyone may have written: every function here takes any value and never raises."""
+"""Read Kubernetes objects that anyone may have written: every function here takes any value and
+never raises.
+"""
 
 import math
 import re
@@ -8,12 +10,18 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-_QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII)
+_QUANTITY: Final = re.compile(
+    r"([0-9]{1,18})(?:\.0+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII
+)
 _LONGEST_QUANTITY: Final = 32  # characters; none that is written by a machine is longer
 _DECIMAL: Final = {prefix: 1000**power for power, prefix in enumerate("kMGTP", start=1)}
-_BINARY: Final = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTP", start=1)}
+_BINARY: Final = {
+    f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTP", start=1)
+}
 _FACTORS: Final = {None: 1} | _DECIMAL | _BINARY
-_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE: Final = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII
+)
 _NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _LEFT_OUT: Final = ("feature.node.kubernetes.io/cpu-", "nvidia.com/gfd.timestamp")
 _EMPTY: Final[Mapping[str, Any]] = {}
@@ -21,10 +29,12 @@ _EMPTY: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawNode:
-    """The parts of a Node that anything here looks at; labels and resources are of the right type, no more.
+    """The parts of a Node that anything here looks at; labels and resources are of the right type,
+    no more.
 
-    Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every minute are left out.
-    ``label_prefix`` is where labels begin that no kubelet can write, empty where nobody has said.
+    Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every
+    minute are left out. ``label_prefix`` is where labels begin that no kubelet can write, empty
+    where nobody has said.
     """
 
     name: str
@@ -39,13 +49,23 @@ class RawNode:
     label_prefix: str
 
     def stated(self, key: str) -> str | None:
-        """Return what the user says about this node under ``shardwright.io/<key>``: annotation, else label."""
+        """Return what the user says about this node under ``shardwright.io/<key>``: annotation,
+        else label.
+        """
         full = f"shardwright.io/{key}"
-        return text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
+        return (
+            text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
+        )
 
     def vouched(self, key: str) -> str | None:
-        """Return what is said about this node where no kubelet can write, if there is such a place, else what is stated."""
-        return self.labels.get(self.label_prefix + key) or None if self.label_prefix else self.stated(key)
+        """Return what is said about this node where no kubelet can write, if there is such a place,
+        else what is stated.
+        """
+        return (
+            self.labels.get(self.label_prefix + key) or None
+            if self.label_prefix
+            else self.stated(key)
+        )
 
 
 def raw_node(node: object, label_prefix: str = "") -> RawNode:
@@ -89,18 +109,28 @@ def text_or_empty(value: object) -> str:
 def texts(value: object) -> Mapping[str, str]:
     """Return the entries of a mapping whose key and value are strings."""
     entries: Mapping[Any, Any] = mapping(value)
-    return {key: item for key, item in entries.items() if isinstance(key, str) and isinstance(item, str)}
+    return {
+        key: item
+        for key, item in entries.items()
+        if isinstance(key, str) and isinstance(item, str)
+    }
 
 
 def _labels(value: object) -> Mapping[str, str]:
     entries: Mapping[Any, Any] = mapping(value)
-    return {key: item for key in _kept(tuple(entries)) if isinstance(item := entries[key], str)}
+    return {
+        key: item
+        for key in _kept(tuple(entries))
+        if isinstance(item := entries[key], str)
+    }
 
 
 @lru_cache(maxsize=256)
 def _kept(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of labels that are kept; nodes of one kind have the same ones."""
-    return tuple(key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT))
+    return tuple(
+        key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT)
+    )
 
 
 def _keyed(value: object) -> Mapping[str, Any]:
@@ -127,12 +157,22 @@ def quantity(value: object) -> int | None:
 def whole_bytes(stated: str) -> int:
     """Return a quantity that a user states and the schema has looked at, rounded up.
 
-    >>> whole_bytes("64Gi"), whole_bytes("1.5Ki"), whole_bytes("1.5k"), whole_bytes("500m"), whole_bytes("0")
+    >>> (
+    ...     whole_bytes("64Gi"),
+    ...     whole_bytes("1.5Ki"),
+    ...     whole_bytes("1.5k"),
+    ...     whole_bytes("500m"),
+    ...     whole_bytes("0"),
+    ... )
     (68719476736, 1536, 1500, 1, 0)
     """
     number = stated.rstrip("mkKMGTPi")
     unit = stated[len(number) :]
-    return math.ceil(float(number) / 1000 if unit == "m" else float(number) * (_parsed(f"1{unit}") or 1))
+    return math.ceil(
+        float(number) / 1000
+        if unit == "m"
+        else float(number) * (_parsed(f"1{unit}") or 1)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +184,12 @@ def _parsed(text: str) -> int | None:
 def positive_number(value: object) -> float | None:
     """Return a finite number above zero and at most 1e7 that is written as text, else None.
 
-    >>> positive_number("2.49"), positive_number("-1"), positive_number("nan"), positive_number("free")
+    >>> (
+    ...     positive_number("2.49"),
+    ...     positive_number("-1"),
+    ...     positive_number("nan"),
+    ...     positive_number("free"),
+    ... )
     (2.49, None, None, None)
     """
     if not value or not isinstance(value, str):
@@ -153,13 +198,18 @@ def positive_number(value: object) -> float | None:
         number = float(value)
     except ValueError:
         return None
-    return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004 - 10 Tb/s in Mb/s
+    return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004
 
 
 def time(value: object) -> datetime | None:
     """Return the moment that a text says, with its zone, else None.
 
-    >>> time("2026-01-02T12:00:00Z"), time("2026-01-02T12:00:00"), time("yesterday"), time(None)
+    >>> (
+    ...     time("2026-01-02T12:00:00Z"),
+    ...     time("2026-01-02T12:00:00"),
+    ...     time("yesterday"),
+    ...     time(None),
+    ... )
     (datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.timezone.utc), None, None, None)
     """
     try:

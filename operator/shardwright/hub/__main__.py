@@ -1,11 +1,13 @@
-"""Reads what a checkpoint is in a pod that has the token, and leaves it where the kubelet picks it up: as termination message.
+"""Reads what a checkpoint is in a pod that has the token, and leaves it where the kubelet picks it
+up: as termination message.
 
     python -m shardwright.hub MODEL [REVISION]     reads, leaves as much as one container may, and keeps the rest in FOLDER
     python -m shardwright.hub --rest               leaves the rest, in the container after it
 
-The pod has no rights in the cluster, and needs none: the operator reads its status. ``SHARDWRIGHT_MESSAGE_FILE`` and
-``SHARDWRIGHT_FOLDER`` say where to write; which hub, and as whom, say the variables of Hugging Face's own client.
-"""
+The pod has no rights in the cluster, and needs none: the operator reads its status.
+``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` say where to write; which hub, and as whom,
+say the variables of Hugging Face's own client.
+"""  # noqa: E501
 
 import os
 import sys
@@ -16,7 +18,12 @@ from shardwright.errors import InputError
 from shardwright.hub.checkpoint import fetch
 from shardwright.hub.places import hub_of
 from shardwright.hub.refusals import HubUnavailableError
-from shardwright.modelspec.checkpoint_files import MESSAGE_BYTES, CheckpointFiles, handed_over, problem_handed_over
+from shardwright.modelspec.checkpoint_files import (
+    MESSAGE_BYTES,
+    CheckpointFiles,
+    handed_over,
+    problem_handed_over,
+)
 
 REST: Final = "--rest"
 
@@ -24,7 +31,7 @@ REST: Final = "--rest"
 def main(words: list[str]) -> int:
     """Do one of the two, and return the exit status: 0 unless there is no checkpoint."""
     message = Path(os.environ.get("SHARDWRIGHT_MESSAGE_FILE", "/dev/termination-log"))
-    rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108 - a folder of the pod's own
+    rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108
     if words == [REST]:
         message.write_text(rest.read_text())
         return 0
@@ -38,7 +45,11 @@ def _read(model: str, revision: str | None) -> tuple[str, int]:
     """Return what to leave, and the exit status."""
     try:
         found = fetch(hub_of(os.environ), model, revision)
-        return handed_over(CheckpointFiles(files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes)), 0
+        return handed_over(
+            CheckpointFiles(
+                files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes
+            )
+        ), 0
     except InputError as error:
         problem = error.problems[0]
     except HubUnavailableError as error:

@@ -1,4 +1,6 @@
-"""What a checkpoint says of itself: its config, its quantization file and the size of its tensors, pinned to a commit."""
+"""What a checkpoint says of itself: its config, its quantization file and the size of its tensors,
+pinned to a commit.
+"""
 
 import json
 import re
@@ -10,10 +12,25 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.hub.places import Hub
-from shardwright.hub.refusals import Asked, HubRefusal, busy, failing, not_cached, odd_answer, refusal_of, refused
+from shardwright.hub.refusals import (
+    Asked,
+    HubRefusal,
+    busy,
+    failing,
+    not_cached,
+    odd_answer,
+    refusal_of,
+    refused,
+)
 from shardwright.hub.transport import HubResponse, get, within
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
-from shardwright.modelspec.parse import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE, folder_text, parse_config
+from shardwright.modelspec.parse import (
+    CONFIG_FILE,
+    MAX_CONFIG_BYTES,
+    QUANTIZATION_FILE,
+    folder_text,
+    parse_config,
+)
 
 MAX_INDEX_BYTES: Final = 32 * 1024**2
 """Largest index that is read; that of DeepSeek-V3, with 91,991 tensors, has 8.9 MB."""
@@ -24,7 +41,11 @@ DEADLINE_SECONDS: Final = 60.0
 NEWEST: Final = "main"
 """The branch that stands for the newest commit, as everywhere on the hub."""
 
-_FILES: Final = {CONFIG_FILE: MAX_CONFIG_BYTES, QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX_FILE: MAX_INDEX_BYTES}
+_FILES: Final = {
+    CONFIG_FILE: MAX_CONFIG_BYTES,
+    QUANTIZATION_FILE: MAX_CONFIG_BYTES,
+    INDEX_FILE: MAX_INDEX_BYTES,
+}
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _LONGEST_REFERENCE: Final = 128
 _LARGEST_BYTES: Final = 10**15
@@ -34,8 +55,10 @@ _LARGEST_BYTES: Final = 10**15
 class Checkpoint:
     """The small files of a checkpoint.
 
-    ``files`` are the texts by name that make the model (:func:`shardwright.modelspec.parse.folder_text` joins them). ``commit``
-    is None for a folder that does not tell. ``tensor_bytes`` is what its index says that all tensors have, None without one.
+    ``files`` are the texts by name that make the model
+    (:func:`shardwright.modelspec.parse.folder_text` joins them). ``commit`` is None for a folder
+    that does not tell. ``tensor_bytes`` is what its index says that all tensors have, None without
+    one.
     """
 
     files: Mapping[str, str]
@@ -49,7 +72,8 @@ class Checkpoint:
 
 
 def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    """Return the checkpoint of a model on the hub, or of the hub's cache where the hub may not be asked.
+    """Return the checkpoint of a model on the hub, or of the hub's cache where the hub may not be
+    asked.
 
     Args:
         hub: Which hub.
@@ -67,7 +91,8 @@ def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 
 
 def read_folder(folder: Path) -> Checkpoint | None:
-    """Return the checkpoint in a folder, or in a model's folder of the hub's cache (its newest commit); None where there is none.
+    """Return the checkpoint in a folder, or in a model's folder of the hub's cache (its newest
+    commit); None where there is none.
 
     Raises:
         InputError: Its files are no checkpoint's.
@@ -77,11 +102,20 @@ def read_folder(folder: Path) -> Checkpoint | None:
         place = folder if (folder / CONFIG_FILE).is_file() else _snapshot(folder, None)
     except _NotThere:
         return None
-    return _made({name: _text(place / name, limit) for name, limit in _FILES.items()}, _commit_of(place.absolute()), str(folder))
+    return _made(
+        {name: _text(place / name, limit) for name, limit in _FILES.items()},
+        _commit_of(place.absolute()),
+        str(folder),
+    )
 
 
 def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    asked = Asked(endpoint=hub.endpoint, model=model, revision=revision or NEWEST, with_token=hub.token is not None)
+    asked = Asked(
+        endpoint=hub.endpoint,
+        model=model,
+        revision=revision or NEWEST,
+        with_token=hub.token is not None,
+    )
     config = _given(hub, asked, CONFIG_FILE)
     if isinstance(config, HubRefusal):
         raise refused(config, asked, CONFIG_FILE)
@@ -89,10 +123,18 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     if commit is None:
         raise odd_answer(config.host, "does not say which commit its files are of")
     if revision is not None and commit != revision:
-        raise odd_answer(config.host, f"gives commit {commit} where {revision} was asked for")
+        raise odd_answer(
+            config.host, f"gives commit {commit} where {revision} was asked for"
+        )
     pinned = replace(asked, revision=commit)
-    others = {name: _beside(hub, pinned, name) for name in (QUANTIZATION_FILE, INDEX_FILE)}
-    return _made({CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **others}, commit, model)
+    others = {
+        name: _beside(hub, pinned, name) for name in (QUANTIZATION_FILE, INDEX_FILE)
+    }
+    return _made(
+        {CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **others},
+        commit,
+        model,
+    )
 
 
 def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
@@ -107,12 +149,18 @@ def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
 
 def _given(hub: Hub, asked: Asked, file: str) -> HubResponse | HubRefusal:
     """Return the answer that has the file, or why the hub does not give it."""
-    answer = get(hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file])
+    answer = get(
+        hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file]
+    )
     if answer.status == HTTPStatus.OK:
         return answer
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         raise busy(answer.host, answer.retry_after_seconds)
-    refusal = refusal_of(answer.status, answer.error_code, with_token=asked.with_token) if answer.of_hub else None
+    refusal = (
+        refusal_of(answer.status, answer.error_code, with_token=asked.with_token)
+        if answer.of_hub
+        else None
+    )
     if refusal is None:
         raise failing(answer.host, answer.status)
     return refusal
@@ -122,18 +170,26 @@ def _cached(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     folder = hub.cache / f"models--{model.replace('/', '--')}"
     try:
         place = _snapshot(folder, revision)
-        return _made({name: _text(place / name, limit) for name, limit in _FILES.items()}, _commit_of(place), model)
+        return _made(
+            {name: _text(place / name, limit) for name, limit in _FILES.items()},
+            _commit_of(place),
+            model,
+        )
     except (OSError, _NotThere):
         raise not_cached(model, revision or NEWEST, str(hub.cache)) from None
 
 
-class _NotThere(Exception):  # noqa: N818 - it says nothing to anybody
+class _NotThere(Exception):  # noqa: N818
     """No snapshot of this commit."""
 
 
 def _snapshot(folder: Path, revision: str | None) -> Path:
-    """Return the folder of a commit, of the newest one without ``revision``, in a model's folder of the hub's cache."""
-    commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
+    """Return the folder of a commit, of the newest one without ``revision``, in a model's folder of
+    the hub's cache.
+    """
+    commit = (
+        revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
+    )
     place = folder / "snapshots" / commit
     if not _COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
         raise _NotThere
@@ -141,7 +197,11 @@ def _snapshot(folder: Path, revision: str | None) -> Path:
 
 
 def _commit_of(place: Path) -> str | None:
-    return place.name if place.parent.name == "snapshots" and _COMMIT.fullmatch(place.name) else None
+    return (
+        place.name
+        if place.parent.name == "snapshots" and _COMMIT.fullmatch(place.name)
+        else None
+    )
 
 
 def _text(file: Path, max_bytes: int) -> str | None:
@@ -159,21 +219,37 @@ def _decoded(raw: bytes, file: str, source: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _invalid(f"{file} of {source}", f"is not UTF-8 at byte {error.start}") from None
+        raise _invalid(
+            f"{file} of {source}", f"is not UTF-8 at byte {error.start}"
+        ) from None
 
 
-def _made(texts: Mapping[str, str | None], commit: str | None, source: str) -> Checkpoint:
+def _made(
+    texts: Mapping[str, str | None], commit: str | None, source: str
+) -> Checkpoint:
     """Return the checkpoint of texts that can be read; what they mean is asked later."""
-    files = {name: text for name, text in texts.items() if text is not None and name != INDEX_FILE}
-    checkpoint = Checkpoint(files=files, commit=commit, tensor_bytes=tensor_bytes(texts.get(INDEX_FILE) or "{}"))
+    files = {
+        name: text
+        for name, text in texts.items()
+        if text is not None and name != INDEX_FILE
+    }
+    checkpoint = Checkpoint(
+        files=files,
+        commit=commit,
+        tensor_bytes=tensor_bytes(texts.get(INDEX_FILE) or "{}"),
+    )
     parse_config(checkpoint.config_text, source=source)
     return checkpoint
 
 
 def tensor_bytes(index: str) -> int | None:
-    """Return what all tensors of a checkpoint have by its index; None where it does not say, for nothing depends on it.
+    """Return what all tensors of a checkpoint have by its index; None where it does not say, for
+    nothing depends on it.
 
-    >>> tensor_bytes('{"metadata": {"total_size": 16060522496}, "weight_map": {}}'), tensor_bytes("[]")
+    >>> (
+    ...     tensor_bytes('{"metadata": {"total_size": 16060522496}, "weight_map": {}}'),
+    ...     tensor_bytes("[]"),
+    ... )
     (16060522496, None)
     """
     try:
@@ -181,10 +257,21 @@ def tensor_bytes(index: str) -> int | None:
         total = value["metadata"]["total_size"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    return int(total) if isinstance(total, int | float) and 0 < total < _LARGEST_BYTES else None
+    return (
+        int(total)
+        if isinstance(total, int | float) and 0 < total < _LARGEST_BYTES
+        else None
+    )
 
 
 def _invalid(what: str, limit: str) -> InputError:
     return InputError(
-        [Problem(code="ConfigInvalid", what=what, limit=limit, remedy="give the files of the checkpoint as they are")]
+        [
+            Problem(
+                code="ConfigInvalid",
+                what=what,
+                limit=limit,
+                remedy="give the files of the checkpoint as they are",
+            )
+        ]
     )

@@ -1,6 +1,8 @@
-"""Which hub is asked, as whom, and where its cache lies: what Hugging Face's own client reads from the environment.
+"""Which hub is asked, as whom, and where its cache lies: what Hugging Face's own client reads from
+the environment.
 
-Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. The older names of its variables are not read.
+Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. The older names of its
+variables are not read.
 """
 
 import re
@@ -22,7 +24,9 @@ _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hub:
-    """A hub: ``endpoint`` without a slash at its end, ``cache`` the folder of its client, which has one of each model."""
+    """A hub: ``endpoint`` without a slash at its end, ``cache`` the folder of its client, which has
+    one of each model.
+    """
 
     endpoint: str = PUBLIC
     token: str | None = field(default=None, repr=False)
@@ -34,7 +38,8 @@ def hub_of(environment: Mapping[str, str]) -> Hub:
     """Return the hub that the environment names.
 
     Raises:
-        InputError: ``HF_ENDPOINT`` is no address, or the token cannot be one; the token itself is in no message.
+        InputError: ``HF_ENDPOINT`` is no address, or the token cannot be one; the token itself is
+            in no message.
     """
     offline = environment.get("HF_HUB_OFFLINE", "").upper() in _YES
     home = _home(environment)
@@ -58,22 +63,43 @@ def _folder(path: str | None) -> Path | None:
 def _endpoint(address: str) -> str:
     try:
         parts = urlsplit(address)
-        usable = parts.scheme in ("https", "http") and parts.hostname and "@" not in parts.netloc and parts.port != 0
+        usable = (
+            parts.scheme in ("https", "http")
+            and parts.hostname
+            and "@" not in parts.netloc
+            and parts.port != 0
+        )
     except ValueError:  # of a port, or of brackets
         usable = False
-    if not usable or not address.isascii() or not address.isprintable() or " " in address or "?" in address or "#" in address:
-        raise _invalid("HF_ENDPOINT", "is not the address of a hub", f"set it as {PUBLIC}, or unset it")
+    if (
+        not usable
+        or not address.isascii()
+        or not address.isprintable()
+        or " " in address
+        or "?" in address
+        or "#" in address
+    ):
+        raise _invalid(
+            "HF_ENDPOINT",
+            "is not the address of a hub",
+            f"set it as {PUBLIC}, or unset it",
+        )
     return address.rstrip("/")
 
 
 def _token(environment: Mapping[str, str], home: Path) -> str | None:
     """Return the token that is set, or that ``hf auth login`` has kept."""
     token, source = environment.get("HF_TOKEN", "").strip(), "HF_TOKEN"
-    if not token and environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() not in _YES:
+    if (
+        not token
+        and environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() not in _YES
+    ):
         kept = _folder(environment.get("HF_TOKEN_PATH")) or home / "token"
         token, source = _kept(kept), str(kept)
     if token and not _TOKEN.fullmatch(token):
-        raise _invalid(source, "holds something else than a token", "put the token alone there")
+        raise _invalid(
+            source, "holds something else than a token", "put the token alone there"
+        )
     return token or None
 
 
@@ -85,4 +111,6 @@ def _kept(file: Path) -> str:
 
 
 def _invalid(what: str, limit: str, remedy: str) -> InputError:
-    return InputError([Problem(code="HubSettingInvalid", what=what, limit=limit, remedy=remedy)])
+    return InputError(
+        [Problem(code="HubSettingInvalid", what=what, limit=limit, remedy=remedy)]
+    )

@@ -1,4 +1,6 @@
-"""What a hub did not give, said with the way out. Nothing that a server wrote is quoted but numbers and the names of hosts."""
+"""What a hub did not give, said with the way out. Nothing that a server wrote is quoted but numbers
+and the names of hosts.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +23,7 @@ class HubRefusal(Enum):
     NO_REVISION = "no such commit"
     NO_FILE = "no such file in the commit"
     GATED = "its owner decides who may read it"
-    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105 - no secret
+    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105
     NO_RIGHT = "the token may not read it"
 
 
@@ -38,8 +40,8 @@ class Asked:
 def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal | None:
     """Return why a hub answers so, None where it is no refusal of ours.
 
-    The hub says 401, not 404, of a repository that is not there to whom it does not know. Source: huggingface_hub 2.4
-    ``utils/_http.py:hf_raise_for_status``.
+    The hub says 401, not 404, of a repository that is not there to whom it does not know. Source:
+    huggingface_hub 2.4 ``utils/_http.py:hf_raise_for_status``.
 
     Args:
         status: Of HTTP.
@@ -71,50 +73,96 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
     terms = f"accept its terms at {endpoint}/{asked.model} with {own}"
     match refusal:
         case HubRefusal.GATED:
-            remedy = terms if asked.with_token else f"{terms} and set HF_TOKEN to a token of it"
+            remedy = (
+                terms
+                if asked.with_token
+                else f"{terms} and set HF_TOKEN to a token of it"
+            )
             return _denied(model, f"is gated on {endpoint}", remedy)
         case HubRefusal.TOKEN_UNKNOWN:
-            remedy = f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset HF_TOKEN"
+            remedy = (
+                f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset "
+                "HF_TOKEN"
+            )
             return _denied("the token", f"is not one of {endpoint}", remedy)
         case HubRefusal.NO_RIGHT:
-            return _denied("the token", f"may not read {model} on {endpoint}", "use one with the right to read this repository")
+            return _denied(
+                "the token",
+                f"may not read {model} on {endpoint}",
+                "use one with the right to read this repository",
+            )
         case HubRefusal.NO_REPOSITORY:
-            other = "use a token that may read it" if asked.with_token else "set HF_TOKEN to a token that may read it"
-            return _missing(model, f"is not on {endpoint}, or is private", f"correct the id, or {other}")
+            other = (
+                "use a token that may read it"
+                if asked.with_token
+                else "set HF_TOKEN to a token that may read it"
+            )
+            return _missing(
+                model,
+                f"is not on {endpoint}, or is private",
+                f"correct the id, or {other}",
+            )
         case HubRefusal.NO_REVISION:
-            return _missing(model, f"has no commit {asked.revision} on {endpoint}", "name a commit of this repository")
+            return _missing(
+                model,
+                f"has no commit {asked.revision} on {endpoint}",
+                "name a commit of this repository",
+            )
         case HubRefusal.NO_FILE:
             what = f"{model} at {asked.revision}"
-            return _missing(what, f"has no {file} on {endpoint}", "name a repository in the format of transformers")
+            return _missing(
+                what,
+                f"has no {file} on {endpoint}",
+                "name a repository in the format of transformers",
+            )
 
 
 def not_cached(model: str, revision: str, cache: str) -> InputError:
     """Return the error of a model that the cache does not have while the hub may not be asked."""
     command = f"hf download {model} config.json --revision {revision}"
-    what, limit = f"{model!r} at {revision}", f"is not in the cache {cache}, and HF_HUB_OFFLINE is set"
+    what, limit = (
+        f"{model!r} at {revision}",
+        f"is not in the cache {cache}, and HF_HUB_OFFLINE is set",
+    )
     return _missing(what, limit, f"fill it with `{command}`, or unset HF_HUB_OFFLINE")
 
 
 def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
     """Return the error of 429: too many requests of this token, or of this address."""
-    remedy = "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
-    return _unavailable(host, "answers 429: too many requests", f"{remedy}; with HF_TOKEN it allows more")
+    remedy = (
+        "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
+    )
+    return _unavailable(
+        host,
+        "answers 429: too many requests",
+        f"{remedy}; with HF_TOKEN it allows more",
+    )
 
 
 def failing(host: str, status: int) -> HubUnavailableError:
-    """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content host's."""
-    return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
+    """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content
+    host's.
+    """
+    return _unavailable(
+        host, f"answers {status}", "try again, or plan with --config FOLDER"
+    )
 
 
 def unreachable(host: str, reason: str) -> HubUnavailableError:
     """Return the error of a host that does not answer; ``reason`` is the operating system's."""
-    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
+    remedy = (
+        "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
+    )
     return _unavailable(host, f"cannot be reached: {reason}", remedy)
 
 
 def too_slow(host: str, seconds: float) -> HubUnavailableError:
     """Return the error of an answer that does not end."""
-    return _unavailable(host, f"did not answer in full within {seconds:.0f} s", "try again, or plan with --config FOLDER")
+    return _unavailable(
+        host,
+        f"did not answer in full within {seconds:.0f} s",
+        "try again, or plan with --config FOLDER",
+    )
 
 
 def too_large(host: str, file: str, max_bytes: int) -> InputError:
@@ -128,17 +176,25 @@ def odd_answer(host: str, limit: str) -> InputError:
 
 
 def _unavailable(host: str, limit: str, remedy: str) -> HubUnavailableError:
-    return HubUnavailableError(Problem(code="HubUnavailable", what=host, limit=limit, remedy=remedy))
+    return HubUnavailableError(
+        Problem(code="HubUnavailable", what=host, limit=limit, remedy=remedy)
+    )
 
 
 def _denied(what: str, limit: str, remedy: str) -> InputError:
-    return InputError([Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)])
+    return InputError(
+        [Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)]
+    )
 
 
 def _missing(what: str, limit: str, remedy: str) -> InputError:
-    return InputError([Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)])
+    return InputError(
+        [Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)]
+    )
 
 
 def _odd(what: str, limit: str) -> InputError:
     remedy = "check HF_ENDPOINT and the proxy, or plan with --config FOLDER"
-    return InputError([Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)])
+    return InputError(
+        [Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)]
+    )

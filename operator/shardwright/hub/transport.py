@@ -1,7 +1,9 @@
-"""One GET, bounded in bytes, redirects and time. The token goes to the hub that was named and to no other host.
+"""One GET, bounded in bytes, redirects and time. The token goes to the hub that was named and to no
+other host.
 
-The standard library instead of Hugging Face's client: that one bounds neither the size nor the time of an answer, and brings a
-dozen packages for three small files. Proxies (``HTTPS_PROXY``, ``NO_PROXY``) and ``SSL_CERT_FILE`` are respected.
+The standard library instead of Hugging Face's client: that one bounds neither the size nor the time
+of an answer, and brings a dozen packages for three small files. Proxies (``HTTPS_PROXY``,
+``NO_PROXY``) and ``SSL_CERT_FILE`` are respected.
 """
 
 import re
@@ -14,7 +16,13 @@ from threading import Thread
 from typing import Final, TypeVar
 from urllib.error import URLError
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
+from urllib.request import (
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
 
 from shardwright import __version__
 from shardwright.hub.places import Hub
@@ -38,8 +46,9 @@ T = TypeVar("T")
 class HubResponse:
     """What came at the end of the redirects.
 
-    ``commit`` is what the hub itself says that the file is of, empty where it does not. ``of_hub`` is whether the hub has
-    given the answer, and not a host that it named. ``body`` is empty but for status 200.
+    ``commit`` is what the hub itself says that the file is of, empty where it does not. ``of_hub``
+    is whether the hub has given the answer, and not a host that it named. ``body`` is empty but for
+    status 200.
     """
 
     status: int
@@ -72,7 +81,8 @@ def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
 
 
 def within(seconds: float, host: str, work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, or end the wait: a server that sends a byte now and then keeps any single read alive.
+    """Return what ``work`` returns, or end the wait: a server that sends a byte now and then keeps
+    any single read alive.
 
     Raises:
         HubUnavailableError: It takes longer. The thread is left behind and ends with the process.
@@ -82,7 +92,7 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001
             outcome.set_exception(error)
 
     Thread(target=run, daemon=True).start()
@@ -93,11 +103,16 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
 
 
 def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
-    headers = {"User-Agent": f"shardwright/{__version__}", "Accept-Encoding": "identity"}
-    request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
+    headers = {
+        "User-Agent": f"shardwright/{__version__}",
+        "Accept-Encoding": "identity",
+    }
+    request = Request(url, headers=headers)  # noqa: S310
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    opener = OpenerDirector()  # without the handlers of redirects, errors, files and FTP
+    opener = (
+        OpenerDirector()
+    )  # without the handlers of redirects, errors, files and FTP
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
     try:
@@ -111,7 +126,14 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
     return response
 
 
-def _answer(response: HTTPResponse, here: SplitResult, max_bytes: int, *, of_hub: bool, commit: str) -> HubResponse:
+def _answer(
+    response: HTTPResponse,
+    here: SplitResult,
+    max_bytes: int,
+    *,
+    of_hub: bool,
+    commit: str,
+) -> HubResponse:
     waiting = response.headers.get("Retry-After", "").strip()
     return HubResponse(
         status=response.status,
@@ -120,20 +142,28 @@ def _answer(response: HTTPResponse, here: SplitResult, max_bytes: int, *, of_hub
         commit=commit,
         error_code=response.headers.get("X-Error-Code", ""),
         retry_after_seconds=int(waiting) if _DIGITS.fullmatch(waiting) else None,
-        body=_body(response, here, max_bytes) if response.status == HTTPStatus.OK else b"",
+        body=_body(response, here, max_bytes)
+        if response.status == HTTPStatus.OK
+        else b"",
     )
 
 
 def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
     file, expected = here.path.rpartition("/")[2], response.length
     try:
-        body = b"" if expected is not None and expected > max_bytes else response.read(max_bytes + 1)
+        body = (
+            b""
+            if expected is not None and expected > max_bytes
+            else response.read(max_bytes + 1)
+        )
     except (OSError, HTTPException) as error:
         raise unreachable(_host(here), _reason(error)) from None
     if len(body) > max_bytes or (expected or 0) > max_bytes:
         raise too_large(_host(here), file, max_bytes)
     if expected is not None and len(body) != expected:
-        raise unreachable(_host(here), f"it ended after {len(body)} of {expected} bytes")
+        raise unreachable(
+            _host(here), f"it ended after {len(body)} of {expected} bytes"
+        )
     return body
 
 
@@ -145,7 +175,13 @@ def _next(url: str, here: SplitResult, location: str) -> str:
         usable = bool(there.hostname) and "@" not in there.netloc and there.port != 0
     except ValueError:
         raise odd_answer(_host(here), "redirects to what is no address") from None
-    if not location or not usable or not target.isascii() or not target.isprintable() or " " in target:
+    if (
+        not location
+        or not usable
+        or not target.isascii()
+        or not target.isprintable()
+        or " " in target
+    ):
         raise odd_answer(_host(here), "redirects to what is no address")
     if there.scheme not in ("https", here.scheme):
         raise odd_answer(_host(here), "redirects to another protocol than HTTPS")
@@ -166,4 +202,8 @@ def _reason(error: object) -> str:
         return f"it was silent for {SILENCE_SECONDS:.0f} s"
     if isinstance(error, OSError):
         return str(error.strerror or type(error).__name__)
-    return "its answer is not HTTP" if isinstance(error, HTTPException) else "it cannot be asked"
+    return (
+        "its answer is not HTTP"
+        if isinstance(error, HTTPException)
+        else "it cannot be asked"
+    )

@@ -1,4 +1,6 @@
-"""Every layout worth looking at, on every pool; in a fixed order, one at a time, without a price."""
+"""Every layout worth looking at, on every pool; in a fixed order, one at a time, without a
+price.
+"""
 
 import math
 from collections.abc import Iterator
@@ -11,37 +13,58 @@ from shardwright.layouts.layout import Candidate, Layout, SearchSpace
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
+from shardwright.modelspec.spec import (
+    GroupedAttention,
+    LatentAttention,
+    Layer,
+    ModelSpec,
+)
 
 _NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
-"""Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be enough."""
+"""Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be
+enough.
+"""
 
 _MOST_STAGES: Final = 16
-"""Pipeline stages that are tried without a pin; assumed: deeper pipelines are filled by no load that fits them."""
+"""Pipeline stages that are tried without a pin; assumed: deeper pipelines are filled by no load
+that fits them.
+"""
 
 _LOOK_BEYOND_NODES: Final = 4
-"""Nodes of one replica that pins may span, and that are tried on any pool to say "one node short"."""
+"""Nodes of one replica that pins may span, and that are tried on any pool to say "one node short".
+"""
 
 _MOST_CONTEXT: Final = 16
-"""Decode-context degree that is tried at most without a pin; assumed: beyond it a rank holds little K/V anyway."""
+"""Decode-context degree that is tried at most without a pin; assumed: beyond it a rank holds little
+K/V anyway.
+"""
 
 Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
 
 
 def enumerate_candidates(
-    model: ModelSpec, inventory: Inventory, space: SearchSpace, traits: EngineTraits, *, beyond: bool = False
+    model: ModelSpec,
+    inventory: Inventory,
+    space: SearchSpace,
+    traits: EngineTraits,
+    *,
+    beyond: bool = False,
 ) -> Iterator[Candidate]:
     """Yield each layout on each pool, pools by name, placed on what is free.
 
-    Degrees that do not divide anything are among them, so that a check can say why not. A group that
-    spans nodes takes whole nodes unless a degree is pinned. ``beyond`` goes on to a few nodes more than
-    a pool has, so that what is missing can be said.
+    Degrees that do not divide anything are among them, so that a check can say why not. A group
+    that spans nodes takes whole nodes unless a degree is pinned. ``beyond`` goes on to a few nodes
+    more than a pool has, so that what is missing can be said.
     """
-    cuts: dict[tuple[int, int], tuple[Layout, ...]] = {}  # pools with alike nodes are cut alike
+    cuts: dict[
+        tuple[int, int], tuple[Layout, ...]
+    ] = {}  # pools with alike nodes are cut alike
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelf = Shelf(pool, over=Over.of(space))
-        most = min(max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1])
+        most = min(
+            max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1]
+        )
         key = (pool.gpus_per_node, most)
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         for layout in cuts[key]:
@@ -49,15 +72,33 @@ def enumerate_candidates(
             yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled))
 
 
-def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTraits, most_nodes: int) -> Iterator[Layout]:
-    """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of degrees."""
+def layouts(
+    model: ModelSpec,
+    pool: Pool,
+    space: SearchSpace,
+    traits: EngineTraits,
+    most_nodes: int,
+) -> Iterator[Layout]:
+    """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of
+    degrees.
+    """
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
-        for expert in _expert_degrees(model, tensor * data, space.expert, traits, beside=data > 1):
-            layout = Layout(tensor=tensor, pipeline=pipeline, expert=expert, attention_data=data, replicas=space.replicas)
+        for expert in _expert_degrees(
+            model, tensor * data, space.expert, traits, beside=data > 1
+        ):
+            layout = Layout(
+                tensor=tensor,
+                pipeline=pipeline,
+                expert=expert,
+                attention_data=data,
+                replicas=space.replicas,
+            )
             yield from _variants(model, layout, space, traits)
 
 
-def _variants(model: ModelSpec, layout: Layout, space: SearchSpace, traits: EngineTraits) -> Iterator[Layout]:
+def _variants(
+    model: ModelSpec, layout: Layout, space: SearchSpace, traits: EngineTraits
+) -> Iterator[Layout]:
     """Yield a layout with its stages cut in every way, then with its K/V shared.
 
     Both at once, and shared K/V beside replicas of the attention, come only by pins.
@@ -69,21 +110,44 @@ def _variants(model: ModelSpec, layout: Layout, space: SearchSpace, traits: Engi
             yield replace(layout, context=context, partition=partition)
 
 
-def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[Degrees]:
-    heads = max((layer.attention.heads for layer in model.layers if layer.attention), default=1)
-    for tensor, groups in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
-        even = bool(model.experts) and max(tensor * groups, pool.gpus_per_node) % min(tensor * groups, pool.gpus_per_node) == 0
+def _degrees(
+    model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int
+) -> Iterator[Degrees]:
+    heads = max(
+        (layer.attention.heads for layer in model.layers if layer.attention), default=1
+    )
+    for tensor, groups in (
+        *_in_node(pool),
+        *_whole_nodes(pool, most_nodes),
+        *_pinned(pool, space),
+    ):
+        even = (
+            bool(model.experts)
+            and max(tensor * groups, pool.gpus_per_node)
+            % min(tensor * groups, pool.gpus_per_node)
+            == 0
+        )
         for pipeline, data in _split_groups(groups, space.attention_data, whole=even):
-            wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
-            sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
-            if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
+            wanted = space.tensor in (None, tensor) and space.pipeline in (
+                None,
+                pipeline,
+            )
+            sensible = tensor <= heads and pipeline <= min(
+                _MOST_STAGES, len(model.layers)
+            )
+            if wanted and (
+                sensible or tensor == space.tensor or pipeline == space.pipeline
+            ):
                 yield tensor, pipeline, data
 
 
-def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tuple[int, int]]:
+def _split_groups(
+    groups: int, pin: int | None, *, whole: bool
+) -> Iterator[tuple[int, int]]:
     """Yield what tensor groups may be: stages, or replicas of the attention; both only by a pin.
 
-    ``whole`` says that there are experts, and that the groups fill a node, several, or an even share of one.
+    ``whole`` says that there are experts, and that the groups fill a node, several, or an even
+    share of one.
     """
     if pin is not None:
         if groups % pin == 0:
@@ -95,7 +159,9 @@ def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tupl
 
 
 def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
-    """Yield the ranks of a tensor group and the number of such groups, as long as a node holds them."""
+    """Yield the ranks of a tensor group and the number of such groups, as long as a node holds
+    them.
+    """
     for tensor in range(1, pool.gpus_per_node + 1):
         for groups in range(1, pool.gpus_per_node // tensor + 1):
             yield tensor, groups
@@ -104,29 +170,46 @@ def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
 def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
     """Yield tensor groups that fill several nodes, inside nodes or over whole ones."""
     for nodes in (count for count in _NODE_COUNTS if count <= most_nodes):
-        inside = (tensor for tensor in range(1, pool.gpus_per_node) if pool.gpus_per_node % tensor == 0)
-        over = (pool.gpus_per_node * count for count in range(1, nodes + 1) if nodes % count == 0)
+        inside = (
+            tensor
+            for tensor in range(1, pool.gpus_per_node)
+            if pool.gpus_per_node % tensor == 0
+        )
+        over = (
+            pool.gpus_per_node * count
+            for count in range(1, nodes + 1)
+            if nodes % count == 0
+        )
         for tensor in (*inside, *over):
             yield tensor, nodes * pool.gpus_per_node // tensor
 
 
 def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
-    """Yield what pins allow beyond whole nodes: one pin leaves the other degree free up to a few nodes."""
+    """Yield what pins allow beyond whole nodes: one pin leaves the other degree free up to a few
+    nodes.
+    """
     if space.tensor is None and space.pipeline is None:
         return
     most = _LOOK_BEYOND_NODES * pool.gpus_per_node
     data = space.attention_data or 1
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
     for tensor in tensors:
-        for pipeline in (space.pipeline,) if space.pipeline else range(1, max(1, most // tensor // data) + 1):
+        for pipeline in (
+            (space.pipeline,)
+            if space.pipeline
+            else range(1, max(1, most // tensor // data) + 1)
+        ):
             yield tensor, pipeline * data
 
 
-def _expert_degrees(model: ModelSpec, ranks: int, pin: int | None, traits: EngineTraits, *, beside: bool) -> tuple[int, ...]:
-    """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them (whole experts).
+def _expert_degrees(
+    model: ModelSpec, ranks: int, pin: int | None, traits: EngineTraits, *, beside: bool
+) -> tuple[int, ...]:
+    """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them
+    (whole experts).
 
-    Where an engine has both at once also what lies between: experts are dealt to sets of ranks that slice them. ``beside``
-    attention replicas experts are whole, unless a pin says otherwise.
+    Where an engine has both at once also what lies between: experts are dealt to sets of ranks that
+    slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
     """
     if pin is not None:
         sets = traits.mixes_expert_cuts and ranks % pin == 0
@@ -135,7 +218,11 @@ def _expert_degrees(model: ModelSpec, ranks: int, pin: int | None, traits: Engin
         return (1,)
     if beside:
         return (ranks,)
-    between = (degree for degree in range(2, ranks) if ranks % degree == 0) if traits.mixes_expert_cuts else ()
+    between = (
+        (degree for degree in range(2, ranks) if ranks % degree == 0)
+        if traits.mixes_expert_cuts
+        else ()
+    )
     return (1, *between, ranks)
 
 
@@ -160,13 +247,23 @@ def _copies(layer: Layer, tensor: int) -> int:
     attention = layer.attention
     if isinstance(attention, LatentAttention) and attention.window is None:
         return tensor
-    if not isinstance(attention, GroupedAttention) or attention.window is not None or tensor % attention.kv_heads:
+    if (
+        not isinstance(attention, GroupedAttention)
+        or attention.window is not None
+        or tensor % attention.kv_heads
+    ):
         return 1
     copies = tensor // attention.kv_heads
-    return copies if copies and (attention.heads // attention.kv_heads) % copies == 0 else 1
+    return (
+        copies
+        if copies and (attention.heads // attention.kv_heads) % copies == 0
+        else 1
+    )
 
 
-def _partitions(model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits) -> tuple[tuple[int, ...], ...]:
+def _partitions(
+    model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits
+) -> tuple[tuple[int, ...], ...]:
     """Return the engine's own cut, and a balanced one where it is noticeably better."""
     if space.partition:
         return (space.partition,) if len(space.partition) == pipeline else ()
@@ -175,8 +272,12 @@ def _partitions(model: ModelSpec, pipeline: int, space: SearchSpace, traits: Eng
 
 
 def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
-    """Return the layout with as many replicas as the budget and the free nodes hold, at least one."""
-    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
+    """Return the layout with as many replicas as the budget and the free nodes hold, at least
+    one.
+    """
+    within = (
+        space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
+    )
     wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
     groups = shelf.place(wanted).groups
     return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))

@@ -10,10 +10,11 @@ from shardwright.hardware.inventory import Pool
 class Layout:
     """The degrees of one replica, and how many replicas (groups) there are.
 
-    ``tensor`` is the engine's tensor-parallel size, ``attention_data`` its data-parallel size inside a
-    replica, ``expert`` 1 (experts are sliced by tensor) or tensor x attention_data (experts are whole).
-    ``context`` (decode context parallelism) adds no ranks: it shares the K/V cache among tensor ranks that
-    would hold copies. ``partition`` is the number of layers of every stage (empty: as the engine cuts).
+    ``tensor`` is the engine's tensor-parallel size, ``attention_data`` its data-parallel size
+    inside a replica, ``expert`` 1 (experts are sliced by tensor) or tensor x attention_data
+    (experts are whole). ``context`` (decode context parallelism) adds no ranks: it shares the K/V
+    cache among tensor ranks that would hold copies. ``partition`` is the number of layers of every
+    stage (empty: as the engine cuts).
     """
 
     tensor: int = 1
@@ -39,10 +40,11 @@ class Layout:
 class Placement:
     """Where the groups of a layout sit: one tuple of node names per replica, rank order.
 
-    ``groups`` may hold fewer replicas than the layout asks for when not enough is free: ``missing_nodes``
-    says how many nodes are short. ``leftover_gpus`` stay free on the nodes used. ``tensor_link`` and
-    ``pipeline_link`` are the slowest links that the two kinds of traffic really cross (None where the
-    degree is 1). ``one_domain`` says that the nodes of every replica share one scale-up domain.
+    ``groups`` may hold fewer replicas than the layout asks for when not enough is free:
+    ``missing_nodes`` says how many nodes are short. ``leftover_gpus`` stay free on the nodes used.
+    ``tensor_link`` and ``pipeline_link`` are the slowest links that the two kinds of traffic really
+    cross (None where the degree is 1). ``one_domain`` says that the nodes of every replica share
+    one scale-up domain.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -70,21 +72,31 @@ class Candidate:
         if placement.nodes_per_replica == 1:
             return False
         attention = self.layout.attention_data > 1 and not placement.one_domain
-        return attention or self.pool.network in (placement.tensor_link, placement.pipeline_link)
+        return attention or self.pool.network in (
+            placement.tensor_link,
+            placement.pipeline_link,
+        )
 
     @property
     def needs_compute_domain(self) -> bool:
-        """Return whether pods of one replica on several nodes share a scale-up domain that a ComputeDomain can open to them."""
-        return self.placement.nodes_per_replica > 1 and self.placement.one_domain and self.pool.joins_pods
+        """Return whether pods of one replica on several nodes share a scale-up domain that a
+        ComputeDomain can open to them.
+        """
+        return (
+            self.placement.nodes_per_replica > 1
+            and self.placement.one_domain
+            and self.pool.joins_pods
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What enumeration may use: pins (None or empty: free), upper limits (None: unlimited), replicas wanted.
+    """What enumeration may use: pins (None or empty: free), upper limits (None: unlimited),
+    replicas wanted.
 
-    With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow, ``replicas`` at most.
-    Replicas are spread over the nodes' values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of
-    the model are there already, by value.
+    With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow,
+    ``replicas`` at most. Replicas are spread over the nodes' values of the label ``spread_over``
+    (empty: they are not); ``standing`` says how many of the model are there already, by value.
     """
 
     replicas: int = 1

@@ -1,4 +1,6 @@
-"""Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close together."""
+"""Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close
+together.
+"""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -15,7 +17,8 @@ from shardwright.layouts.layout import Layout, Placement, SearchSpace
 Groups = tuple[tuple[Node, ...], ...]
 
 NodeKeys = Callable[[Sequence[Node]], Sequence[Any]]
-"""What each node has in common with those that are near at one level; comparable among themselves."""
+"""What each node has in common with those that are near at one level; comparable among themselves.
+"""
 
 Level = tuple[list[tuple[Any, Node]], ...]
 """Groups of near nodes, the smallest first; each node with its group of the level below."""
@@ -30,7 +33,9 @@ class Spread:
 
     @classmethod
     def of(cls, layout: Layout, gpus_per_node: int) -> "Spread":
-        """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each always does)."""
+        """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each
+        always does).
+        """
         return _spread(layout.gpus_per_replica, layout.tensor, gpus_per_node)
 
 
@@ -61,24 +66,37 @@ def place(pool: Pool, layout: Layout) -> Placement:
 class Shelf:
     """The nodes of one pool, sorted once, so that many layouts can be placed at little cost.
 
-    ``free`` False places on the whole pool as if nothing ran there: it tells a pool that is busy from
-    one that is too small. ``over`` spreads the replicas (None: they are put as close together as they fit).
+    ``free`` False places on the whole pool as if nothing ran there: it tells a pool that is busy
+    from one that is too small. ``over`` spreads the replicas (None: they are put as close together
+    as they fit).
     """
 
-    def __init__(self, pool: Pool, *, free: bool = True, over: "Over | None" = None) -> None:
+    def __init__(
+        self, pool: Pool, *, free: bool = True, over: "Over | None" = None
+    ) -> None:
         self._pool, self._over = pool, over
-        self._room = {node.name: node.free if free else node.gpus for node in pool.nodes}
+        self._room = {
+            node.name: node.free if free else node.gpus for node in pool.nodes
+        }
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
-        order = [(self._room[node.name], room_of_domain[node.domain], node.name) for node in pool.nodes]
-        self._fullest_first = [pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)]
+        order = [
+            (self._room[node.name], room_of_domain[node.domain], node.name)
+            for node in pool.nodes
+        ]
+        self._fullest_first = [
+            pool.nodes[index]
+            for index in sorted(range(len(order)), key=order.__getitem__)
+        ]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
         self._levels: dict[int, Levels] = {}
         self._seats: dict[tuple[Spread, int], Seats] = {}
 
     def place(self, layout: Layout) -> Placement:
-        """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
+        """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is
+        short.
+        """
         spread = Spread.of(layout, self._pool.gpus_per_node)
         seats = self._seated(spread, layout.replicas)
         joined = _inside(self._pool, seats.groups, spread)
@@ -95,7 +113,10 @@ class Shelf:
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:
         used = {node.name for group in groups for node in group}
-        return sum(self._room[name] for name in used) - len(groups) * spread.nodes * spread.gpus
+        return (
+            sum(self._room[name] for name in used)
+            - len(groups) * spread.nodes * spread.gpus
+        )
 
     def eligible(self, gpus: int) -> Sequence[Node]:
         """Return the nodes with room for ``gpus``, those with the least room first."""
@@ -116,15 +137,25 @@ class Shelf:
     def _offers(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
         """Yield places for replicas, each on what those before it have left."""
         if self._over is not None:
-            return self._over.spread(self.eligible(spread.gpus), partial(self._among, spread))
-        return self._single(spread, self.eligible(spread.gpus)) if spread.nodes == 1 else self._across(spread)
+            return self._over.spread(
+                self.eligible(spread.gpus), partial(self._among, spread)
+            )
+        return (
+            self._single(spread, self.eligible(spread.gpus))
+            if spread.nodes == 1
+            else self._across(spread)
+        )
 
-    def _among(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+    def _among(
+        self, spread: Spread, nodes: Sequence[Node]
+    ) -> Iterator[tuple[Node, ...]]:
         if spread.nodes == 1:
             return self._single(spread, nodes)
         return Levels(nodes, in_domains=self._pool.crosses_nodes).nearest(spread.nodes)
 
-    def _single(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+    def _single(
+        self, spread: Spread, nodes: Sequence[Node]
+    ) -> Iterator[tuple[Node, ...]]:
         for node in nodes:
             for _ in range(self._room[node.name] // spread.gpus):
                 yield (node,)
@@ -134,7 +165,9 @@ class Shelf:
 
     def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
-            self._levels[gpus] = Levels(self.eligible(gpus), in_domains=self._pool.crosses_nodes)
+            self._levels[gpus] = Levels(
+                self.eligible(gpus), in_domains=self._pool.crosses_nodes
+            )
         return self._levels[gpus]
 
     def _missing(self, short: int, spread: Spread, groups: Groups) -> int:
@@ -148,7 +181,8 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over:
-    """Over which values of a node label replicas are spread, and how many of the model are there already, by value.
+    """Over which values of a node label replicas are spread, and how many of the model are there
+    already, by value.
 
     Nodes without the label have the empty value.
     """
@@ -159,24 +193,38 @@ class Over:
     @classmethod
     def of(cls, space: SearchSpace) -> "Over | None":
         """Return what a search wants, None where it spreads nothing."""
-        return cls(label=space.spread_over, standing=dict(space.standing)) if space.spread_over else None
+        return (
+            cls(label=space.spread_over, standing=dict(space.standing))
+            if space.spread_over
+            else None
+        )
 
     def value(self, node: Node) -> str:
         """Return the value that a node has."""
         return node.labels.get(self.label, "")
 
-    def count(self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]) -> Counter[str]:
-        """Return how many groups are in each value, by the names of their nodes; one in several values counts for each.
+    def count(
+        self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]
+    ) -> Counter[str]:
+        """Return how many groups are in each value, by the names of their nodes; one in several
+        values counts for each.
 
         Groups on nodes of which nothing is known count for none.
         """
         values = {node.name: self.value(node) for node in nodes}
-        return Counter(value for group in groups for value in {values[name] for name in group if name in values})
+        return Counter(
+            value
+            for group in groups
+            for value in {values[name] for name in group if name in values}
+        )
 
     def spread(
-        self, nodes: Sequence[Node], among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]]
+        self,
+        nodes: Sequence[Node],
+        among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]],
     ) -> Iterator[tuple[Node, ...]]:
-        """Yield places, each inside the value that has the fewest replicas so far, of equal ones the one that has least room.
+        """Yield places, each inside the value that has the fewest replicas so far, of equal ones
+        the one that has least room.
 
         Places that lie in several values come last.
 
@@ -187,7 +235,11 @@ class Over:
         by_value: dict[str, list[Node]] = defaultdict(list)
         for node in nodes:
             by_value[self.value(node)].append(node)
-        offers, there, taken = {value: among(own) for value, own in by_value.items()}, Counter(self.standing), set[str]()
+        offers, there, taken = (
+            {value: among(own) for value, own in by_value.items()},
+            Counter(self.standing),
+            set[str](),
+        )
         while offers:
             value = min(offers, key=there.__getitem__)
             place = next(offers[value], None)
@@ -197,11 +249,16 @@ class Over:
             there[value] += 1
             taken.update(node.name for node in place)
             yield place
-        yield from (place for place in among([node for node in nodes if node.name not in taken]) if len(place) > 1)
+        yield from (
+            place
+            for place in among([node for node in nodes if node.name not in taken])
+            if len(place) > 1
+        )
 
 
 class Levels:
-    """Nodes grouped by what is near, nearest level first: scale-up domain, topology path, everything.
+    """Nodes grouped by what is near, nearest level first: scale-up domain, topology path,
+    everything.
 
     A level is made when it is looked at: few replicas leave the nearest ones.
     """
@@ -210,20 +267,33 @@ class Levels:
         self._nodes = nodes
         depth = max((len(node.path) for node in nodes), default=0)
         domains: list[NodeKeys] = [_domains] if in_domains else []
-        self._keys: list[NodeKeys] = [*domains, *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1))]
-        self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
+        self._keys: list[NodeKeys] = [
+            *domains,
+            *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1)),
+        ]
+        self._marks: list[Sequence[Any]] = [
+            [node.name for node in nodes]
+        ]  # of the nodes themselves, then of every level
         self._made: list[Level] = []
 
     def nearest(self, count: int) -> Iterator[tuple[Node, ...]]:
-        """Yield ``count`` nodes again and again, of the smallest group that has as many left, at the nearest level with one.
+        """Yield ``count`` nodes again and again, of the smallest group that has as many left, at
+        the nearest level with one.
 
-        A group from which nodes were taken is the smallest from then on, and a level of which no group has enough left never has
-        one again: so every level is gone through once, however many are wanted.
+        A group from which nodes were taken is the smallest from then on, and a level of which no
+        group has enough left never has one again: so every level is gone through once, however many
+        are wanted.
         """
         taken = set[str]()
         for index in range(len(self._keys)):
-            left = ([item for item in group if item[1].name not in taken] for group in self._level(index) if len(group) >= count)
-            for group in sorted((group for group in left if len(group) >= count), key=len):
+            left = (
+                [item for item in group if item[1].name not in taken]
+                for group in self._level(index)
+                if len(group) >= count
+            )
+            for group in sorted(
+                (group for group in left if len(group) >= count), key=len
+            ):
                 for first in range(0, len(group) - count + 1, count):
                     chosen = _in_rank_order(group[first : first + count])
                     taken.update(node.name for node in chosen)
@@ -242,7 +312,9 @@ def _domains(nodes: Sequence[Node]) -> list[str]:
     return [node.domain or node.name for node in nodes]
 
 
-def _outer_paths(nodes: Sequence[Node], steps: int) -> list[tuple[tuple[str, str], ...]]:
+def _outer_paths(
+    nodes: Sequence[Node], steps: int
+) -> list[tuple[tuple[str, str], ...]]:
     """Return the outer steps of each node's topology path (0: what all nodes share)."""
     return [node.path[-steps:] for node in nodes] if steps else [()] * len(nodes)
 
@@ -256,56 +328,98 @@ def _ranks(marks: Sequence[Any]) -> list[int]:
     return [ranks[mark] for mark in marks]
 
 
-def _grouped(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any], *, by_size: bool) -> Level:
-    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below.
+def _grouped(
+    nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any], *, by_size: bool
+) -> Level:
+    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the
+    level below.
 
-    With ``by_size`` the largest groups of the level below come first, of equal ones those with the least room.
+    With ``by_size`` the largest groups of the level below come first, of equal ones those with the
+    least room.
     """
     groups: dict[Any, list[tuple[Any, Node]]] = defaultdict(list)
     for near, mark, node in zip(outer, inner, nodes, strict=True):
         groups[near].append((mark, node))
     if by_size:
         sizes = Counter(inner)
-        place = {mark: index for index, mark in enumerate(sorted(sizes, key=lambda mark: (-sizes[mark], mark)))}
+        place = {
+            mark: index
+            for index, mark in enumerate(
+                sorted(sizes, key=lambda mark: (-sizes[mark], mark))
+            )
+        }
         for group in groups.values():
             group.sort(key=lambda item: place[item[0]])  # stable
-    return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])))
+    return tuple(
+        group
+        for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))
+    )
 
 
 def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
-    """Return nodes by name inside the groups that are nearest, so that few stages border on another group."""
+    """Return nodes by name inside the groups that are nearest, so that few stages border on another
+    group.
+    """
     position = {inner: index for index, (inner, _) in reversed(list(enumerate(chosen)))}
-    return tuple(node for _, node in sorted(chosen, key=lambda item: (position[item[0]], item[1].name)))
+    return tuple(
+        node
+        for _, node in sorted(
+            chosen, key=lambda item: (position[item[0]], item[1].name)
+        )
+    )
 
 
 def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
     """Return whether the nodes of every replica lie inside one scale-up domain.
 
-    Nothing less joins them: any pod of a group may take any of its nodes, so that a part of a group in one domain is no part
-    of known ranks, and a ComputeDomain opens one domain to a group.
+    Nothing less joins them: any pod of a group may take any of its nodes, so that a part of a group
+    in one domain is no part of known ranks, and a ComputeDomain opens one domain to a group.
     """
     if not pool.crosses_nodes or pool.domain_gpus < spread.nodes * spread.gpus:
         return False
-    return all(group[0].domain and {node.domain for node in group} == {group[0].domain} for group in groups)
+    return all(
+        group[0].domain and {node.domain for node in group} == {group[0].domain}
+        for group in groups
+    )
 
 
 def _in_node_link(pool: Pool, ranks: int) -> Link:
-    """Return the link among ``ranks`` GPUs of one node: scale-up where it reaches all of them, else PCIe."""
+    """Return the link among ``ranks`` GPUs of one node: scale-up where it reaches all of them, else
+    PCIe.
+    """
     reaches = pool.gpu.scale_up is not None and pool.domain_gpus >= ranks
-    return pool.gpu.scale_up if reaches and pool.gpu.scale_up is not None else pool.gpu.host
+    return (
+        pool.gpu.scale_up
+        if reaches and pool.gpu.scale_up is not None
+        else pool.gpu.host
+    )
 
 
-def _tensor_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
+def _tensor_link(
+    pool: Pool, layout: Layout, spread: Spread, *, joined: bool
+) -> Link | None:
     if layout.tensor == 1:
         return None
-    return _in_node_link(pool, layout.tensor) if layout.tensor <= spread.gpus else _across_link(pool, joined=joined)
+    return (
+        _in_node_link(pool, layout.tensor)
+        if layout.tensor <= spread.gpus
+        else _across_link(pool, joined=joined)
+    )
 
 
-def _pipeline_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
+def _pipeline_link(
+    pool: Pool, layout: Layout, spread: Spread, *, joined: bool
+) -> Link | None:
     if layout.pipeline == 1:
         return None
-    return _in_node_link(pool, layout.gpus_per_replica) if spread.nodes == 1 else _across_link(pool, joined=joined)
+    return (
+        _in_node_link(pool, layout.gpus_per_replica)
+        if spread.nodes == 1
+        else _across_link(pool, joined=joined)
+    )
 
 
 def _across_link(pool: Pool, *, joined: bool) -> Link:
-    return pool.gpu.scale_up if joined and pool.gpu.scale_up is not None else pool.network
+    return (
+        pool.gpu.scale_up if joined and pool.gpu.scale_up is not None else pool.network
+    )

@@ -1,4 +1,6 @@
-"""Which layers go to which pipeline stage: as the engines cut them, or so that no stage holds much more than another."""
+"""Which layers go to which pipeline stage: as the engines cut them, or so that no stage holds much
+more than another.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -10,8 +12,9 @@ from shardwright.layouts.traits import Remainder
 from shardwright.modelspec.spec import ModelSpec, PipelineRole
 
 WORTHWHILE: Final = 0.02
-"""Share by which a partition must lighten the heaviest stage before it is tried. Basis: assumed; below it the engine's
-own cut, which needs no setting, is as good."""
+"""Share by which a partition must lighten the heaviest stage before it is tried. Basis: assumed;
+below it the engine's own cut, which needs no setting, is as good.
+"""
 
 
 @lru_cache(maxsize=1024)
@@ -20,11 +23,12 @@ def split_layers(
 ) -> tuple[tuple[int, int], ...]:
     """Return (first, one past the last) layer of every stage.
 
-    ``partition``, the layers of every stage, goes before the engine's own rule. A stage is empty where there
-    are more stages than layers; the checks refuse that, and a partition of other layers than the model's.
+    ``partition``, the layers of every stage, goes before the engine's own rule. A stage is empty
+    where there are more stages than layers; the checks refuse that, and a partition of other layers
+    than the model's.
 
-    Sources: vLLM 0.32 ``distributed/utils.py:get_pp_indices``; TensorRT-LLM ``mapping.py:pp_layers``
-    (``tensor_split``).
+    Sources: vLLM 0.32 ``distributed/utils.py:get_pp_indices``; TensorRT-LLM
+    ``mapping.py:pp_layers`` (``tensor_split``).
 
     >>> split_layers(126, 4, Remainder.BEFORE_LAST)
     ((0, 31), (31, 63), (63, 95), (95, 126))
@@ -37,16 +41,22 @@ def split_layers(
         return tuple(pairwise(accumulate(partition, initial=0)))
     each, rest = divmod(layers, pipeline)
     first_longer = pipeline - 1 - rest if remainder is Remainder.BEFORE_LAST else 0
-    sizes = (each + (first_longer <= stage < first_longer + rest) for stage in range(pipeline))
+    sizes = (
+        each + (first_longer <= stage < first_longer + rest)
+        for stage in range(pipeline)
+    )
     return tuple(pairwise(accumulate(sizes, initial=0)))
 
 
 @lru_cache(maxsize=256)
-def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) -> tuple[int, ...]:
-    """Return the layers of every stage where that balances them noticeably better than the engine's own cut, else ().
+def balanced_partition(
+    model: ModelSpec, pipeline: int, remainder: Remainder
+) -> tuple[int, ...]:
+    """Return the layers of every stage where that balances them noticeably better than the engine's
+    own cut, else ().
 
-    The bits of weights are balanced, embedding and output head on their stages included: they are what a rank must
-    hold, and what it reads for every token.
+    The bits of weights are balanced, embedding and output head on their stages included: they are
+    what a rank must hold, and what it reads for every token.
     """
     if not 1 < pipeline <= len(model.layers):
         return ()
@@ -55,7 +65,9 @@ def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) ->
     cuts = [0, *ends, len(model.layers)]
     sizes = tuple(end - first for first, end in pairwise(cuts))
     own = split_layers(len(model.layers), pipeline, remainder)
-    if min(sizes) < 1 or _heaviest(held, pairwise(cuts)) > _heaviest(held, own) * (1 - WORTHWHILE):
+    if min(sizes) < 1 or _heaviest(held, pairwise(cuts)) > _heaviest(held, own) * (
+        1 - WORTHWHILE
+    ):
         return ()
     return sizes
 
@@ -83,7 +95,11 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
 def _nearest(sums: Sequence[int], target: float) -> int:
     """Return the place whose sum comes closest to the target."""
     after = min(bisect_left(sums, target), len(sums) - 1)
-    return after - 1 if after and target - sums[after - 1] <= sums[after] - target else after
+    return (
+        after - 1
+        if after and target - sums[after - 1] <= sums[after] - target
+        else after
+    )
 
 
 def _heaviest(sums: Sequence[int], stages: Iterable[tuple[int, int]]) -> int:

@@ -1,4 +1,6 @@
-"""What the planner must know of an engine, handed down as values; planning never imports an engine."""
+"""What the planner must know of an engine, handed down as values; planning never imports an
+engine.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +19,9 @@ class Remainder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDefault:
-    """The batch that an engine takes by itself on GPUs of so much memory and this compute capability, or more."""
+    """The batch that an engine takes by itself on GPUs of so much memory and this compute
+    capability, or more.
+    """
 
     gpu_bytes: int
     compute_capability: tuple[int, int]  # GPUs that have none always qualify
@@ -29,9 +33,10 @@ class BatchDefault:
 class EngineOverrides:
     """What a user has told an engine that it would settle by itself; None: it does.
 
-    ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that graphs are captured for (empty:
-    none are), ``largest_captured`` the largest of them where only that is said. ``uncounted`` are options that were told and of
-    which no plan knows what they change.
+    ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that
+    graphs are captured for (empty: none are), ``largest_captured`` the largest of them where only
+    that is said. ``uncounted`` are options that were told and of which no plan knows what they
+    change.
     """
 
     batched_tokens: int | None = None
@@ -42,13 +47,17 @@ class EngineOverrides:
 
     @property
     def eager(self) -> bool:
-        """Return whether it is told to capture nothing, so that the host launches every kernel of every step."""
+        """Return whether it is told to capture nothing, so that the host launches every kernel of
+        every step.
+        """
         return self.captured == ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterSlots:
-    """Room for adapters (LoRA) beside the weights: ``count`` of them in one batch, each of ``rank`` at most."""
+    """Room for adapters (LoRA) beside the weights: ``count`` of them in one batch, each of ``rank``
+    at most.
+    """
 
     count: int
     rank: int
@@ -56,17 +65,20 @@ class AdapterSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafter:
-    """A second model beside the weights, as the engine holds it: in every step it drafts ``tokens`` that the first verifies."""
+    """A second model beside the weights, as the engine holds it: in every step it drafts ``tokens``
+    that the first verifies.
+    """
 
     model: ModelSpec
     tokens: int
 
     @staticmethod
     def layout(target: Layout) -> Layout:
-        """Return how the engine cuts a draft model: over the tensor ranks of its target, and in no other way.
+        """Return how the engine cuts a draft model: over the tensor ranks of its target, and in no
+        other way.
 
-        Source: vLLM 0.32 ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
-        (``create_draft_parallel_config``).
+        Source: vLLM 0.32 ``v1/spec_decode/draft_model.py`` (one tensor degree for both),
+        ``config/speculative.py`` (``create_draft_parallel_config``).
         """
         return Layout(tensor=target.tensor)
 
@@ -75,41 +87,46 @@ class Drafter:
 class EngineTraits:
     """An engine in one software version, as far as planning is concerned.
 
-    ``without_pipeline`` are architectures that the engine refuses to cut into stages, ``architectures``
-    all that it knows (None: unknown, nothing is refused for it). ``memory_utilization`` is the share of
-    the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
-    ``batch_defaults`` say what the engine takes by itself on which GPU, the first that qualifies; on other GPUs it is
-    ``max_batched_tokens`` and ``max_sequences``. ``logit_copies`` are FP32 rows of the vocabulary per sequence while it
-    samples. ``graph_bytes`` are those of one layer captured for one batch size, counted for up to ``graph_sequences``;
-    ``counts_graphs`` says whether they are taken from the budget before the K/V cache.
-    ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
-    pipeline stage, not only on the first and the last, ``embedding_on_every_stage`` those that repeat the
-    embedding alone. Where whole experts are spread over tensor and attention-data ranks, every rank repeats the
-    shared experts of ``repeats_shared_experts`` and the dense layers of ``repeats_dense_layers``;
-    ``pads_shared_experts`` fills their slices up to whole quantization blocks. ``experts_on_every_stage`` are
-    architectures whose class demands a layer with experts on every pipeline stage. ``quantizations``
-    are the methods of ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
-    architectures whose class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the
-    resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one to take first (None: the name of the image does
-    not tell, the user answers for it). ``image`` is the one that the user named (empty: none).
-    ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest). ``reserves_output``
-    says that a request starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
-    is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
-    than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
-    ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
-    ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free (None: what the budget leaves).
-    ``adapters`` is the room for adapters that it is told to make (None: none). ``takes_adapters`` are the architectures that
-    adapters can be applied to (None: not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding
-    and head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
-    ``drafter`` is the draft model that it is told to load (None: none), ``drafts_with`` are the architectures that can be one.
-    ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
-    attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
-    experts as the others. ``over_ray`` says that ranks on several nodes are joined by Ray.
-    ``least_capability`` is the compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
-    ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit (None: it has none).
-    ``oldest_for`` is the same by method of ``quantization_config`` and format of the weights (``Storage.product``), where it is
-    newer than that.
-    ``told`` is what a user has told it beside. ``warnings`` are what every plan for the engine says of what is not known of it.
+    ``without_pipeline`` are architectures that the engine refuses to cut into stages,
+    ``architectures`` all that it knows (None: unknown, nothing is refused for it).
+    ``memory_utilization`` is the share of the GPU's total memory it takes. ``kv_block_tokens`` is
+    the page size. Byte figures are per rank. ``batch_defaults`` say what the engine takes by itself
+    on which GPU, the first that qualifies; on other GPUs it is ``max_batched_tokens`` and
+    ``max_sequences``. ``logit_copies`` are FP32 rows of the vocabulary per sequence while it
+    samples. ``graph_bytes`` are those of one layer captured for one batch size, counted for up to
+    ``graph_sequences``; ``counts_graphs`` says whether they are taken from the budget before the
+    K/V cache. ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and
+    head on every pipeline stage, not only on the first and the last, ``embedding_on_every_stage``
+    those that repeat the embedding alone. Where whole experts are spread over tensor and
+    attention-data ranks, every rank repeats the shared experts of ``repeats_shared_experts`` and
+    the dense layers of ``repeats_dense_layers``; ``pads_shared_experts`` fills their slices up to
+    whole quantization blocks. ``experts_on_every_stage`` are architectures whose class demands a
+    layer with experts on every pipeline stage. ``quantizations`` are the methods of
+    ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
+    architectures whose class demands that the expert width divides by all ranks of a replica.
+    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one
+    to take first (None: the name of the image does not tell, the user answers for it). ``image`` is
+    the one that the user named (empty: none). ``released`` is the month of the version
+    (``2026-02``; empty: not known, taken as the newest). ``reserves_output`` says that a request
+    starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
+    is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that
+    no request may be longer than the model states, ``mixes_prompts`` that one step computes prompts
+    and decodes, ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced
+    over the rest. ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free
+    (None: what the budget leaves). ``adapters`` is the room for adapters that it is told to make
+    (None: none). ``takes_adapters`` are the architectures that adapters can be applied to (None:
+    not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding and
+    head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
+    ``drafter`` is the draft model that it is told to load (None: none), ``drafts_with`` are the
+    architectures that can be one. ``shares_context`` says that tensor ranks can share the tokens of
+    a request, ``data_beside_tensor`` that replicas of the attention may each have several tensor
+    ranks, ``deals_experts_evenly`` that every rank must get as many whole experts as the others.
+    ``over_ray`` says that ranks on several nodes are joined by Ray. ``least_capability`` is the
+    compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
+    ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit
+    (None: it has none). ``oldest_for`` is the same by method of ``quantization_config`` and format
+    of the weights (``Storage.product``), where it is newer than that. ``told`` is what a user has
+    told it beside. ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
 
@@ -121,13 +138,21 @@ class EngineTraits:
     kv_block_tokens: int
     max_batched_tokens: int
     max_sequences: int
-    fixed_overhead_bytes: int  # libraries and workspaces outside the framework's allocator
-    communication_overhead_bytes: int  # NCCL and custom all-reduce buffers of ranks joined by a scale-up link
-    host_communication_overhead_bytes: int  # the same of ranks joined by PCIe or in pairs
+    fixed_overhead_bytes: (
+        int  # libraries and workspaces outside the framework's allocator
+    )
+    communication_overhead_bytes: (
+        int  # NCCL and custom all-reduce buffers of ranks joined by a scale-up link
+    )
+    host_communication_overhead_bytes: (
+        int  # the same of ranks joined by PCIe or in pairs
+    )
     graph_bytes: int
     architectures: frozenset[str] | None
     without_pipeline: frozenset[str]
-    experts_at_least_tensor: frozenset[str]  # architectures that demand tensor <= experts
+    experts_at_least_tensor: frozenset[
+        str
+    ]  # architectures that demand tensor <= experts
     sources: Mapping[str, str]
     ends_on_every_stage: frozenset[str] = frozenset()
     embedding_on_every_stage: frozenset[str] = frozenset()
@@ -169,5 +194,7 @@ class EngineTraits:
 
     @property
     def takes_first(self) -> str:
-        """Return the resource whose GPUs go before others: the first that images are chosen for; empty where none does."""
+        """Return the resource whose GPUs go before others: the first that images are chosen for;
+        empty where none does.
+        """
         return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""

@@ -1,8 +1,9 @@
-"""The built-in catalogue of models: exact ids and aliases, each with the config that it stands for; never fuzzy.
+"""The built-in catalogue of models: exact ids and aliases, each with the config that it stands for;
+never fuzzy.
 
-The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of what others list), read once. An
-alias is listed only where the repository has the architecture and sizes of the config it shares; fields that differ stand in
-``overrides``.
+The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of what
+others list), read once. An alias is listed only where the repository has the architecture and sizes
+of the config it shares; fields that differ stand in ``overrides``.
 """
 
 import json
@@ -23,7 +24,9 @@ _NOTHING: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueEntry:
-    """A model id with its config; ``revision`` is None where the source does not name the commit."""
+    """A model id with its config; ``revision`` is None where the source does not name the
+    commit.
+    """
 
     id: str
     config: Mapping[str, object]
@@ -31,7 +34,9 @@ class CatalogueEntry:
     revision: str | None
 
 
-def find_model(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> CatalogueEntry | None:
+def find_model(
+    model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING
+) -> CatalogueEntry | None:
     """Return the entry of exactly this id, or None.
 
     Args:
@@ -39,12 +44,19 @@ def find_model(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHI
         extra: Configs by id beside the built-in ones; they win.
     """
     if model_id in extra:
-        return CatalogueEntry(id=model_id, config=extra[model_id], source="the operator's catalogue", revision=None)
+        return CatalogueEntry(
+            id=model_id,
+            config=extra[model_id],
+            source="the operator's catalogue",
+            revision=None,
+        )
     row = _index().get(model_id)
     if row is None:
         return None
     config = {**_config(row.file), **row.overrides}
-    return CatalogueEntry(id=model_id, config=config, source=row.source, revision=row.revision)
+    return CatalogueEntry(
+        id=model_id, config=config, source=row.source, revision=row.revision
+    )
 
 
 def known_ids() -> tuple[str, ...]:
@@ -54,23 +66,31 @@ def known_ids() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A model that others list: since when it is there (as ``2026-01-05``, None: they do not say), and who lists it."""
+    """A model that others list: since when it is there (as ``2026-01-05``, None: they do not say),
+    and who lists it.
+    """
 
     released: str | None
     source: str
 
 
 def listed_ids() -> tuple[str, ...]:
-    """Return the ids of models that are known by their id alone, sorted: others list them, and their configs are not built in."""
+    """Return the ids of models that are known by their id alone, sorted: others list them, and
+    their configs are not built in.
+    """
     return tuple(sorted(_listings().keys() - _index().keys()))
 
 
 def listing_of(model_id: str) -> Listing | None:
-    """Return what others say of a model, whether its config is built in or not; None where none of them lists it."""
+    """Return what others say of a model, whether its config is built in or not; None where none of
+    them lists it.
+    """
     return _listings().get(model_id)
 
 
-def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
+def read_catalogue_extension(
+    data: Mapping[str, str],
+) -> dict[str, Mapping[str, object]]:
     """Read configs that join the catalogue: exact id to the text of a ``config.json``.
 
     Raises:
@@ -88,8 +108,12 @@ def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, 
     return configs
 
 
-def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> Problem:
-    """Return the problem of an id that is in no catalogue, with the nearest ones; none of them is ever taken in its place."""
+def model_unknown(
+    model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING
+) -> Problem:
+    """Return the problem of an id that is in no catalogue, with the nearest ones; none of them is
+    ever taken in its place.
+    """
     by_hand = "`kubectl create configmap NAME --from-file=config.json=./config.json`"
     by_id = f"`shardwright fetch {model_id:.200} | kubectl apply --server-side -f -`"
     return Problem(
@@ -97,16 +121,20 @@ def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NO
         path="id",
         what=f"{model_id!r:.200}",
         limit=f"is not among the {len(known_ids()) + len(extra)} models of the catalogue",
-        gap=_known_by_id(model_id) or _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
-        remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in spec.model.configMapRef",
+        gap=_known_by_id(model_id)
+        or _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
+        remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in "
+        "spec.model.configMapRef",
     )
 
 
 _NEAREST: Final = 3
 
 _ALIKE: Final = 0.8
-"""Share of its letters that an id, or what stands behind its slash, has in common with one that may be meant. Basis: assumed;
-ids that differ in a version or a size have more, of other families of the catalogue less."""
+"""Share of its letters that an id, or what stands behind its slash, has in common with one that may
+be meant. Basis: assumed; ids that differ in a version or a size have more, of other families of the
+catalogue less.
+"""
 
 
 def _known_by_id(model_id: str) -> str:
@@ -123,15 +151,29 @@ def _suggestion(model_id: str, ids: Iterable[str]) -> str:
     if meant is not None:
         return f"did you mean {meant!r}?"
     return (
-        f"the nearest are {', '.join(map(repr, near))}" if len(near) > 1 else "".join(f"the nearest is {one!r}" for one in near)
+        f"the nearest are {', '.join(map(repr, near))}"
+        if len(near) > 1
+        else "".join(f"the nearest is {one!r}" for one in near)
     )
 
 
 def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
-    """Return known ids like this one, the nearest first; the owner of the repository may be another."""
+    """Return known ids like this one, the nearest first; the owner of the repository may be
+    another.
+    """
     wanted = model_id.lower()
-    scores = {known: max(_likeness(wanted, known.lower()), _likeness(_name(wanted), _name(known.lower()))) for known in ids}
-    alike = sorted((-score, -_likeness(wanted, known.lower()), known) for known, score in scores.items() if score >= _ALIKE)
+    scores = {
+        known: max(
+            _likeness(wanted, known.lower()),
+            _likeness(_name(wanted), _name(known.lower())),
+        )
+        for known in ids
+    }
+    alike = sorted(
+        (-score, -_likeness(wanted, known.lower()), known)
+        for known, score in scores.items()
+        if score >= _ALIKE
+    )
     return tuple(known for _, _, known in alike[:_NEAREST])
 
 
@@ -165,10 +207,16 @@ def _index() -> Mapping[str, _Row]:
 
 @cache
 def _listings() -> Mapping[str, Listing]:
-    rows = json.loads(files("shardwright.modelspec").joinpath("listed.json").read_text(encoding="utf-8"))
+    rows = json.loads(
+        files("shardwright.modelspec")
+        .joinpath("listed.json")
+        .read_text(encoding="utf-8")
+    )
     return {model_id: Listing(**row) for model_id, row in rows.items()}
 
 
 @cache
 def _config(name: str) -> Mapping[str, object]:
-    return MappingProxyType(parse_config((_CONFIGS / name).read_text(encoding="utf-8"), source=name))
+    return MappingProxyType(
+        parse_config((_CONFIGS / name).read_text(encoding="utf-8"), source=name)
+    )

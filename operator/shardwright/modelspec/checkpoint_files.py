@@ -1,7 +1,9 @@
-"""What a pod that has read a checkpoint from the hub hands over: text that its containers leave when they end.
+"""What a pod that has read a checkpoint from the hub hands over: text that its containers leave
+when they end.
 
-A pod that has no rights in the cluster can still say something: the kubelet puts what a container leaves as its termination
-message into the pod's status, 4096 bytes of each. Configs are JSON that repeats itself: compressed, nearly all fit in one.
+A pod that has no rights in the cluster can still say something: the kubelet puts what a container
+leaves as its termination message into the pod's status, 4096 bytes of each. Configs are JSON that
+repeats itself: compressed, nearly all fit in one.
 """
 
 import json
@@ -12,27 +14,45 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.parse import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE, folder_text, parse_config
+from shardwright.modelspec.parse import (
+    CONFIG_FILE,
+    MAX_CONFIG_BYTES,
+    QUANTIZATION_FILE,
+    folder_text,
+    parse_config,
+)
 
 INDEX_FILE: Final = "model.safetensors.index.json"
 """Names the file of each tensor, and the size of all. A checkpoint of a single file has none."""
 
 MESSAGE_BYTES: Final = 4096
-"""Of a container's termination message. Source: Kubernetes 1.36 ``pkg/kubelet/container/runtime.go``
-(MaxContainerTerminationMessageLength); all containers of a pod together have 12 KiB."""
+"""Of a container's termination message. Source: Kubernetes 1.36
+``pkg/kubelet/container/runtime.go`` (MaxContainerTerminationMessageLength); all containers of a pod
+together have 12 KiB.
+"""
 
 MESSAGES: Final = 2
-"""How many containers leave one. Basis: measured, of 45 published configs of October 2026 the largest (540 KiB, mixed precision
-by layer) takes 5.5 KiB, the next 3.9."""
+"""How many containers leave one. Basis: measured, of 45 published configs of October 2026 the
+largest (540 KiB, mixed precision by layer) takes 5.5 KiB, the next 3.9.
+"""
 
 _CONFIG: Final = "shardwright/1 config "
 _PROBLEM: Final = "shardwright/1 problem "
 
 _LZMA: Final = [
-    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": MAX_CONFIG_BYTES, "lc": 2, "lp": 0, "pb": 0}
+    {
+        "id": lzma.FILTER_LZMA2,
+        "preset": 9 | lzma.PRESET_EXTREME,
+        "dict_size": MAX_CONFIG_BYTES,
+        "lc": 2,
+        "lp": 0,
+        "pb": 0,
+    }
 ]
-"""Both ends agree on it, so nothing that is read says how much memory to take. Measured on the largest of these configs: half of
-what the usual preset leaves, for it looks for longer repetitions; ``lc`` and ``pb`` bring 2 to 3 % more."""
+"""Both ends agree on it, so nothing that is read says how much memory to take. Measured on the
+largest of these configs: half of what the usual preset leaves, for it looks for longer repetitions;
+``lc`` and ``pb`` bring 2 to 3 % more.
+"""
 
 _TEXT_MAX: Final = 512
 """Characters of each part of a problem that is believed. Basis: assumed; ours are shorter."""
@@ -42,7 +62,9 @@ _LARGEST_BYTES: Final = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
-    """The small files of a checkpoint by name, of which commit, and the bytes of all tensors by its index (None: it has none)."""
+    """The small files of a checkpoint by name, of which commit, and the bytes of all tensors by its
+    index (None: it has none).
+    """
 
     files: Mapping[str, str]
     commit: str | None = None
@@ -50,16 +72,22 @@ class CheckpointFiles:
 
 
 def index_of(tensor_bytes: int | None) -> dict[str, str]:
-    """Return the index of a checkpoint by its name as it is kept: its sizes without the names of its tensors.
+    """Return the index of a checkpoint by its name as it is kept: its sizes without the names of
+    its tensors.
 
     >>> index_of(16060522496)
     {'model.safetensors.index.json': '{"metadata": {"total_size": 16060522496}}'}
     """
-    return {} if tensor_bytes is None else {INDEX_FILE: json.dumps({"metadata": {"total_size": tensor_bytes}})}
+    return (
+        {}
+        if tensor_bytes is None
+        else {INDEX_FILE: json.dumps({"metadata": {"total_size": tensor_bytes}})}
+    )
 
 
 def handed_over(checkpoint: CheckpointFiles) -> str:
-    """Return what is to be left of a checkpoint, at most :data:`MESSAGES` times :data:`MESSAGE_BYTES` characters of ASCII.
+    """Return what is to be left of a checkpoint, at most :data:`MESSAGES` times
+    :data:`MESSAGE_BYTES` characters of ASCII.
 
     Raises:
         InputError: It is more.
@@ -69,29 +97,50 @@ def handed_over(checkpoint: CheckpointFiles) -> str:
         "tensorBytes": checkpoint.tensor_bytes,
         "files": {name: json.loads(text) for name, text in checkpoint.files.items()},
     }
-    packed = lzma.compress(_compact(content).encode(), format=lzma.FORMAT_RAW, filters=_LZMA)
+    packed = lzma.compress(
+        _compact(content).encode(), format=lzma.FORMAT_RAW, filters=_LZMA
+    )
     text, most = _CONFIG + b85encode(packed).decode(), MESSAGES * MESSAGE_BYTES
     if len(text) > most:
-        what, limit = f"the config has {len(text):,} bytes when it is compressed", f"and a pod can hand over {most:,}"
+        what, limit = (
+            f"the config has {len(text):,} bytes when it is compressed",
+            f"and a pod can hand over {most:,}",
+        )
         raise InputError([Problem(code="ConfigNotHandedOver", what=what, limit=limit)])
     return text
 
 
 def problem_handed_over(problem: Problem) -> str:
-    """Return what is to be left where there is no checkpoint; the way out is for him to say who knows the resource."""
-    return _PROBLEM + json.dumps([problem.code, problem.what[:_TEXT_MAX], problem.limit[:_TEXT_MAX]])
+    """Return what is to be left where there is no checkpoint; the way out is for him to say who
+    knows the resource.
+    """
+    return _PROBLEM + json.dumps(
+        [problem.code, problem.what[:_TEXT_MAX], problem.limit[:_TEXT_MAX]]
+    )
 
 
 def read_handover(text: str) -> CheckpointFiles | Problem:
-    """Return what was left; text of any kind is taken, for whoever may write pods may have written it."""
+    """Return what was left; text of any kind is taken, for whoever may write pods may have written
+    it.
+    """
     if text.startswith(_PROBLEM):
         return _read_problem(text.removeprefix(_PROBLEM))
     if not text.startswith(_CONFIG):
         return _invalid("does not begin as one of ours")
     try:
         return _read(text.removeprefix(_CONFIG))
-    except (ValueError, LookupError, TypeError, AttributeError, EOFError, lzma.LZMAError, RecursionError):
-        return _invalid("is damaged")  # who has written it had read it as a config before
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        lzma.LZMAError,
+        RecursionError,
+    ):
+        return _invalid(
+            "is damaged"
+        )  # who has written it had read it as a config before
 
 
 def _read_problem(text: str) -> Problem:
@@ -99,23 +148,35 @@ def _read_problem(text: str) -> Problem:
         code, what, limit = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return _invalid("is damaged")
-    if not all(isinstance(part, str) and len(part) <= _TEXT_MAX for part in (code, what, limit)):
+    if not all(
+        isinstance(part, str) and len(part) <= _TEXT_MAX for part in (code, what, limit)
+    ):
         return _invalid("is damaged")
     return Problem(code=code, what=what, limit=limit)
 
 
 def _read(text: str) -> CheckpointFiles:
-    """Return what was packed, as far as it is within the bounds of configs; anything else raises."""
+    """Return what was packed, as far as it is within the bounds of configs; anything else
+    raises.
+    """
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
     content = parse_config(raw.decode(), source="what the pod has left")
     files = _files(content["files"])
     parse_config(folder_text(files) or "", source=CONFIG_FILE)
-    return CheckpointFiles(files=files, commit=_commit(content.get("commit")), tensor_bytes=_bytes(content.get("tensorBytes")))
+    return CheckpointFiles(
+        files=files,
+        commit=_commit(content.get("commit")),
+        tensor_bytes=_bytes(content.get("tensorBytes")),
+    )
 
 
 def _files(value: Any) -> dict[str, str]:
-    return {name: _readable(value[name]) for name in (CONFIG_FILE, QUANTIZATION_FILE) if name in value}
+    return {
+        name: _readable(value[name])
+        for name in (CONFIG_FILE, QUANTIZATION_FILE)
+        if name in value
+    }
 
 
 def _readable(value: object) -> str:
@@ -126,7 +187,9 @@ def _readable(value: object) -> str:
 
 def _commit(value: object) -> str | None:
     digits = value if isinstance(value, str) else ""
-    return digits if len(digits) == 40 and set(digits) <= set("0123456789abcdef") else None  # noqa: PLR2004 - a SHA-1
+    return (
+        digits if len(digits) == 40 and set(digits) <= set("0123456789abcdef") else None  # noqa: PLR2004
+    )
 
 
 def _bytes(value: object) -> int | None:

@@ -1,10 +1,17 @@
-"""A model as the engine holds it where it is told to: the type to compute in, bits of states, more or less of its towers."""
+"""A model as the engine holds it where it is told to: the type to compute in, bits of states, more
+or less of its towers.
+"""
 
 from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
+from shardwright.modelspec.spec import (
+    ModelSpec,
+    PipelineRole,
+    RecurrentAttention,
+    Split,
+)
 from shardwright.modelspec.tensors import BF16, FP16, FP32
 
 _TYPES: Final = {storage.name: storage for storage in (BF16, FP16, FP32)}
@@ -15,16 +22,22 @@ UNCOUNTED_TOWERS: Final = (
 )
 """What is warned of models whose towers for images and for sound are not counted, in this order."""
 
-SLOW_FP32: Final = "the model computes in FP32: its speed is predicted with 16-bit rates, which it does not reach"
+SLOW_FP32: Final = (
+    "the model computes in FP32: its speed is predicted with 16-bit rates, which it does not "
+    "reach"
+)
 
 
 def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
-    """Return the model as the engine holds it when it computes in ``name`` (bf16, fp16, fp32; None: as it is).
+    """Return the model as the engine holds it when it computes in ``name`` (bf16, fp16, fp32; None:
+    as it is).
 
-    Weights in the old type are cast, quantized ones and those with a type of their own stay; K/V and activations follow.
+    Weights in the old type are cast, quantized ones and those with a type of their own stay; K/V
+    and activations follow.
 
     Raises:
-        InputError: the weights are quantized and ``name`` is fp32, which the kernels for quantized weights do not take.
+        InputError: the weights are quantized and ``name`` is fp32, which the kernels for quantized
+            weights do not take.
     """
     if name is None or name == model.dtype:
         return model
@@ -32,7 +45,10 @@ def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
     if wide and model.quantization is not None:
         raise InputError([_quantized(model.quantization)])
     weights = tuple(
-        replace(weight, storage=_TYPES[name]) if weight.storage.name == model.dtype else weight for weight in model.weights
+        replace(weight, storage=_TYPES[name])
+        if weight.storage.name == model.dtype
+        else weight
+        for weight in model.weights
     )
     warnings = (*model.warnings, SLOW_FP32) if wide else model.warnings
     return replace(model, weights=weights, dtype=name, warnings=warnings)
@@ -42,21 +58,32 @@ def without_towers(model: ModelSpec) -> ModelSpec:
     """Return the language model alone: nothing for images or sound is loaded."""
     return replace(
         model,
-        weights=tuple(weight for weight in model.weights if weight.part is not PipelineRole.TOWER),
-        warnings=tuple(warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS),
+        weights=tuple(
+            weight for weight in model.weights if weight.part is not PipelineRole.TOWER
+        ),
+        warnings=tuple(
+            warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS
+        ),
     )
 
 
 def with_whole_towers(model: ModelSpec) -> ModelSpec:
-    """Return the model with its whole tower on every rank, each of which works at images of its own."""
+    """Return the model with its whole tower on every rank, each of which works at images of its
+    own.
+    """
     weights = (
-        replace(weight, split=Split.REPLICATED) if weight.part is PipelineRole.TOWER else weight for weight in model.weights
+        replace(weight, split=Split.REPLICATED)
+        if weight.part is PipelineRole.TOWER
+        else weight
+        for weight in model.weights
     )
     return replace(model, weights=tuple(weights))
 
 
 def with_state_bits(model: ModelSpec, bits: int | None) -> ModelSpec:
-    """Return the model with recurrent states of so many bits an element (None: as its config says)."""
+    """Return the model with recurrent states of so many bits an element (None: as its config
+    says).
+    """
     if bits is None:
         return model
     layers = (

@@ -15,7 +15,17 @@ _LENGTHS: Final = (
     "seq_len",
 )
 
-_INCLUDED: Final = frozenset({"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
+_INCLUDED: Final = frozenset(
+    {
+        "default",
+        "su",
+        "longrope",
+        "llama3",
+        "yarn",
+        "deepseek_yarn",
+        "deepseek_llama_scaling",
+    }
+)
 """RoPE scalings whose factor ``max_position_embeddings`` has in it already."""
 
 _MAX_FACTOR: Final = 1024.0
@@ -25,8 +35,8 @@ _MAX_FACTOR: Final = 1024.0
 def max_context_tokens(fields: Fields) -> int:
     """Return the longest context in tokens.
 
-    Source: vLLM 0.32 ``derive_max_model_len_and_key`` and ``_get_and_verify_max_len``: the smallest of the
-    lengths that the config has, times the factor of linear and dynamic RoPE scaling.
+    Source: vLLM 0.32 ``derive_max_model_len_and_key`` and ``_get_and_verify_max_len``: the smallest
+    of the lengths that the config has, times the factor of linear and dynamic RoPE scaling.
     """
     given = [name for name in _LENGTHS if fields.values.get(name) is not None]
     length = min(fields.integer(name, CONTEXT) for name in given or _LENGTHS[:1])
@@ -37,10 +47,19 @@ def max_context_tokens(fields: Fields) -> int:
 
 def _factor(fields: Fields) -> float:
     rope = fields.section("rope_scaling") or fields.section("rope_parameters")
-    if rope is None or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED:
+    if (
+        rope is None
+        or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED
+    ):
         return 1.0
     factor = 1.0 if rope.values.get("factor") is None else rope.values["factor"]
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MAX_FACTOR:
-        rope.refuse("factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
+    if (
+        isinstance(factor, bool)
+        or not isinstance(factor, int | float)
+        or not 1 <= factor <= _MAX_FACTOR
+    ):
+        rope.refuse(
+            "factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}"
+        )
         return 1.0
     return float(factor)

@@ -1,4 +1,6 @@
-"""Path-precise reading of a config: every field checked for presence, type and bounds, all problems collected."""
+"""Path-precise reading of a config: every field checked for presence, type and bounds, all problems
+collected.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,7 +29,8 @@ _LONGEST_INTEGER_BITS: Final = 64
 class Fields:
     """A config that is being read; ``problems`` grows, and reading goes on with a harmless value.
 
-    ``spelled`` holds the names that the config itself has for some fields, for the paths of problems.
+    ``spelled`` holds the names that the config itself has for some fields, for the paths of
+    problems.
     """
 
     def __init__(
@@ -48,9 +51,13 @@ class Fields:
         if value is None:
             return self._missing(name, bounds) if default is None else default
         if isinstance(value, bool) or not isinstance(value, int):
-            return self._refuse(name, _shown(value), "must be a whole number", bounds[0])
+            return self._refuse(
+                name, _shown(value), "must be a whole number", bounds[0]
+            )
         if not bounds[0] <= value <= bounds[1]:
-            return self._refuse(name, _shown(value), f"must be {bounds[0]} to {bounds[1]}", bounds[0])
+            return self._refuse(
+                name, _shown(value), f"must be {bounds[0]} to {bounds[1]}", bounds[0]
+            )
         return value
 
     def optional_integer(self, name: str, bounds: Bounds) -> int | None:
@@ -62,7 +69,11 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return default
-        return value if isinstance(value, bool) else self._refuse(name, _shown(value), "must be true or false", default)
+        return (
+            value
+            if isinstance(value, bool)
+            else self._refuse(name, _shown(value), "must be true or false", default)
+        )
 
     def string(self, name: str) -> str | None:
         """Return a text, or None where the field is missing or null."""
@@ -73,11 +84,17 @@ class Fields:
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of texts, empty where the field is missing or null."""
-        return tuple(item for item in self._list(name, str, "texts") if isinstance(item, str))
+        return tuple(
+            item for item in self._list(name, str, "texts") if isinstance(item, str)
+        )
 
     def integers(self, name: str) -> tuple[int, ...]:
         """Return a list of whole numbers, empty where the field is missing or null."""
-        return tuple(item for item in self._list(name, int, "whole numbers") if isinstance(item, int))
+        return tuple(
+            item
+            for item in self._list(name, int, "whole numbers")
+            if isinstance(item, int)
+        )
 
     def section(self, name: str) -> "Fields | None":
         """Return the object under a field, or None where the field is missing or null."""
@@ -100,10 +117,16 @@ class Fields:
     def refuse(self, name: str, what: str, limit: str = "", remedy: str = "") -> None:
         """Note a problem of one field."""
         path = f"{self.path}{self.spelled.get(name, name)}"
-        self.problems.append(Problem(code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=path))
+        self.problems.append(
+            Problem(
+                code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=path
+            )
+        )
 
     def _missing(self, name: str, bounds: Bounds) -> int:
-        self.refuse(name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}")
+        self.refuse(
+            name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}"
+        )
         return bounds[0]
 
     def _refuse(self, name: str, what: str, limit: str, instead: _T) -> _T:
@@ -114,7 +137,9 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return []
-        if not isinstance(value, list | tuple) or any(isinstance(entry, bool) or not isinstance(entry, item) for entry in value):
+        if not isinstance(value, list | tuple) or any(
+            isinstance(entry, bool) or not isinstance(entry, item) for entry in value
+        ):
             return self._refuse(name, _shown(value), f"must be a list of {noun}", [])
         return list(value)
 
@@ -122,5 +147,9 @@ class Fields:
 def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
         return "a very large number"
-    text = repr(value) if isinstance(value, bool | int | float | str | None) else f"a {type(value).__name__}"
+    text = (
+        repr(value)
+        if isinstance(value, bool | int | float | str | None)
+        else f"a {type(value).__name__}"
+    )
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

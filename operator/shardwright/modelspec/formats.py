@@ -16,19 +16,31 @@ FP8_BLOCKS: Final = WeightFormat(name="fp8", bits=8, block=(128, 128), scale_bit
 MXFP4: Final = WeightFormat(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
-NVFP4: Final = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
-"""NVIDIA's FP4: 16 elements share an FP8 scale, and each matrix has an FP32 scale for itself and one for its inputs."""
+NVFP4: Final = WeightFormat(
+    name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64
+)
+"""NVIDIA's FP4: 16 elements share an FP8 scale, and each matrix has an FP32 scale for itself and
+one for its inputs.
+"""
 
 NF4: Final = WeightFormat(name="nf4", bits=4, block=(1, 64), scale_bits=32)
-"""bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized too)."""
+"""bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized
+too).
+"""
 
 INT8_PER_CHANNEL: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32)
 """bitsandbytes' 8 bits: one FP32 scale per output."""
 
-_INT8_ALONE: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True)
-_INT4_GROUPS: Final = WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16)
+_INT8_ALONE: Final = WeightFormat(
+    name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True
+)
+_INT4_GROUPS: Final = WeightFormat(
+    name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16
+)
 
-_INT4_ZERO_POINTS: Final = WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4)
+_INT4_ZERO_POINTS: Final = WeightFormat(
+    name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4
+)
 
 QUARK: Final[Mapping[tuple[str, str, bool], WeightFormat]] = MappingProxyType(
     {
@@ -43,8 +55,9 @@ QUARK: Final[Mapping[tuple[str, str, bool], WeightFormat]] = MappingProxyType(
         ("fp4", "per_group", False): MXFP4,
     }
 )
-"""Quark's types of weights by their values, by what shares a scale, and by whether activations are quantized too.
-Source: vLLM 0.32 ``quantization/quark/quark.py:_get_scheme_cls_from_config``."""
+"""Quark's types of weights by their values, by what shares a scale, and by whether activations are
+quantized too. Source: vLLM 0.32 ``quantization/quark/quark.py:_get_scheme_cls_from_config``.
+"""
 
 TORCHAO: Final = {
     "Float8DynamicActivationFloat8WeightConfig": replace(FP8_PER_TENSOR, block=(1, 0)),
@@ -70,5 +83,6 @@ MODELOPT: Final[Mapping[str, WeightFormat]] = MappingProxyType(
         "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
     }
 )
-"""NVIDIA's algorithms by the start of their names: weights' storage, with the static scale of the inputs beside.
-Source: vLLM 0.33 ``quantization/modelopt.py:LINEAR_ALGOS``."""
+"""NVIDIA's algorithms by the start of their names: weights' storage, with the static scale of the
+inputs beside. Source: vLLM 0.33 ``quantization/modelopt.py:LINEAR_ALGOS``.
+"""

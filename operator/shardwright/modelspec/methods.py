@@ -1,4 +1,6 @@
-"""What the readers of quantization configs share: the method as a value, integers in groups, rules for single modules."""
+"""What the readers of quantization configs share: the method as a value, integers in groups, rules
+for single modules.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +8,13 @@ from typing import Final
 
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR
-from shardwright.modelspec.modules import MAX_PATTERNS, canonical, globs_of, is_pattern, modules_of
+from shardwright.modelspec.modules import (
+    MAX_PATTERNS,
+    canonical,
+    globs_of,
+    is_pattern,
+    modules_of,
+)
 from shardwright.modelspec.spec import Weight, WeightFormat
 
 BITS: Final = (1, 16)
@@ -17,9 +25,11 @@ Stores = Callable[[Weight], WeightFormat | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed.
+    """A method by name, how it stores a weight (None: leaves it alone), and what could not be
+    followed.
 
-    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache to be stored as.
+    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache
+    to be stored as.
     """
 
     method: str
@@ -29,8 +39,12 @@ class Quantization:
     cache_dtype: str | None = None
 
 
-def unless_listed(method: str, storage: WeightFormat, fields: Fields, *lists: str) -> Quantization:
-    """Return a method that stores all in one way but the modules that are listed, by name or pattern."""
+def unless_listed(
+    method: str, storage: WeightFormat, fields: Fields, *lists: str
+) -> Quantization:
+    """Return a method that stores all in one way but the modules that are listed, by name or
+    pattern.
+    """
     modules = modules_of(fields, *lists)
     return Quantization(
         method=method,
@@ -40,16 +54,23 @@ def unless_listed(method: str, storage: WeightFormat, fields: Fields, *lists: st
 
 
 def by_rules(
-    base: Quantization, stored: Mapping[str, WeightFormat | None], names_of: Callable[[Weight], tuple[str, ...]]
+    base: Quantization,
+    stored: Mapping[str, WeightFormat | None],
+    names_of: Callable[[Weight], tuple[str, ...]],
 ) -> Quantization:
-    """Return the method with storages of its own for some modules: those that are named, then by the first pattern that matches.
+    """Return the method with storages of its own for some modules: those that are named, then by
+    the first pattern that matches.
 
     Args:
         base: What it does with all others; what it leaves alone stays alone.
         stored: The storage by name or pattern, in order (None: left alone).
-        names_of: The names that rules may have for a weight's module, the one that patterns speak of first.
+        names_of: The names that rules may have for a weight's module, the one that patterns speak
+            of first.
     """
-    stored = {rule if is_pattern(rule) else canonical(rule): storage for rule, storage in stored.items()}
+    stored = {
+        rule if is_pattern(rule) else canonical(rule): storage
+        for rule, storage in stored.items()
+    }
     patterns = tuple(rule for rule in stored if is_pattern(rule))
     beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
@@ -61,15 +82,37 @@ def by_rules(
         named = next((name for name in names if name in stored), None)
         if named is not None:
             return stored[named]
-        return next((each for globs, each in read if any(glob.match(names[0]) for glob in globs)), usual)
+        return next(
+            (
+                each
+                for globs, each in read
+                if any(glob.match(names[0]) for glob in globs)
+            ),
+            usual,
+        )
 
-    odd = tuple(pattern for pattern in (*patterns, *beyond) if pattern in beyond or not globs_of(pattern))
-    missed = (f"{len(odd)} rules for single modules are not followed, for example {odd[0]:.60}: bytes may be off",) if odd else ()
+    odd = tuple(
+        pattern
+        for pattern in (*patterns, *beyond)
+        if pattern in beyond or not globs_of(pattern)
+    )
+    missed = (
+        (
+            (
+                f"{len(odd)} rules for single modules are not followed, for example {odd[0]:.60}: "
+                "bytes may be off"
+            ),
+        )
+        if odd
+        else ()
+    )
     return replace(base, storage=by_rule, warnings=(*base.warnings, *missed))
 
 
 def integers(fields: Fields) -> WeightFormat:
-    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ stores them."""
+    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ
+    stores them.
+    """
     bits = fields.integer("bits", BITS)
     return WeightFormat(
         name=f"int{bits}",
@@ -86,9 +129,20 @@ def changed(storage: WeightFormat, rule: Fields | None) -> WeightFormat:
     if rule is None:
         return storage
     bits = rule.integer("bits", BITS, default=storage.bits)
-    size = scale_group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    size = (
+        scale_group(rule, "group_size")
+        if "group_size" in rule.values
+        else (storage.block or (1, 0))[1]
+    )
     alone = bits == FP8_PER_TENSOR.bits
-    return replace(storage, name=f"int{bits}", bits=bits, block=(1, size), zero_point_bits=bits, alone=alone)
+    return replace(
+        storage,
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, size),
+        zero_point_bits=bits,
+        alone=alone,
+    )
 
 
 def scale_group(fields: Fields, *names: str) -> int:

@@ -1,4 +1,6 @@
-"""Text of a ``config.json`` to plain values: strict JSON, bounded in size and depth, no duplicate keys."""
+"""Text of a ``config.json`` to plain values: strict JSON, bounded in size and depth, no duplicate
+keys.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,7 +9,9 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 
 MAX_CONFIG_BYTES: Final = 1024**2
-"""Largest config that is read, with its quantization file; the largest real one (mixed, expert by expert) has 910 KiB."""
+"""Largest config that is read, with its quantization file; the largest real one (mixed, expert by
+expert) has 910 KiB.
+"""
 
 CONFIG_FILE: Final = "config.json"
 
@@ -25,26 +29,43 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
         InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
     """
     if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
-        raise _invalid(source, "is larger", f"than the limit of {MAX_CONFIG_BYTES} bytes", "give the config.json alone")
+        raise _invalid(
+            source,
+            "is larger",
+            f"than the limit of {MAX_CONFIG_BYTES} bytes",
+            "give the config.json alone",
+        )
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
-        raise _invalid(source, "is not the JSON of a config:", _reason(error), "give the file as it is") from error
+        raise _invalid(
+            source,
+            "is not the JSON of a config:",
+            _reason(error),
+            "give the file as it is",
+        ) from error
     if not isinstance(value, dict):
-        raise _invalid(source, f"holds a {type(value).__name__}", "where an object belongs", "give the file as it is")
+        raise _invalid(
+            source,
+            f"holds a {type(value).__name__}",
+            "where an object belongs",
+            "give the file as it is",
+        )
     check_depth(value, source=source)
     return value
 
 
 def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | None:
-    """Return the text of a model's config, with that of the quantization file where one stands beside it; None without a config.
+    """Return the text of a model's config, with that of the quantization file where one stands
+    beside it; None without a config.
 
-    The two become one JSON object of file name to content, unread: :func:`shardwright.modelspec.read.read_model` takes either.
+    The two become one JSON object of file name to content, unread:
+    :func:`shardwright.modelspec.read.read_model` takes either.
 
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
-        name: The name that the config has among them. Under another name than :data:`CONFIG_FILE` it stands alone: whose the file
-            beside it is, nothing says.
+        name: The name that the config has among them. Under another name than :data:`CONFIG_FILE`
+            it stands alone: whose the file beside it is, nothing says.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):
@@ -65,11 +86,22 @@ def check_depth(config: Mapping[str, object], *, source: str) -> None:
         level = [child for value in level for child in _containers(value)]
         if not level:
             return
-    raise _invalid(source, "is nested", f"deeper than {MAX_CONFIG_DEPTH} levels", "give the config.json alone")
+    raise _invalid(
+        source,
+        "is nested",
+        f"deeper than {MAX_CONFIG_DEPTH} levels",
+        "give the config.json alone",
+    )
 
 
 def _containers(value: object) -> Iterable[object]:
-    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    children = (
+        value.values()
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return (child for child in children if isinstance(child, Mapping | list | tuple))
 
 
@@ -89,8 +121,21 @@ def _constant(name: str) -> float:
 
 
 def _reason(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+    return (
+        "it is nested too deeply"
+        if isinstance(error, RecursionError)
+        else str(error)[:200]
+    )
 
 
 def _invalid(source: str, what: str, limit: str, remedy: str) -> InputError:
-    return InputError([Problem(code="ConfigInvalid", what=f"{source} {what}", limit=limit, remedy=remedy)])
+    return InputError(
+        [
+            Problem(
+                code="ConfigInvalid",
+                what=f"{source} {what}",
+                limit=limit,
+                remedy=remedy,
+            )
+        ]
+    )

@@ -1,4 +1,6 @@
-"""How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales included."""
+"""How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales
+included.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -6,10 +8,32 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
-from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, integers, scale_group, unless_listed
+from shardwright.modelspec.formats import (
+    FP8_PER_TENSOR,
+    INT8_PER_CHANNEL,
+    MXFP4,
+    NF4,
+    NVFP4,
+)
+from shardwright.modelspec.methods import (
+    BITS,
+    Quantization,
+    Stores,
+    by_rules,
+    changed,
+    integers,
+    scale_group,
+    unless_listed,
+)
 from shardwright.modelspec.modelopt import SECTION, modelopt
-from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, Modules, engine_name, is_named_in_part, modules_of
+from shardwright.modelspec.modules import (
+    MAX_ENTRIES,
+    MAX_PATTERNS,
+    Modules,
+    engine_name,
+    is_named_in_part,
+    modules_of,
+)
 from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16
 from shardwright.modelspec.toolkits import inc, quark, torchao
@@ -27,7 +51,11 @@ def read_quantization(fields: Fields) -> Quantization | None:
     method = fields.string("quant_method")
     stated = fields.values.get(SECTION, fields.values.get("quant_algo"))
     if method is None and stated is None:
-        fields.refuse("quant_method", "missing", remedy="name the method that the weights are stored with")
+        fields.refuse(
+            "quant_method",
+            "missing",
+            remedy="name the method that the weights are stored with",
+        )
         return None
     reader = _METHODS.get(method or "modelopt")
     if reader is None:
@@ -45,7 +73,9 @@ def read_quantization(fields: Fields) -> Quantization | None:
     return reader(fields)
 
 
-def quantized(weights: Iterable[Weight], quantization: Quantization) -> tuple[Weight, ...]:
+def quantized(
+    weights: Iterable[Weight], quantization: Quantization
+) -> tuple[Weight, ...]:
     """Return the weights as the method stores them."""
     return tuple(_stored(weight, quantization) for weight in weights)
 
@@ -53,8 +83,8 @@ def quantized(weights: Iterable[Weight], quantization: Quantization) -> tuple[We
 def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
     """Return the model as the engine makes it of unquantized weights while loading.
 
-    With FP8, linear layers and experts get one scale per matrix; embeddings, the head, norms and most
-    routers stay. What is stored that way already is returned as it is.
+    With FP8, linear layers and experts get one scale per matrix; embeddings, the head, norms and
+    most routers stay. What is stored that way already is returned as it is.
 
     Args:
         model: The model as its config has it.
@@ -69,45 +99,71 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
         return model
     if model.quantization is None and wanted == "fp8":
         quantization = Quantization(method="fp8", storage=lambda _: FP8_PER_TENSOR)
-        return replace(model, weights=quantized(model.weights, quantization), quantization="fp8")
+        return replace(
+            model, weights=quantized(model.weights, quantization), quantization="fp8"
+        )
     if model.quantization is None and wanted in _PLAIN:
         return replace(model, weights=_recast(model, _PLAIN[wanted]), dtype=wanted)
     raise InputError([_cannot_convert(model, name)])
 
 
 def _recast(model: ModelSpec, storage: WeightFormat) -> tuple[Weight, ...]:
-    return tuple(replace(weight, storage=storage) if weight.storage.name == model.dtype else weight for weight in model.weights)
+    return tuple(
+        replace(weight, storage=storage)
+        if weight.storage.name == model.dtype
+        else weight
+        for weight in model.weights
+    )
 
 
 def _cannot_convert(model: ModelSpec, name: str) -> Problem:
-    have = f"{model.quantization} weights" if model.quantization else f"{model.dtype} weights"
+    have = (
+        f"{model.quantization} weights"
+        if model.quantization
+        else f"{model.dtype} weights"
+    )
     return Problem(
         code="QuantizationNotApplicable",
         what=f"{have} cannot become {name} while loading:",
-        limit="the engine makes FP8, BF16 or FP16 of unquantized weights, and nothing of quantized ones",
+        limit="the engine makes FP8, BF16 or FP16 of unquantized weights, and nothing of "
+        "quantized ones",
         remedy="use Auto, or a model that is stored that way",
         path="quantization",
     )
 
 
 def _stored(weight: Weight, quantization: Quantization) -> Weight:
-    quantizable = weight.quantizable or (quantization.head and weight.part is PipelineRole.HEAD and weight.inputs > 1)
+    quantizable = weight.quantizable or (
+        quantization.head and weight.part is PipelineRole.HEAD and weight.inputs > 1
+    )
     storage = quantization.storage(weight) if quantizable else None
     return weight if storage is None else replace(weight, storage=storage)
 
 
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
-    if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
-        fields.refuse("weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0")
+    if block and (len(block) != 2 or min(block) < 1):  # an (outputs, inputs) pair  # noqa: PLR2004
+        fields.refuse(
+            "weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0"
+        )
         block = ()
-    scales = 64 if fields.string("activation_scheme") == "static" else 32  # a static input scale stands beside it
-    storage = replace(FP8_PER_TENSOR, block=(block[0], block[1])) if block else replace(FP8_PER_TENSOR, scale_bits=scales)
-    return unless_listed("fp8", storage, fields, "modules_to_not_convert", "ignored_layers")
+    scales = (
+        64 if fields.string("activation_scheme") == "static" else 32
+    )  # a static input scale stands beside it
+    storage = (
+        replace(FP8_PER_TENSOR, block=(block[0], block[1]))
+        if block
+        else replace(FP8_PER_TENSOR, scale_bits=scales)
+    )
+    return unless_listed(
+        "fp8", storage, fields, "modules_to_not_convert", "ignored_layers"
+    )
 
 
 def _awq(fields: Fields) -> Quantization:
-    bits = fields.integer("bits", BITS, default=fields.integer("w_bit", BITS, default=4))
+    bits = fields.integer(
+        "bits", BITS, default=fields.integer("w_bit", BITS, default=4)
+    )
     storage = WeightFormat(
         name=f"int{bits}",
         bits=bits,
@@ -117,23 +173,45 @@ def _awq(fields: Fields) -> Quantization:
     )
     listed = frozenset(fields.strings("modules_to_not_convert"))
     if len(listed) > MAX_ENTRIES:
-        fields.refuse("modules_to_not_convert", f"{len(listed)} entries", f"must be at most {MAX_ENTRIES}")
-    return Quantization(method="awq", storage=lambda weight: None if is_named_in_part(weight, listed) else storage)
+        fields.refuse(
+            "modules_to_not_convert",
+            f"{len(listed)} entries",
+            f"must be at most {MAX_ENTRIES}",
+        )
+    return Quantization(
+        method="awq",
+        storage=lambda weight: None if is_named_in_part(weight, listed) else storage,
+    )
 
 
 def _gptq(fields: Fields) -> Quantization:
     if fields.boolean("desc_act", default=False):
-        fields.refuse("desc_act", "activation order", "is no longer served", "use weights that are quantized without it")
+        fields.refuse(
+            "desc_act",
+            "activation order",
+            "is no longer served",
+            "use weights that are quantized without it",
+        )
     storage = integers(fields)
-    base = unless_listed("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    base = unless_listed(
+        "gptq",
+        storage,
+        fields,
+        "modules_to_not_convert",
+        "modules_in_block_to_not_quantize",
+    )
     rules = fields.section("dynamic")
     return _overridden(base, storage, rules) if rules else base
 
 
-def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Quantization:
-    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others change bits or group.
+def _overridden(
+    base: Quantization, storage: WeightFormat, rules: Fields
+) -> Quantization:
+    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others
+    change bits or group.
 
-    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
+    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that
+    matches counts.
     """
     stored: dict[str, WeightFormat | None] = {}
     for rule in rules.values:
@@ -144,20 +222,39 @@ def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Qua
 
 def _mxfp4(fields: Fields) -> Quantization:
     del fields  # the method leaves all but the experts alone, whatever the config lists
-    return Quantization(method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None)
+    return Quantization(
+        method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None
+    )
 
 
 def _compressed_tensors(fields: Fields) -> Quantization:
     section = fields.section("config_groups")
-    groups = [group for name in section.values if (group := section.section(name))] if section else []
-    targeted = [target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))]
+    groups = (
+        [group for name in section.values if (group := section.section(name))]
+        if section
+        else []
+    )
+    targeted = [
+        target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))
+    ]
     if not targeted or len(targeted) < len(groups):
-        fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
+        fields.refuse(
+            "config_groups",
+            f"{len(groups)} groups",
+            "must be groups with their weights",
+        )
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     scheme = fields.section("kv_cache_scheme")
-    cached = scheme is not None and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
+    cached = (
+        scheme is not None
+        and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
+    )
     base = unless_listed("compressed-tensors", targeted[0].storage, fields, "ignore")
-    return replace(base, storage=_by_target(base.storage, targeted), cache_dtype="fp8" if cached else None)
+    return replace(
+        base,
+        storage=_by_target(base.storage, targeted),
+        cache_dtype="fp8" if cached else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,15 +270,23 @@ def _targeted(group: Fields) -> _Target | None:
     if weights is None:
         return None
     alone = group.values.get("input_activations") is None
-    return _Target(storage=_compressed(weights, alone=alone), modules=modules_of(group, "targets"))
+    return _Target(
+        storage=_compressed(weights, alone=alone), modules=modules_of(group, "targets")
+    )
 
 
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
-    """Return the storage by the group that names a module, else by the group of all linear modules."""
+    """Return the storage by the group that names a module, else by the group of all linear
+    modules.
+    """
 
     def storage(weight: Weight) -> WeightFormat | None:
-        named = next((target for target in targets if target.modules.include(weight)), None)
-        general = next((target for target in targets if _LINEAR in target.modules.names), None)
+        named = next(
+            (target for target in targets if target.modules.include(weight)), None
+        )
+        general = next(
+            (target for target in targets if _LINEAR in target.modules.names), None
+        )
         chosen = named or general
         return chosen.storage if chosen and base(weight) else None
 
@@ -189,30 +294,63 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
 
 
 def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
-    """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
+    """Return how a group stores its weights; ``alone`` is whether it leaves activations as they
+    are.
+    """
     bits = weights.integer("num_bits", BITS)
-    strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
+    strategy, eight = (
+        weights.string("strategy") or "tensor",
+        bits == FP8_PER_TENSOR.bits,
+    )
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
-        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, scale_group(weights, "group_size")))
+        return (
+            NVFP4
+            if strategy == "tensor_group"
+            else replace(MXFP4, block=(1, scale_group(weights, "group_size")))
+        )
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
         block = (1, scale_group(weights, "group_size"))
-        return WeightFormat(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
+        return WeightFormat(
+            name=name,
+            bits=bits,
+            block=block,
+            scale_bits=16,
+            zero_point_bits=zeros,
+            alone=eight and alone,
+        )
     if strategy == "block":
         shape = weights.integers("block_structure") or (128, 128)
-        return WeightFormat(name=name, bits=bits, block=(shape[0], shape[-1]), scale_bits=32, alone=eight and alone)
+        return WeightFormat(
+            name=name,
+            bits=bits,
+            block=(shape[0], shape[-1]),
+            scale_bits=32,
+            alone=eight and alone,
+        )
     if strategy not in ("tensor", "channel"):
-        weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
+        weights.refuse(
+            "strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block"
+        )
     scale = 16 if alone and not floating else 32  # in the model's dtype
     block = (0 if strategy == "tensor" else 1, 0)
-    return WeightFormat(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
+    return WeightFormat(
+        name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone
+    )
 
 
 def _bitsandbytes(fields: Fields) -> Quantization:
-    four = fields.boolean("load_in_4bit", default=not fields.boolean("load_in_8bit", default=False))
-    return unless_listed("bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules")
+    four = fields.boolean(
+        "load_in_4bit", default=not fields.boolean("load_in_8bit", default=False)
+    )
+    return unless_listed(
+        "bitsandbytes",
+        NF4 if four else INT8_PER_CHANNEL,
+        fields,
+        "llm_int8_skip_modules",
+    )
 
 
 def _fbgemm_fp8(fields: Fields) -> Quantization:
@@ -228,7 +366,9 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "fbgemm_fp8": _fbgemm_fp8,
-    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"), modelopt),
+    **dict.fromkeys(
+        ("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"), modelopt
+    ),
     "quark": quark,
     "torchao": torchao,
     "inc": inc,

@@ -1,4 +1,6 @@
-"""A ``config.json`` to a :class:`ModelSpec`: facts that are there and within bounds, or every problem found."""
+"""A ``config.json`` to a :class:`ModelSpec`: facts that are there and within bounds, or every
+problem found.
+"""
 
 import hashlib
 import json
@@ -18,13 +20,21 @@ from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
 from shardwright.modelspec.quantized import quantized, read_quantization
-from shardwright.modelspec.spec import Layer, ModelSpec, PipelineRole, Split, Weight, WeightFormat
+from shardwright.modelspec.spec import (
+    Layer,
+    ModelSpec,
+    PipelineRole,
+    Split,
+    Weight,
+    WeightFormat,
+)
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
 
 _DTYPES: Final[Mapping[str, WeightFormat]] = {
     "bfloat16": BF16,
     "float16": FP16,
-    # vLLM 0.32 ``config/model.py:_resolve_auto_dtype`` runs float32 checkpoints in the platform's dtype.
+    # vLLM 0.32 ``config/model.py:_resolve_auto_dtype`` runs float32 checkpoints in the platform's
+    # dtype.
     "float32": BF16,
 }
 
@@ -33,10 +43,19 @@ _STREAMS: Final = (1, 64)
 _LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
 """Where configs of several modalities have their language model."""
 
-_HEARING: Final = ("audio_config", "sound_config", "speech_config", "audio_encoder_config")
+_HEARING: Final = (
+    "audio_config",
+    "sound_config",
+    "speech_config",
+    "audio_encoder_config",
+)
 """Where they have a tower for audio, which is not counted."""
 
-_KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
+_KINDS_OF_LAYERS: Final = (
+    "layers_block_type",
+    "hybrid_override_pattern",
+    "layer_types",
+)
 """Lists with an entry for each layer: they say how many there are where nothing else does."""
 
 
@@ -44,12 +63,13 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """Read the facts of a model.
 
     Args:
-        config: The content of the ``config.json``; or the contents of the files of a model by name, where there is one beside it.
+        config: The content of the ``config.json``; or the contents of the files of a model by name,
+            where there is one beside it.
         source: Where it comes from, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
-        InputError: an architecture that cannot be read, or fields that are missing, of the wrong type or
-            out of bounds; all of them, each with its path.
+        InputError: an architecture that cannot be read, or fields that are missing, of the wrong
+            type or out of bounds; all of them, each with its path.
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
@@ -86,20 +106,36 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         quantization=quantization.method if quantization else None,
         max_context_tokens=context,
         tied_embeddings=tied,
-        warnings=(*_warnings(top, architecture, family, tower), *(quantization.warnings if quantization else ())),
+        warnings=(
+            *_warnings(top, architecture, family, tower),
+            *(quantization.warnings if quantization else ()),
+        ),
         cache_dtype=quantization.cache_dtype if quantization else None,
         residual_streams=streams,
     )
 
 
-def _files(config: Mapping[str, object], source: str) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """Return the content of the ``config.json``, and the same with what stands in the file beside it."""
+def _files(
+    config: Mapping[str, object], source: str
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Return the content of the ``config.json``, and the same with what stands in the file beside
+    it.
+    """
     if CONFIG_FILE not in config:
         return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
     if not isinstance(own, Mapping) or not isinstance(quantization, Mapping):
         what = f"{source}: {CONFIG_FILE} and {QUANTIZATION_FILE}"
-        raise InputError([Problem(code="ConfigInvalid", what=what, limit="must be objects", remedy="give the files as they are")])
+        raise InputError(
+            [
+                Problem(
+                    code="ConfigInvalid",
+                    what=what,
+                    limit="must be objects",
+                    remedy="give the files as they are",
+                )
+            ]
+        )
     return own, with_quantization_file(own, quantization)
 
 
@@ -107,13 +143,19 @@ def _hash(config: Mapping[str, object], source: str) -> str:
     try:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        problem = Problem(code="ConfigInvalid", what=f"{source} is not a JSON object", gap=str(error)[:200])
+        problem = Problem(
+            code="ConfigInvalid",
+            what=f"{source} is not a JSON object",
+            gap=str(error)[:200],
+        )
         raise InputError([problem]) from error
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _family(top: Fields) -> tuple[str, Family]:
-    """Return the first architecture that is named and how it is read; a plain decoder may be unknown by name."""
+    """Return the first architecture that is named and how it is read; a plain decoder may be
+    unknown by name.
+    """
     architecture = _architecture(top)
     if architecture and architecture in FAMILIES:
         return architecture, FAMILIES[architecture]
@@ -127,26 +169,39 @@ def _family(top: Fields) -> tuple[str, Family]:
 
 
 def _language_model(top: Fields) -> tuple[Family, str] | None:
-    """Return how the language model that a multimodal config wraps is read, and its architecture by name."""
+    """Return how the language model that a multimodal config wraps is read, and its architecture by
+    name.
+    """
     section, outer = _text_section(top), _outer(top)
-    if section is None or all(outer.values.get(name) is None for name in ("vision_config", *_HEARING)):
+    if section is None or all(
+        outer.values.get(name) is None for name in ("vision_config", *_HEARING)
+    ):
         return None
     stated = section.strings("architectures")
-    name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
+    name = (
+        stated[0]
+        if stated
+        else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
+    )
     if name in FAMILIES:
         return FAMILIES[name], name
     return (plain.FAMILY, name) if plain.is_plain(name, section) else None
 
 
 def _outer(top: Fields) -> Fields:
-    """Return what has the sections of language model and towers: of models that speak too the part that thinks."""
+    """Return what has the sections of language model and towers: of models that speak too the part
+    that thinks.
+    """
     return top.section("thinker_config") or top
 
 
 def _text_section(top: Fields) -> Fields | None:
     """Return the section of the language model, None where the config is all of it."""
     outer = _outer(top)
-    return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
+    return next(
+        (section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))),
+        None,
+    )
 
 
 def _architecture(top: Fields) -> str | None:
@@ -158,17 +213,22 @@ def _architecture(top: Fields) -> str | None:
 
 
 _MISTYPED: Final = 0.85
-"""Share of its letters that a name has in common with the one that was meant. Basis: assumed; names of other families reach
-0.8, for all end alike (WhisperForConditionalGeneration and KimiK3ForConditionalGeneration)."""
+"""Share of its letters that a name has in common with the one that was meant. Basis: assumed; names
+of other families reach 0.8, for all end alike (WhisperForConditionalGeneration and
+KimiK3ForConditionalGeneration).
+"""
 
 
 def _unknown(architecture: str | None) -> Problem:
-    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1, cutoff=_MISTYPED)
+    near = get_close_matches(
+        architecture or "", sorted(FAMILIES), n=1, cutoff=_MISTYPED
+    )
     return Problem(
         code="ArchitectureUnknown",
         path="architectures",
         what=f"{architecture!r:.80}" if architecture else "missing,",
-        limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder (gated, hidden_act silu)",
+        limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder "
+        "(gated, hidden_act silu)",
         gap=f"did you mean {near[0]}?" if near else "",
         remedy="serve a model of one of these (docs/reference/architectures.md)",
     )
@@ -177,18 +237,43 @@ def _unknown(architecture: str | None) -> Problem:
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
     section = _text_section(top) or top
-    present = {name: value for name, value in _present(section.values).items() if name not in family.ignores}
-    spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
+    present = {
+        name: value
+        for name, value in _present(section.values).items()
+        if name not in family.ignores
+    }
+    spelled = {
+        name: next((n for n in names if _under(present, n) is not None), names[0])
+        for name, names in family.names.items()
+    }
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
-    renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
-    left_out = {name: value for name, value in family.defaults.items() if name not in section.values}
-    return Fields({**left_out, **_counted(present), **present, **renamed}, section.path, top.problems, spelled)
+    renamed = _present(
+        {name: _under(present, theirs) for name, theirs in spelled.items()}
+    )
+    left_out = {
+        name: value
+        for name, value in family.defaults.items()
+        if name not in section.values
+    }
+    return Fields(
+        {**left_out, **_counted(present), **present, **renamed},
+        section.path,
+        top.problems,
+        spelled,
+    )
 
 
 def _counted(present: Mapping[str, object]) -> dict[str, object]:
     """Return the number of layers that a list of their kinds has."""
     listed = (present.get(name) for name in _KINDS_OF_LAYERS)
-    return next(({"num_hidden_layers": len(kinds)} for kinds in listed if isinstance(kinds, list | tuple | str)), {})
+    return next(
+        (
+            {"num_hidden_layers": len(kinds)}
+            for kinds in listed
+            if isinstance(kinds, list | tuple | str)
+        ),
+        {},
+    )
 
 
 def _under(values: Mapping[str, object], path: str) -> object:
@@ -205,13 +290,19 @@ def _present(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _quantization(top: Fields, fields: Fields) -> Quantization | None:
-    section = fields.section("quantization_config") or top.section("quantization_config")
+    section = fields.section("quantization_config") or top.section(
+        "quantization_config"
+    )
     return read_quantization(section) if section else None
 
 
 def _tied(top: Fields, fields: Fields, family: Family) -> bool:
     outer = top.boolean("tie_word_embeddings", default=family.tied)
-    return outer if fields.path == "" else fields.boolean("tie_word_embeddings", default=outer)
+    return (
+        outer
+        if fields.path == ""
+        else fields.boolean("tie_word_embeddings", default=outer)
+    )
 
 
 def _dtype(top: Fields, fields: Fields) -> WeightFormat:
@@ -226,36 +317,76 @@ def _dtype(top: Fields, fields: Fields) -> WeightFormat:
     return BF16
 
 
-def _layers(blocks: Blocks, shape: Shape, dtype: WeightFormat) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
+def _layers(
+    blocks: Blocks, shape: Shape, dtype: WeightFormat
+) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
     stack = [blocks(index) for index in range(shape.layers)]
-    weights = tuple(tensor.placed(index, dtype) for index, block in enumerate(stack) for tensor in block.tensors)
+    weights = tuple(
+        tensor.placed(index, dtype)
+        for index, block in enumerate(stack)
+        for tensor in block.tensors
+    )
     return tuple(block.layer for block in stack), weights
 
 
-def _tower(top: Fields, family: Family, shape: Shape, dtype: WeightFormat) -> tuple[Weight, ...]:
+def _tower(
+    top: Fields, family: Family, shape: Shape, dtype: WeightFormat
+) -> tuple[Weight, ...]:
     section = _outer(top).section("vision_config") if family.tower else None
-    return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
+    return (
+        tower_weights(section, shape.hidden, family.tower, dtype)
+        if section and family.tower
+        else ()
+    )
 
 
-def _warnings(top: Fields, architecture: str, family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
+def _warnings(
+    top: Fields, architecture: str, family: Family, tower: tuple[Weight, ...]
+) -> tuple[str, ...]:
     hears = any(_outer(top).values.get(name) is not None for name in _HEARING)
     no_sight, no_hearing = UNCOUNTED_TOWERS
     unseen = (no_sight,) if family.tower and not tower else ()
     unheard = (no_hearing,) if family.tower and hears else ()
-    return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *unseen, *unheard)
+    return (
+        *(sentence.format(architecture=architecture) for sentence in family.warnings),
+        *unseen,
+        *unheard,
+    )
 
 
-def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: WeightFormat) -> tuple[Weight, ...]:
-    return tuple(replace(tensor.placed(0, dtype), layer=None, part=part) for part, tensor in family.ends(fields, shape))
+def _further_ends(
+    family: Family, fields: Fields, shape: Shape, dtype: WeightFormat
+) -> tuple[Weight, ...]:
+    return tuple(
+        replace(tensor.placed(0, dtype), layer=None, part=part)
+        for part, tensor in family.ends(fields, shape)
+    )
 
 
-def _ends(shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool) -> tuple[Weight, ...]:
+def _ends(
+    shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool
+) -> tuple[Weight, ...]:
     """Return what stands before the first layer and after the last one."""
 
-    def end(name: str, part: PipelineRole, outputs: int, inputs: int, split: Split) -> Weight:
-        return Weight(name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=dtype)
+    def end(
+        name: str, part: PipelineRole, outputs: int, inputs: int, split: Split
+    ) -> Weight:
+        return Weight(
+            name=name,
+            part=part,
+            outputs=outputs,
+            inputs=inputs,
+            split=split,
+            storage=dtype,
+        )
 
-    embedding = end("model.embed_tokens", PipelineRole.EMBEDDING, vocabulary, shape.hidden, Split.VOCABULARY)
+    embedding = end(
+        "model.embed_tokens",
+        PipelineRole.EMBEDDING,
+        vocabulary,
+        shape.hidden,
+        Split.VOCABULARY,
+    )
     norm = end("model.norm", PipelineRole.FINAL, shape.hidden, 1, Split.REPLICATED)
     head = end("lm_head", PipelineRole.HEAD, vocabulary, shape.hidden, Split.VOCABULARY)
     return (embedding, norm) if tied else (embedding, norm, head)

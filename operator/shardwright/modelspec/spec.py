@@ -1,8 +1,8 @@
 """The facts of a model: its layers, its tensors, how each is stored; no bytes per GPU, no verdicts.
 
-A model is a list of layers (attention + feed-forward) and a flat list of weight tensors. Every tensor
-says how tensor parallelism cuts it (:class:`Split`), so that the bytes of a rank and the divisibility
-rules come out of the same list.
+A model is a list of layers (attention + feed-forward) and a flat list of weight tensors. Every
+tensor says how tensor parallelism cuts it (:class:`Split`), so that the bytes of a rank and the
+divisibility rules come out of the same list.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,17 @@ class Split(StrEnum):
     COLUMN = "Column"  #: outputs are divided over the ranks
     ROW = "Row"  #: inputs are divided over the ranks
     KV_HEADS = "KvHeads"  #: outputs are whole K/V heads; replicated when heads < ranks
-    VOCABULARY = "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
+    VOCABULARY = (
+        "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
+    )
 
 
 class PipelineRole(StrEnum):
     """Which stage of a pipeline a weight belongs to."""
 
-    EMBEDDING = "Embedding"  #: first stage (and the last one when it is tied to the head)
+    EMBEDDING = (
+        "Embedding"  #: first stage (and the last one when it is tied to the head)
+    )
     LAYER = "Layer"  #: the stage that holds its layer
     TOWER = "Tower"  #: every stage: the vision tower of a multimodal model
     FINAL = "Final"  #: last stage: the final norm
@@ -36,8 +40,8 @@ class WeightFormat:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it. ``matrix_bits`` are scales of the matrix as a whole beside
-    those. ``alone`` says that activations keep their dtype: the weights are widened to it.
+    ``zero_point_bits`` per block beside it. ``matrix_bits`` are scales of the matrix as a whole
+    beside those. ``alone`` says that activations keep their dtype: the weights are widened to it.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -50,7 +54,9 @@ class WeightFormat:
 
     @property
     def product(self) -> str:
-        """Return how it is multiplied: 8 bits beside activations of 16 are no product of the 8 bit units."""
+        """Return how it is multiplied: 8 bits beside activations of 16 are no product of the 8 bit
+        units.
+        """
         return f"{self.name} alone" if self.alone else self.name
 
 
@@ -59,8 +65,9 @@ class Weight:
     """One kind of weight tensor: ``copies`` tensors of (outputs, inputs) elements.
 
     ``inputs`` is 1 for vectors (norms, biases). ``experts`` is True for routed experts, of which an
-    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each. ``quantizable``
-    matrices are what a quantization method converts unless a config leaves them out.
+    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each.
+    ``quantizable`` matrices are what a quantization method converts unless a config leaves them
+    out.
     """
 
     name: str
@@ -84,9 +91,9 @@ class Weight:
 class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
-    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. Where an
-    indexer selects what is attended, ``selected_tokens`` is how many of the context, and ``index_dim`` the
-    width of the key that the cache holds per token for the indexer of this layer.
+    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens.
+    Where an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
+    ``index_dim`` the width of the key that the cache holds per token for the indexer of this layer.
     """
 
     heads: int
@@ -103,9 +110,9 @@ class GroupedAttention:
 class LatentAttention:
     """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
 
-    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`; the cache has one key of the indexer for ``index_pool``
-    tokens. With ``compression`` the cache of the whole context has one entry for so many tokens (0: none at all), beside
-    ``window`` tokens kept as they are.
+    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`; the cache has one key of
+    the indexer for ``index_pool`` tokens. With ``compression`` the cache of the whole context has
+    one entry for so many tokens (0: none at all), beside ``window`` tokens kept as they are.
     """
 
     heads: int
@@ -125,10 +132,11 @@ class LatentAttention:
 class RecurrentAttention:
     """Mamba, gated delta rule and their kin: a state of fixed size per request, no K/V per token.
 
-    ``heads``, ``key_heads`` and both states are divided by the tensor ranks. ``state_elements`` of ``state_bits`` each are
-    the recurrent state of one request, ``convolution_elements`` (in the model's dtype) the short window before it,
-    ``width`` the values per token that the input projections make. ``checkpointed`` is whether its kernels keep
-    one more state of a prompt in work.
+    ``heads``, ``key_heads`` and both states are divided by the tensor ranks. ``state_elements`` of
+    ``state_bits`` each are the recurrent state of one request, ``convolution_elements`` (in the
+    model's dtype) the short window before it, ``width`` the values per token that the input
+    projections make. ``checkpointed`` is whether its kernels keep one more state of a prompt in
+    work.
     """
 
     heads: int
@@ -180,12 +188,13 @@ class Layer:
 class ModelSpec:
     """What is served, as its ``config.json`` states it.
 
-    ``config_hash`` is the SHA-256 of the canonical config, with what its quantization file adds: it goes into every plan.
-    ``config_file_hash`` is that of the ``config.json`` alone: pods read the quantization file from the weights. ``dtype`` is what
-    the engine computes with (bf16, fp16, fp32). ``quantization`` is the method name as the config has
-    it (fp8, awq, gptq, mxfp4, compressed-tensors, ...) or None. ``max_context_tokens`` is the longest
-    context the engine accepts for it. ``residual_streams`` are rows of the hidden size that run side by side
-    through the layers. ``warnings`` are facts that widen the band of the prediction.
+    ``config_hash`` is the SHA-256 of the canonical config, with what its quantization file adds: it
+    goes into every plan. ``config_file_hash`` is that of the ``config.json`` alone: pods read the
+    quantization file from the weights. ``dtype`` is what the engine computes with (bf16, fp16,
+    fp32). ``quantization`` is the method name as the config has it (fp8, awq, gptq, mxfp4,
+    compressed-tensors, ...) or None. ``max_context_tokens`` is the longest context the engine
+    accepts for it. ``residual_streams`` are rows of the hidden size that run side by side through
+    the layers. ``warnings`` are facts that widen the band of the prediction.
     """
 
     source: str
@@ -206,7 +215,9 @@ class ModelSpec:
     residual_streams: int = 1
 
     def __hash__(self) -> int:
-        """Hash the config instead of thousands of weights, so that results can be kept per model."""
+        """Hash the config instead of thousands of weights, so that results can be kept per
+        model.
+        """
         return hash((self.config_hash, self.quantization, self.dtype))
 
     @property
@@ -216,8 +227,12 @@ class ModelSpec:
 
     @property
     def least_bytes(self) -> int:
-        """Return what its files have at least: every element as it is stored, no scales, no padding of any kernel."""
-        return sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
+        """Return what its files have at least: every element as it is stored, no scales, no padding
+        of any kernel.
+        """
+        return (
+            sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
+        )
 
     @property
     def experts(self) -> int:
@@ -229,8 +244,9 @@ class ModelSpec:
 def interned(model: ModelSpec) -> ModelSpec:
     """Return one and the same object for equal models.
 
-    Results that are kept per model are found by identity then. Equal but not identical models would be compared
-    weight by weight at every look-up: measured, 4 s instead of 0.2 s for a plan of DeepSeek-V3.
+    Results that are kept per model are found by identity then. Equal but not identical models would
+    be compared weight by weight at every look-up: measured, 4 s instead of 0.2 s for a plan of
+    DeepSeek-V3.
     """
     return model
 
@@ -238,4 +254,7 @@ def interned(model: ModelSpec) -> ModelSpec:
 @lru_cache(maxsize=64)
 def _experts(model: ModelSpec) -> int:
     blocks = (layer.feed_forward for layer in model.layers)
-    return max((block.experts for block in blocks if isinstance(block, ExpertFeedForward)), default=0)
+    return max(
+        (block.experts for block in blocks if isinstance(block, ExpertFeedForward)),
+        default=0,
+    )

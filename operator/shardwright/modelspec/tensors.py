@@ -1,4 +1,5 @@
-"""The tensors that decoder layers are made of; every family puts its layers together from these blocks.
+"""The tensors that decoder layers are made of; every family puts its layers together from these
+blocks.
 
 Names are those of the checkpoints (``self_attn.q_proj``): quantization configs speak of them.
 """
@@ -58,9 +59,13 @@ Blocks = Callable[[int], Block]
 """The decoder layer at an index."""
 
 
-def linear(name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False) -> tuple[Tensor, ...]:
+def linear(
+    name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False
+) -> tuple[Tensor, ...]:
     """Return a projection, with its bias when it has one (a row-parallel bias is on every rank)."""
-    matrix = Tensor(name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True)
+    matrix = Tensor(
+        name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True
+    )
     if not bias:
         return (matrix,)
     along = Split.REPLICATED if split is Split.ROW else split
@@ -72,7 +77,9 @@ def norms(size: int, *names: str) -> tuple[Tensor, ...]:
     return tuple(Tensor(name=name, outputs=size) for name in names)
 
 
-def gated(name: str, hidden: int, intermediate: int, *, bias: bool = False) -> tuple[Tensor, ...]:
+def gated(
+    name: str, hidden: int, intermediate: int, *, bias: bool = False
+) -> tuple[Tensor, ...]:
     """Return a gated feed-forward block: gate, up, down."""
     return (
         *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN, bias=bias),
@@ -81,12 +88,27 @@ def gated(name: str, hidden: int, intermediate: int, *, bias: bool = False) -> t
     )
 
 
-def router(name: str, experts: int, hidden: int, *, quantizable: bool = False, storage: WeightFormat | None = None) -> Tensor:
+def router(
+    name: str,
+    experts: int,
+    hidden: int,
+    *,
+    quantizable: bool = False,
+    storage: WeightFormat | None = None,
+) -> Tensor:
     """Return the router of a mixture of experts; most engine classes never quantize it."""
-    return Tensor(name=name, outputs=experts, inputs=hidden, quantizable=quantizable, storage=storage)
+    return Tensor(
+        name=name,
+        outputs=experts,
+        inputs=hidden,
+        quantizable=quantizable,
+        storage=storage,
+    )
 
 
-def routed(name: str, experts: int, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
+def routed(
+    name: str, experts: int, hidden: int, intermediate: int
+) -> tuple[Tensor, ...]:
     """Return the routed experts of a layer, each gated: gate, up, down."""
     return tuple(
         Tensor(

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.pages.figures import NONE, SECONDS, Document, Figure, at, figure, gib, milliseconds
+from shardwright.pages.figures import (
+    NONE,
+    SECONDS,
+    Document,
+    Figure,
+    at,
+    figure,
+    gib,
+    milliseconds,
+)
 
 LENGTH: Final = 1000  #: units of a whole bar
 MEMORY: Final = (
@@ -76,13 +85,22 @@ class Legend:
 def memory_rows(document: Document) -> tuple[MemoryRow, ...]:
     """Return a bar for every stage, of what the engine may take of a GPU."""
     bars = at(document, "explanation.memory")
-    return tuple(_memory_row(document, f"explanation.memory.{index}", bar) for index, bar in enumerate(bars))
+    return tuple(
+        _memory_row(document, f"explanation.memory.{index}", bar)
+        for index, bar in enumerate(bars)
+    )
 
 
 def _memory_row(document: Document, path: str, bar: dict[str, Any]) -> MemoryRow:
     figures = tuple(figure(document, f"{path}.{key}", gib) for _, key, _ in MEMORY)
-    named = [(name, colour, shown) for (name, _, colour), shown in zip(MEMORY, figures, strict=True)]
-    words = [(f"{name}: {shown.text} GiB", colour, max(0, shown.value)) for name, colour, shown in named]
+    named = [
+        (name, colour, shown)
+        for (name, _, colour), shown in zip(MEMORY, figures, strict=True)
+    ]
+    words = [
+        (f"{name}: {shown.text} GiB", colour, max(0, shown.value))
+        for name, colour, shown in named
+    ]
     return MemoryRow(
         stage=bar["label"],
         layers=bar["layers"],
@@ -103,19 +121,34 @@ def time_bars(document: Document) -> tuple[TimeBar, ...]:
     if not times:
         return ()
     longest = max(times["token"]["seconds"])
-    return tuple(_time_bar(document, times, index, longest) for index in range(len(times["layouts"])))
+    return tuple(
+        _time_bar(document, times, index, longest)
+        for index in range(len(times["layouts"]))
+    )
 
 
-def _time_bar(document: Document, times: dict[str, Any], index: int, longest: float) -> TimeBar:
+def _time_bar(
+    document: Document, times: dict[str, Any], index: int, longest: float
+) -> TimeBar:
     rows = times["rows"]
-    parts = tuple(figure(document, f"explanation.times.rows.{place}.seconds.{index}", _part) for place in range(len(rows)))
-    words = [(f"{row['part']}: {shown.text}", TIMES[row["part"]], shown.value) for row, shown in zip(rows, parts, strict=True)]
+    parts = tuple(
+        figure(document, f"explanation.times.rows.{place}.seconds.{index}", _part)
+        for place in range(len(rows))
+    )
+    words = [
+        (f"{row['part']}: {shown.text}", TIMES[row["part"]], shown.value)
+        for row, shown in zip(rows, parts, strict=True)
+    ]
     return TimeBar(
         layout=times["layouts"][index],
         pieces=tuple(_stacked(words, whole=longest)),
         whole=tuple(_stacked(words, whole=times["token"]["seconds"][index])),
-        token=figure(document, f"explanation.times.token.seconds.{index}", milliseconds),
-        first_token=figure(document, f"explanation.times.firstToken.seconds.{index}", SECONDS),
+        token=figure(
+            document, f"explanation.times.token.seconds.{index}", milliseconds
+        ),
+        first_token=figure(
+            document, f"explanation.times.firstToken.seconds.{index}", SECONDS
+        ),
         parts=parts,
     )
 
@@ -127,14 +160,24 @@ def _part(seconds: float) -> str:
 def time_legend(document: Document) -> tuple[Legend, ...]:
     """Return the parts of a token's time, in the order of the bars."""
     times = at(document, "explanation.times")
-    return tuple(Legend(name=row["part"], colour=TIMES[row["part"]]) for row in times["rows"]) if times else ()
+    return (
+        tuple(
+            Legend(name=row["part"], colour=TIMES[row["part"]]) for row in times["rows"]
+        )
+        if times
+        else ()
+    )
 
 
-def _stacked(parts: Sequence[tuple[str, str, float]], *, whole: float) -> Iterator[Piece]:
+def _stacked(
+    parts: Sequence[tuple[str, str, float]], *, whole: float
+) -> Iterator[Piece]:
     """Yield one piece after the other; what is nothing has none."""
     x = 0.0
     for title, colour, value in parts:
         width = LENGTH * value / whole if whole > 0 else 0.0
         if width > 0:
-            yield Piece(x=round(x, 2), width=round(width, 2), colour=colour, title=title)
+            yield Piece(
+                x=round(x, 2), width=round(width, 2), colour=colour, title=title
+            )
         x += width

@@ -1,4 +1,6 @@
-"""The trade-off: what a GPU gives against what a user gets, every layout a point, both axes logarithmic."""
+"""The trade-off: what a GPU gives against what a user gets, every layout a point, both axes
+logarithmic.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,9 @@ _STEPS: Final = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A logarithmic axis: the decimal logarithms of its ends, and marks as (place in percent, words)."""
+    """A logarithmic axis: the decimal logarithms of its ends, and marks as (place in percent,
+    words).
+    """
 
     low: float
     high: float
@@ -28,7 +32,10 @@ class Axis:
         room = max(high - low, 0.3) * MARGIN
         low, high = low - room, high + room
         ends = cls(low=low, high=high, marks=())
-        marks = tuple((round(ends.place(value), 2), f"{value:,g}") for value in _round_values(low, high))
+        marks = tuple(
+            (round(ends.place(value), 2), f"{value:,g}")
+            for value in _round_values(low, high)
+        )
         return cls(low=low, high=high, marks=marks)
 
     def place(self, value: float) -> float:
@@ -38,7 +45,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A layout on the curve, in percent from the left and from the top; ``kind`` says what becomes of it."""
+    """A layout on the curve, in percent from the left and from the top; ``kind`` says what becomes
+    of it.
+    """
 
     x: float
     y: float
@@ -57,14 +66,30 @@ class Curve:
 
 
 def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
-    """Return the curve of a document, on axes that have room for every load; None where nothing has a speed."""
+    """Return the curve of a document, on axes that have room for every load; None where nothing has
+    a speed.
+    """
     found = [one for one in at(document, "explanation.candidates") if one["speed"]]
     if not found:
         return None
-    speeds = [speed for point in (loads or {}).get("points", ()) for speed in point["speeds"]]
-    x = Axis.of([*(one["speed"]["outputTokensPerSecondPerUser"] for one in found), *(1 / speed[1] for speed in speeds)])
-    y = Axis.of([*(one["speed"]["outputTokensPerSecondPerGpu"] for one in found), *(speed[2] for speed in speeds)])
-    points = sorted((_point(one, x, y) for one in found), key=lambda point: _ORDER[point.kind])
+    speeds = [
+        speed for point in (loads or {}).get("points", ()) for speed in point["speeds"]
+    ]
+    x = Axis.of(
+        [
+            *(one["speed"]["outputTokensPerSecondPerUser"] for one in found),
+            *(1 / speed[1] for speed in speeds),
+        ]
+    )
+    y = Axis.of(
+        [
+            *(one["speed"]["outputTokensPerSecondPerGpu"] for one in found),
+            *(speed[2] for speed in speeds),
+        ]
+    )
+    points = sorted(
+        (_point(one, x, y) for one in found), key=lambda point: _ORDER[point.kind]
+    )
     runs = [(point.x, point.y) for point in points if point.kind in {"chosen", "runs"}]
     return Curve(x=x, y=y, points=tuple(points), frontier=tuple(_steps(runs)))
 
@@ -83,16 +108,35 @@ def dot_kind(candidate: Mapping[str, Any]) -> str:
 
 def _point(one: Mapping[str, Any], x: Axis, y: Axis) -> Point:
     speed = one["speed"]
-    gives, gets = speed["outputTokensPerSecondPerGpu"], speed["outputTokensPerSecondPerUser"]
-    words = f"{one['layout']} on {one['pool']}: {COUNT(gives)} tok/s per GPU, {SECONDS(speed['tpotSeconds'])} per token"
-    said = {"chosen": ", the plan", "runs": "", "queues": ", requests queue", "out": f", ruled out: {', '.join(one['rules'])}"}
+    gives, gets = (
+        speed["outputTokensPerSecondPerGpu"],
+        speed["outputTokensPerSecondPerUser"],
+    )
+    words = (
+        f"{one['layout']} on {one['pool']}: {COUNT(gives)} tok/s per GPU, "
+        f"{SECONDS(speed['tpotSeconds'])}"
+        " per token"
+    )
+    said = {
+        "chosen": ", the plan",
+        "runs": "",
+        "queues": ", requests queue",
+        "out": f", ruled out: {', '.join(one['rules'])}",
+    }
     return Point(
-        x=round(x.place(gets), 2), y=round(100 - y.place(gives), 2), kind=dot_kind(one), title=words + said[dot_kind(one)]
+        x=round(x.place(gets), 2),
+        y=round(100 - y.place(gives), 2),
+        kind=dot_kind(one),
+        title=words + said[dot_kind(one)],
     )
 
 
-def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float, float]]:
-    """Yield the lines of the steps along the points that no other is right of and above; y grows downwards."""
+def _steps(
+    points: Sequence[tuple[float, float]],
+) -> Iterator[tuple[float, float, float, float]]:
+    """Yield the lines of the steps along the points that no other is right of and above; y grows
+    downwards.
+    """
     best: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: (-point[0], point[1])):
         if not best or y < best[-1][1]:
@@ -104,7 +148,7 @@ def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float
 
 def _round_values(low: float, high: float) -> Iterator[float]:
     """Yield 1, 2, 5, 10, … between two logarithms; powers of ten alone where those are many."""
-    steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004 - more than eight marks are a crowd
+    steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004
     for power in range(math.floor(low), math.ceil(high) + 1):
         for step in steps:
             if low <= math.log10(step) + power <= high:

@@ -1,4 +1,6 @@
-"""The list of plans as one HTML page, with a link to each; as little is fetched by it as by a plan's own page."""
+"""The list of plans as one HTML page, with a link to each; as little is fetched by it as by a
+plan's own page.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,5 +20,7 @@ class Listed:
 
 
 def plans_page(listed: Sequence[Listed], *, unasked: int, root: str) -> str:
-    """Return a page of ASCII that lists models; ``unasked`` namespaces are left out, ``root`` is the path of the list."""
+    """Return a page of ASCII that lists models; ``unasked`` namespaces are left out, ``root`` is
+    the path of the list.
+    """
     return rendered("plans.html", {"listed": listed, "unasked": unasked, "root": root})

@@ -1,10 +1,22 @@
-"""The device mesh as a drawing: the GPUs of every node, what the rank on each holds, and the links among them."""
+"""The device mesh as a drawing: the GPUs of every node, what the rank on each holds, and the links
+among them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shardwright.pages.figures import NONE, Document, Figure, at, figure, milliseconds, percent, range_text, rate
+from shardwright.pages.figures import (
+    NONE,
+    Document,
+    Figure,
+    at,
+    figure,
+    milliseconds,
+    percent,
+    range_text,
+    rate,
+)
 
 MOST_NODES: Final = 32  #: drawn; of the others only the names are said
 COLUMNS: Final = 4  #: GPUs beside each other
@@ -14,12 +26,19 @@ TILE_GAP: Final = 4
 STAGE_COLOURS: Final = 6
 BUS_HEIGHT: Final = 30  #: of a link below the GPUs, with its words
 
-KINDS: Final = {"tensor": "Tensor", "context": "Shared K/V", "experts": "Experts", "pipeline": "Pipeline"}
+KINDS: Final = {
+    "tensor": "Tensor",
+    "context": "Shared K/V",
+    "experts": "Experts",
+    "pipeline": "Pipeline",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTile:
-    """One GPU: where it is drawn, in pixels, its words, and the colour of its stage (empty: not of this model)."""
+    """One GPU: where it is drawn, in pixels, its words, and the colour of its stage (empty: not of
+    this model).
+    """
 
     x: int
     y: int
@@ -30,7 +49,9 @@ class GpuTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bus:
-    """A link below the GPUs of a node: at which height, how far it is busy, in pixels, its colour and its words."""
+    """A link below the GPUs of a node: at which height, how far it is busy, in pixels, its colour
+    and its words.
+    """
 
     y: int
     reach: float
@@ -54,7 +75,9 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFrame:
-    """Nodes that belong together; ``label`` is empty where the nodes of all replicas stand in one row."""
+    """Nodes that belong together; ``label`` is empty where the nodes of all replicas stand in one
+    row.
+    """
 
     label: str
     cards: tuple[Card, ...]
@@ -89,7 +112,9 @@ class RankRow:
 def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]]:
     """Return the replicas that are drawn, and the names of the nodes that are not."""
     ranks: list[dict[str, Any]] = at(document, "explanation.ranks")
-    per_node: dict[tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]] = {}
+    per_node: dict[
+        tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]
+    ] = {}
     held: dict[str, int] = {}
     spans = document["plan"]["layout"]["nodesPerReplica"] > 1
     position: dict[int, int] = {}
@@ -103,30 +128,52 @@ def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]
     sections: dict[int, list[Card]] = {}
     for (group, name), gpus in list(per_node.items())[:MOST_NODES]:
         card = _card(name, gpus, held[name], many=len(position) > 1)
-        sections.setdefault(group, []).append(_with_buses(card, document) if card.holds else card)
+        sections.setdefault(group, []).append(
+            _with_buses(card, document) if card.holds else card
+        )
     several = spans and len(position) > 1
-    drawn = tuple(NodeFrame(label=f"Replica {group}" if several else "", cards=tuple(cards)) for group, cards in sections.items())
+    drawn = tuple(
+        NodeFrame(label=f"Replica {group}" if several else "", cards=tuple(cards))
+        for group, cards in sections.items()
+    )
     return drawn, tuple(name for _, name in list(per_node)[MOST_NODES:])
 
 
 _Gpu = tuple[int, int | None, "dict[str, Any] | None"]  # replica, stage, rank
 
 
-def _merged(before: Sequence[_Gpu], stages: Sequence[int | None], group: int, ranks: Sequence[dict[str, Any]]) -> list[_Gpu]:
+def _merged(
+    before: Sequence[_Gpu],
+    stages: Sequence[int | None],
+    group: int,
+    ranks: Sequence[dict[str, Any]],
+) -> list[_Gpu]:
     """Return the GPUs of a node with those that another replica takes."""
     left = iter(ranks)
-    new = [(group, stage, next(left, None) if stage is not None else None) for stage in stages]
-    return [gpu if gpu[1] is not None or index >= len(before) else before[index] for index, gpu in enumerate(new)]
+    new = [
+        (group, stage, next(left, None) if stage is not None else None)
+        for stage in stages
+    ]
+    return [
+        gpu if gpu[1] is not None or index >= len(before) else before[index]
+        for index, gpu in enumerate(new)
+    ]
 
 
 def _card(name: str, gpus: Sequence[_Gpu], held: int, *, many: bool) -> Card:
-    tiles = tuple(_tile(index, gpu, others=index >= len(gpus) - held, many=many) for index, gpu in enumerate(gpus))
+    tiles = tuple(
+        _tile(index, gpu, others=index >= len(gpus) - held, many=many)
+        for index, gpu in enumerate(gpus)
+    )
     ranks = [rank for _, _, rank in gpus if rank]
     stages = sorted({(rank["stage"], *rank["layers"]) for rank in ranks})
     rows = -(-len(gpus) // COLUMNS)
     return Card(
         name=name,
-        holds=", ".join(f"stage {stage}: layers {_span((first, last))}" for stage, first, last in stages),
+        holds=", ".join(
+            f"stage {stage}: layers {_span((first, last))}"
+            for stage, first, last in stages
+        ),
         tiles=tiles,
         buses=(),
         stems=(),
@@ -137,19 +184,32 @@ def _card(name: str, gpus: Sequence[_Gpu], held: int, *, many: bool) -> Card:
 
 def _with_buses(card: Card, document: Document) -> Card:
     """Return a node with the links that its ranks use, those inside it first."""
-    found = sorted(at(document, "explanation.links"), key=lambda link: bool(link["betweenNodes"]))
+    found = sorted(
+        at(document, "explanation.links"), key=lambda link: bool(link["betweenNodes"])
+    )
     buses = tuple(
         Bus(
             y=card.height + 14 + BUS_HEIGHT * row,
             reach=round(card.width * min(1.0, max(0.01, link["busy"])), 2),
             colour=link["kind"],
             leaves=link["betweenNodes"],
-            words=f"{link['name'] or 'link not known'} · {KINDS[link['kind']].lower()} {percent(link['busy'])} busy",
+            words=f"{link['name'] or 'link not known'} · {KINDS[link['kind']].lower()} "
+            f"{percent(link['busy'])}"
+            " busy",
         )
         for row, link in enumerate(found)
     )
-    columns = sorted({tile.x + TILE_WIDTH // 2 for tile in card.tiles if tile.colour}) if buses else ()
-    return replace(card, buses=buses, stems=tuple(columns), height=card.height + BUS_HEIGHT * len(buses) + 2 * bool(buses))
+    columns = (
+        sorted({tile.x + TILE_WIDTH // 2 for tile in card.tiles if tile.colour})
+        if buses
+        else ()
+    )
+    return replace(
+        card,
+        buses=buses,
+        stems=tuple(columns),
+        height=card.height + BUS_HEIGHT * len(buses) + 2 * bool(buses),
+    )
 
 
 def _tile(index: int, gpu: _Gpu, *, others: bool, many: bool) -> GpuTile:
@@ -171,11 +231,19 @@ def _tile(index: int, gpu: _Gpu, *, others: bool, many: bool) -> GpuTile:
 
 
 def _held(rank: dict[str, Any]) -> Iterator[str]:
-    for label, key in (("heads", "heads"), ("K/V heads", "kvHeads"), ("experts", "experts")):
+    for label, key in (
+        ("heads", "heads"),
+        ("K/V heads", "kvHeads"),
+        ("experts", "experts"),
+    ):
         if rank[key] is not None:
             yield f"{label} {_span(rank[key])}"
     if rank["expertSlices"]:
-        yield f"1/{rank['expertSlices']} of every expert" if rank["expertSlices"] > 1 else "every expert"
+        yield (
+            f"1/{rank['expertSlices']} of every expert"
+            if rank["expertSlices"] > 1
+            else "every expert"
+        )
 
 
 def _short(rank: dict[str, Any]) -> Iterator[str]:
@@ -185,7 +253,11 @@ def _short(rank: dict[str, Any]) -> Iterator[str]:
     if rank["experts"] is not None:
         yield f"exp. {_span(rank['experts'])}"
     elif rank["expertSlices"]:
-        yield f"experts 1/{rank['expertSlices']}" if rank["expertSlices"] > 1 else "all experts"
+        yield (
+            f"experts 1/{rank['expertSlices']}"
+            if rank["expertSlices"] > 1
+            else "all experts"
+        )
 
 
 def _span(ends: Sequence[int]) -> str:
@@ -195,7 +267,10 @@ def _span(ends: Sequence[int]) -> str:
 def link_rows(document: Document) -> tuple[LinkRow, ...]:
     """Return the traffic of a token, each with the link that it crosses."""
     found = at(document, "explanation.links")
-    return tuple(_link(document, f"explanation.links.{index}", link) for index, link in enumerate(found))
+    return tuple(
+        _link(document, f"explanation.links.{index}", link)
+        for index, link in enumerate(found)
+    )
 
 
 def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
@@ -203,7 +278,9 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
         kind=KINDS[link["kind"]],
         name=link["name"] or "link not known",
         where="between nodes" if link["betweenNodes"] else "inside a node",
-        rate=figure(document, f"{path}.bytesPerSecond", rate) if link["bytesPerSecond"] else None,
+        rate=figure(document, f"{path}.bytesPerSecond", rate)
+        if link["bytesPerSecond"]
+        else None,
         seconds=figure(document, f"{path}.seconds", milliseconds),
         busy=figure(document, f"{path}.busy", percent),
         reach=max(4, round(1000 * min(1.0, link["busy"]))),
@@ -212,7 +289,9 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
 
 def rank_rows(document: Document) -> tuple[RankRow, ...]:
     """Return what every rank of a replica holds, as rows of a table."""
-    names = [node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0]
+    names = [
+        node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0
+    ]
     return tuple(
         RankRow(
             rank=rank["rank"],

@@ -1,7 +1,9 @@
-"""The explanation of a plan as one HTML file: nothing is computed here but where a line is drawn, and nothing is fetched.
+"""The explanation of a plan as one HTML file: nothing is computed here but where a line is drawn,
+and nothing is fetched.
 
-The page is made of the document that ``explain -o json`` prints and holds it; every number of it says where it stands there.
-The styles and the script are named by their hashes, so that a browser runs nothing else, whatever a text may hold.
+The page is made of the document that ``explain -o json`` prints and holds it; every number of it
+says where it stands there. The styles and the script are named by their hashes, so that a browser
+runs nothing else, whatever a text may hold.
 """
 
 import hashlib
@@ -14,7 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.pages.bars import memory_legend, memory_rows, time_bars, time_legend
 from shardwright.pages.curve import Curve, curve, dot_kind
-from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, range_text, whole
+from shardwright.pages.figures import (
+    COUNT,
+    SECONDS,
+    Document,
+    Figure,
+    at,
+    figure,
+    from_milliseconds,
+    range_text,
+    whole,
+)
 from shardwright.pages.mesh import link_rows, rank_rows, replicas
 from shardwright.sinks import in_page, in_script
 
@@ -28,7 +40,11 @@ FIELDS: Final = {
     "outputTokens": "Output tokens",
 }
 LISTED: Final = ("chosen", "runs", "queues", "out")
-KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, requests queue"}
+KINDS: Final = {
+    "chosen": "the plan",
+    "runs": "can run",
+    "queues": "can run, requests queue",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +77,8 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
 
     Args:
         document: What the page shows.
-        loads: The same question under other loads, as the command ``report`` makes them; None: no sliders.
+        loads: The same question under other loads, as the command ``report`` makes them; None: no
+            sliders.
     """
     script = _text("page.js")
     values = {
@@ -87,7 +104,11 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
 def rendered(template: str, values: Mapping[str, Any]) -> str:
     """Return a page of ASCII from a template; the styles are those of all pages."""
     style = _text("page.css")
-    page: str = _environment().get_template(template).render({"style": style, "style_hash": _hash(style), **values})
+    page: str = (
+        _environment()
+        .get_template(template)
+        .render({"style": style, "style_hash": _hash(style), **values})
+    )
     return page.encode("ascii", "xmlcharrefreplace").decode()
 
 
@@ -95,25 +116,42 @@ def _mesh(document: Document) -> dict[str, Any]:
     if not at(document, "explanation.nodes"):
         return {"replicas": (), "hidden": (), "links": (), "ranks": ()}
     drawn, hidden = replicas(document)
-    return {"replicas": drawn, "hidden": hidden, "links": link_rows(document), "ranks": rank_rows(document)}
+    return {
+        "replicas": drawn,
+        "hidden": hidden,
+        "links": link_rows(document),
+        "ranks": rank_rows(document),
+    }
 
 
 def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any]:
     drawn = curve(document, loads)
-    return {"curve": drawn, "data": in_script(_moving(loads, drawn)) if drawn and loads else ""}
+    return {
+        "curve": drawn,
+        "data": in_script(_moving(loads, drawn)) if drawn and loads else "",
+    }
 
 
 def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
-    """Return what the script moves: the loads, with the words of what is planned, and the ends of the axes."""
+    """Return what the script moves: the loads, with the words of what is planned, and the ends of
+    the axes.
+    """
     ends = [drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high]
-    return {**loads, "ends": ends, "points": [_worded(point) for point in loads["points"]]}
+    return {
+        **loads,
+        "ends": ends,
+        "points": [_worded(point) for point in loads["points"]],
+    }
 
 
 def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
     if "problem" in point:
         return {**point, "problem": in_page(point["problem"])}
     output, token = point["outputTokensPerSecond"], point["tpotSeconds"]
-    return {**point, "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)]}
+    return {
+        **point,
+        "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)],
+    }
 
 
 def _tiles(document: Document) -> Iterator[FigureTile]:
@@ -121,16 +159,41 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
-    band = f"80% band {range_text(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
+    band = (
+        f"80% band {range_text(COUNT(predicted['low']), COUNT(predicted['high']))}, "
+        f"{predicted['basis']}"
+    )
     milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
     yield FigureTile(
-        label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band
+        label="Output",
+        figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT),
+        unit="tok/s",
+        note=band,
     )
-    yield FigureTile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
-    yield FigureTile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
-    yield FigureTile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
-    carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
-    yield FigureTile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
+    yield FigureTile(
+        label="First token",
+        figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds),
+        note="mean",
+    )
+    yield FigureTile(
+        label="Per token",
+        figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds),
+        note="mean",
+    )
+    yield FigureTile(
+        label="GPUs",
+        figure=figure(document, "plan.gpus", whole),
+        note=document["plan"]["product"],
+    )
+    carries = (
+        "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
+    )
+    yield FigureTile(
+        label="K/V cache",
+        figure=figure(document, tokens, COUNT),
+        unit="tokens",
+        note=f"per replica; {carries}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +219,13 @@ def _exclusions(document: Document) -> Iterator[ExclusionBar]:
 
 
 def _rows(document: Document) -> Iterator[CandidateRow]:
-    """Yield the plan, what can run, what queues, what was ruled out: what gives most for a GPU first, what has no speed last."""
-    for index, one in sorted(enumerate(document["explanation"]["candidates"]), key=lambda item: _rank(item[1])):
+    """Yield the plan, what can run, what queues, what was ruled out: what gives most for a GPU
+    first, what has no speed last.
+    """
+    for index, one in sorted(
+        enumerate(document["explanation"]["candidates"]),
+        key=lambda item: _rank(item[1]),
+    ):
         path = f"explanation.candidates.{index}"
         speed = f"{path}.speed"
         priced = one["speed"] is not None
@@ -168,15 +236,23 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
             verdict=KINDS.get(dot_kind(one), ", ".join(one["rules"])),
             rules=" ".join(one["rules"]),
             gpus=figure(document, f"{path}.gpus", whole),
-            per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT) if priced else None,
-            per_user=figure(document, f"{speed}.tpotSeconds", SECONDS) if priced else None,
-            first_token=figure(document, f"{speed}.ttftSeconds", SECONDS) if priced else None,
+            per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT)
+            if priced
+            else None,
+            per_user=figure(document, f"{speed}.tpotSeconds", SECONDS)
+            if priced
+            else None,
+            first_token=figure(document, f"{speed}.ttftSeconds", SECONDS)
+            if priced
+            else None,
         )
 
 
 def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
     speed = one["speed"]
-    return LISTED.index(dot_kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
+    return LISTED.index(dot_kind(one)), -speed[
+        "outputTokensPerSecondPerGpu"
+    ] if speed else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +268,11 @@ def _sliders(loads: Mapping[str, Any] | None) -> Iterator[Slider]:
     for axis, base in zip(loads["axes"], loads["base"], strict=True) if loads else ():
         values: Sequence[float] = axis["values"]
         if len(values) > 1:
-            yield Slider(label=FIELDS[axis["field"]], words=tuple(f"{value:,}" for value in values), base=base)
+            yield Slider(
+                label=FIELDS[axis["field"]],
+                words=tuple(f"{value:,}" for value in values),
+                base=base,
+            )
 
 
 def _hash(text: str) -> str:
@@ -201,7 +281,11 @@ def _hash(text: str) -> str:
 
 @cache
 def _text(name: str) -> str:
-    return resources.files("shardwright.pages").joinpath("templates", name).read_text(encoding="utf-8")
+    return (
+        resources.files("shardwright.pages")
+        .joinpath("templates", name)
+        .read_text(encoding="utf-8")
+    )
 
 
 def _load(name: str) -> str:
@@ -209,12 +293,14 @@ def _load(name: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    return in_page(value) if type(value) is str else value  # what is marked as safe is ours
+    return (
+        in_page(value) if type(value) is str else value
+    )  # what is marked as safe is ours
 
 
 @cache
 def _environment() -> "ImmutableSandboxedEnvironment":
-    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - commands without a page do not pay for it
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     return ImmutableSandboxedEnvironment(

@@ -1,4 +1,6 @@
-"""What an engine refuses of adapters (LoRA): architectures, vocabularies and layouts that it does not apply them to."""
+"""What an engine refuses of adapters (LoRA): architectures, vocabularies and layouts that it does
+not apply them to.
+"""
 
 from collections.abc import Iterator
 
@@ -8,16 +10,23 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
 
-def adapter_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield why the engine would not start with adapters; the codes are explained in ``shapes.SHAPE_REASONS``.
+def adapter_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
+    """Yield why the engine would not start with adapters; the codes are explained in
+    ``shapes.SHAPE_REASONS``.
 
-    Sources: vLLM 0.32 ``v1/worker/lora_model_runner_mixin.py:load_lora_model``, ``lora/layers/logits_processor.py`` and
-    ``lora/layers/fused_moe.py:_ep_check`` with ``config/parallel.py:use_sequence_parallel_moe``.
+    Sources: vLLM 0.32 ``v1/worker/lora_model_runner_mixin.py:load_lora_model``,
+    ``lora/layers/logits_processor.py`` and ``lora/layers/fused_moe.py:_ep_check`` with
+    ``config/parallel.py:use_sequence_parallel_moe``.
     """
     if traits.adapters is None:
         return
     engine = f"{traits.name} {traits.version}"
-    if traits.takes_adapters is not None and model.architecture not in traits.takes_adapters:
+    if (
+        traits.takes_adapters is not None
+        and model.architecture not in traits.takes_adapters
+    ):
         yield Problem(
             code="AdaptersNotSupported",
             what=f"adapters of {model.architecture}",
@@ -37,7 +46,8 @@ def adapter_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> 
         yield Problem(
             code="AdaptersExcludeExperts",
             path="expert",
-            what=f"whole experts over tensor {layout.tensor} x attention data {layout.attention_data}",
+            what=f"whole experts over tensor {layout.tensor} x attention data "
+            f"{layout.attention_data}",
             limit=f"take no adapters in {engine}",
             remedy="use tensor 1 or attentionData 1 beside whole experts",
         )

@@ -1,4 +1,6 @@
-"""What an offered rate keeps in flight: a rate is priced as the number of requests that it comes to."""
+"""What an offered rate keeps in flight: a rate is priced as the number of requests that it comes
+to.
+"""
 
 import math
 from dataclasses import replace
@@ -14,14 +16,19 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 
 _ROUNDS: Final = 3
-"""Times that the number in flight is taken from how long requests stay at the last one; then it is searched for. Basis:
-assumed, what it takes unless the rate is near what can be served."""
+"""Times that the number in flight is taken from how long requests stay at the last one; then it is
+searched for. Basis: assumed, what it takes unless the rate is near what can be served.
+"""
 
 _STEPS_PER_DOUBLING: Final = 8
-"""Numbers in flight that are told apart between one and its double: layouts share what is priced for one number."""
+"""Numbers in flight that are told apart between one and its double: layouts share what is priced
+for one number.
+"""
 
 _MOST_IN_FLIGHT: Final = 4096
-"""Unit: requests per replica. Basis: assumed; a rate that needs more than an engine's batches hold is not served."""
+"""Unit: requests per replica. Basis: assumed; a rate that needs more than an engine's batches hold
+is not served.
+"""
 
 
 class Prices(Protocol):
@@ -37,11 +44,17 @@ class Prices(Protocol):
 def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Prices:
     """Return what prices the candidates of a request."""
     closed = Estimator(model, request.workload, traits, request.storage)
-    return closed if request.workload.requests_per_second is None else _Open(closed, request.workload)
+    return (
+        closed
+        if request.workload.requests_per_second is None
+        else _Open(closed, request.workload)
+    )
 
 
 class _Open:
-    """Prices an offered rate by Little's law: in flight is the rate times how long a request stays."""
+    """Prices an offered rate by Little's law: in flight is the rate times how long a request
+    stays.
+    """
 
     def __init__(self, estimator: Estimator, workload: Workload) -> None:
         self._estimator, self._workload = estimator, workload
@@ -54,12 +67,21 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        rates = (self._at(number).estimate(candidate).performance.requests_per_second for number in _filled(candidate, found))
+        rates = (
+            self._at(number).estimate(candidate).performance.requests_per_second
+            for number in _filled(candidate, found)
+        )
         capacity = max(found.performance.requests_per_second, *rates)
-        return replace(found, performance=self._as_offered(found.performance, capacity), capacity=capacity)
+        return replace(
+            found,
+            performance=self._as_offered(found.performance, capacity),
+            capacity=capacity,
+        )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        """Return what prices at the number in flight, at most what is not served any more, and its price."""
+        """Return what prices at the number in flight, at most what is not served any more, and its
+        price.
+        """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
         in_flight = replicas
@@ -74,12 +96,16 @@ class _Open:
         return at, at.estimate(candidate)
 
     def _needed(self, candidate: Candidate, in_flight: int) -> int:
-        """Return how many would be in flight if requests stayed as long as they do with a number of them in flight."""
+        """Return how many would be in flight if requests stayed as long as they do with a number of
+        them in flight.
+        """
         stay = self._stay(self._at(in_flight).estimate(candidate))
         return _rounded_up(stay * (self._workload.requests_per_second or 0))
 
     def _searched(self, candidate: Candidate, least: int, most: int) -> int:
-        """Return the smallest number in flight with which the rate is served, or the most; near capacity steps are short."""
+        """Return the smallest number in flight with which the rate is served, or the most; near
+        capacity steps are short.
+        """
         low, high = _step(least), _step(most)
         while low < high:
             middle = (low + high) // 2
@@ -88,8 +114,13 @@ class _Open:
         return _number(low)
 
     def _as_offered(self, speed: Performance, capacity: float) -> Performance:
-        """Return the performance with the throughput that was asked for, or what is served of it."""
-        share = min(capacity, self._workload.requests_per_second or 0) / speed.requests_per_second
+        """Return the performance with the throughput that was asked for, or what is served of
+        it.
+        """
+        share = (
+            min(capacity, self._workload.requests_per_second or 0)
+            / speed.requests_per_second
+        )
         return replace(
             speed,
             output_tokens_per_second=speed.output_tokens_per_second * share,
@@ -100,7 +131,9 @@ class _Open:
 
     def _at(self, in_flight: int) -> Estimator:
         if in_flight not in self._under:
-            self._under[in_flight] = self._estimator.under(replace(self._workload, concurrency=in_flight))
+            self._under[in_flight] = self._estimator.under(
+                replace(self._workload, concurrency=in_flight)
+            )
         return self._under[in_flight]
 
     def _stay(self, estimate: Estimate) -> float:
@@ -109,13 +142,17 @@ class _Open:
 
 
 def _filled(candidate: Candidate, found: Estimate) -> tuple[int, int]:
-    """Return the numbers in flight that fill the batches as they are, and any that the engine could be told to run.
+    """Return the numbers in flight that fill the batches as they are, and any that the engine could
+    be told to run.
 
-    Larger batches of requests leave less room for prompts, so that the last need not serve the most.
+    Larger batches of requests leave less room for prompts, so that the last need not serve the
+    most.
     """
     layout = candidate.layout
     most = _MOST_IN_FLIGHT * layout.replicas
-    return _rounded_up(min(most, found.max_sequences * layout.replicas * layout.attention_data)), _rounded_up(most)
+    return _rounded_up(
+        min(most, found.max_sequences * layout.replicas * layout.attention_data)
+    ), _rounded_up(most)
 
 
 def _rounded_up(in_flight: float) -> int:

@@ -1,4 +1,6 @@
-"""What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would help."""
+"""What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would
+help.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,20 +19,36 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
 from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
-from shardwright.planning.phrases import degrees, relative_price_words, uncounted_sentence
+from shardwright.planning.phrases import (
+    degrees,
+    relative_price_words,
+    uncounted_sentence,
+)
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, FeasibleCandidate, Scale, answer_seconds
+from shardwright.planning.select import (
+    UTILISATION,
+    FeasibleCandidate,
+    Scale,
+    answer_seconds,
+)
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
 _PRICES_SHOWN: Final = 6
-"""By how much drafts must slow a token down to be warned of, a share; assumed: half the median error of what is predicted."""
+"""By how much drafts must slow a token down to be warned of, a share; assumed: half the median
+error of what is predicted.
+"""
 
 
 def warnings(
-    inventory: Inventory, shown: Sequence[FeasibleCandidate], request: Request, model: ModelSpec, traits: EngineTraits
+    inventory: Inventory,
+    shown: Sequence[FeasibleCandidate],
+    request: Request,
+    model: ModelSpec,
+    traits: EngineTraits,
 ) -> tuple[str, ...]:
-    """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of.
+    """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned
+    of.
 
     Args:
         inventory: What there is.
@@ -67,17 +85,27 @@ def warnings(
 
 def _unknown_pods(inventory: Inventory) -> Iterator[str]:
     if inventory.known_pods is KnownPods.NONE:
-        yield "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
+        yield (
+            "no pods are known: every allocatable GPU counts as free, the planned ones may be "
+            "taken"
+        )
     if inventory.known_pods is KnownPods.WATCHED:
-        yield "pods of namespaces that are not watched are not known: their GPUs count as free, the planned ones may be taken"
+        yield (
+            "pods of namespaces that are not watched are not known: their GPUs count as free, "
+            "the planned ones may be taken"
+        )
 
 
-def more_replicas(ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate | None, scale: Scale) -> Iterator[str]:
-    """Yield how many replicas would serve what this plan does not, and what replicas would bring on its own GPUs.
+def more_replicas(
+    ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate | None, scale: Scale
+) -> Iterator[str]:
+    """Yield how many replicas would serve what this plan does not, and what replicas would bring on
+    its own GPUs.
 
     Args:
         ranked: What stands, the plan first.
-        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None where there are none.
+        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None
+            where there are none.
         scale: By what layouts are compared.
     """
     best, request = ranked[0], scale.request
@@ -87,26 +115,47 @@ def more_replicas(ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate
         yield from _keeps_up(best, keeps_up(ranked, scale))
     if copies is not None:
         here, there = best.estimate, copies.estimate
-        more = there.performance.output_tokens_per_second / here.performance.output_tokens_per_second - 1
+        more = (
+            there.performance.output_tokens_per_second
+            / here.performance.output_tokens_per_second
+            - 1
+        )
         sooner = 1 - answer_seconds(there, request) / answer_seconds(here, request)
         layout = copies.candidate.layout
-        brings = f"bring {more:.0%} more output tokens per second and answer" if here.capacity is None else "answer"
+        brings = (
+            f"bring {more:.0%} more output tokens per second and answer"
+            if here.capacity is None
+            else "answer"
+        )
         yield (
-            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} {brings} in {sooner:.0%} less time "
+            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} {brings} "
+            f"in {sooner:.0%} less time "
             f"(replicas: {layout.replicas}, or budget.fill)"
         )
 
 
 def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    """Yield how many replicas would serve the offered rate, where these do not, or on fewer GPUs."""
+    """Yield how many replicas would serve the offered rate, where these do not, or on fewer
+    GPUs.
+    """
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
     room = "which are free" if gpus <= free else f"of which {free:,} are free"
-    served = f"{copies_of(wanted.layout)} would serve it on {gpus:,} GPUs of {wanted.pool.name}, {room}"
+    served = (
+        f"{copies_of(wanted.layout)} would serve it on {gpus:,} GPUs of {wanted.pool.name}, "
+        f"{room}"
+    )
     if best.carries_load:
         if gpus < best.candidate.layout.gpus and wanted.layout.replicas > 1:
-            yield f"fewer GPUs would serve the rate: {served} (replicas: {wanted.layout.replicas:,})"
+            yield (
+                f"fewer GPUs would serve the rate: {served} (replicas: {wanted.layout.replicas:,}"
+                ")"
+            )
         return
-    how = "faster than they are served" if best.falls_behind else f"at more than {UTILISATION:.0%} of what is served at most"
+    how = (
+        "faster than they are served"
+        if best.falls_behind
+        else f"at more than {UTILISATION:.0%} of what is served at most"
+    )
     yield f"requests arrive {how}: {served} (replicas: {wanted.layout.replicas:,})"
 
 
@@ -116,30 +165,48 @@ def _tight(best: FeasibleCandidate) -> Iterator[str]:
         worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
         margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
         yield (
-            f"tight: beside one longest request {margin} are left per GPU, less than the {format_bytes(worst.band_bytes)} by "
+            f"tight: beside one longest request {margin} are left per GPU, less than the "
+            f"{format_bytes(worst.band_bytes)}"
+            " by "
             "which the memory may be off; it may not start"
         )
 
 
-def _lowered(best: FeasibleCandidate, request: Request, traits: EngineTraits) -> Iterator[str]:
+def _lowered(
+    best: FeasibleCandidate, request: Request, traits: EngineTraits
+) -> Iterator[str]:
     estimate, asked = best.estimate, request.workload.max_model_len
     if estimate.max_model_len < asked:
-        yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
+        yield (
+            f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
+            "tokens: that is what K/V holds"
+        )
     told = traits.told
     fewer = told.sequences is None and estimate.max_sequences < traits.max_sequences
-    if fewer or (told.batched_tokens is None and estimate.max_batched_tokens < traits.max_batched_tokens):
+    if fewer or (
+        told.batched_tokens is None
+        and estimate.max_batched_tokens < traits.max_batched_tokens
+    ):
         yield (
-            f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
+            f"batch limits lowered to {estimate.max_sequences:,} sequences and "
+            f"{estimate.max_batched_tokens:,}"
+            " tokens "
             "to leave room for K/V"
         )
 
 
 def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield what the slots of adapters take, and that nothing is known of what applying them costs."""
+    """Yield what the slots of adapters take, and that nothing is known of what applying them
+    costs.
+    """
     if traits.adapters is not None:
-        slots, most = traits.adapters, format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages))
+        slots, most = (
+            traits.adapters,
+            format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages)),
+        )
         yield (
-            f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
+            f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory "
+            "per GPU; the predicted speed is "
             "that of the model without them"
         )
 
@@ -147,38 +214,59 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 def _gated(request: Request) -> Iterator[str]:
     """Yield that the hub will refuse what pods download, and what to type."""
     if request.deploy and request.gated:
-        named = '{"spec":{"model":{"weights":{"huggingFace":{"tokenSecretRef":{"name":"hub-token"}}}}}}'
-        which = f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} gated, and no token is named"
+        named = '{"spec":{"model":{"weights":{"huggingFace":{"tokenSecretRef":{"name":"hub-token"}}}}}}'  # noqa: E501
+        which = (
+            f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
+            "gated, and no token is named"
+        )
         create = "kubectl create secret generic hub-token --from-literal=token=hf_..."
         patch = f"kubectl patch smodel NAME --type merge -p '{named}'"
-        yield f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and you type `{create}` and `{patch}`"
+        yield (
+            f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and "
+            f"you type `{create}` and `{patch}`"
+        )
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """Yield that a pod's claim is too small to keep what it downloads, or what every new pod downloads where nothing keeps it.
+    """Yield that a pod's claim is too small to keep what it downloads, or what every new pod
+    downloads where nothing keeps it.
 
     What is only shown starts no pod.
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
-            f"model.weights.huggingFace.cache.storage is {format_bytes(request.cache_bytes)}, the weights alone are "
+            f"model.weights.huggingFace.cache.storage is {format_bytes(request.cache_bytes)}, the "
+            "weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
     if request.deploy and request.storage is Storage.HUB:
-        yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
+        yield (
+            "every new pod downloads the weights from the hub: model.weights.huggingFace.cache "
+            "keeps them on a claim"
+        )
 
 
 def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Yield that every pod of a group resolves the newest commit by itself, where no claim is shared that holds one of them.
+    """Yield that every pod of a group resolves the newest commit by itself, where no claim is
+    shared that holds one of them.
 
     Also that the administrator wants a commit to be named.
     """
     if request.commit_missed:
-        yield "no commit of the model is named: its publisher can change what the hub gives tomorrow; model.revision pins one"
-    apart = request.storage is Storage.HUB or request.cache_bytes is not None
-    if request.deploy and apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
         yield (
-            "the ranks of a group may load different commits, each the newest when it downloads: model.revision pins one, a "
+            "no commit of the model is named: its publisher can change what the hub gives "
+            "tomorrow; model.revision pins one"
+        )
+    apart = request.storage is Storage.HUB or request.cache_bytes is not None
+    if (
+        request.deploy
+        and apart
+        and not request.pinned
+        and best.candidate.placement.nodes_per_replica > 1
+    ):
+        yield (
+            "the ranks of a group may load different commits, each the newest when it downloads: "
+            "model.revision pins one, a "
             "shared claim (model.weights.huggingFace.cache.claimName) keeps one"
         )
 
@@ -186,18 +274,28 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
 def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
-        yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
+        yield (
+            "engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
+            "engine starts by itself"
+        )
 
 
 def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
-    """Yield where replicas are that were to be spread, where some value has two more than another."""
+    """Yield where replicas are that were to be spread, where some value has two more than
+    another.
+    """
     over, nodes = Over.of(request.space), candidate.pool.nodes
     if over is None or candidate.layout.replicas == 1:
         return
     there = over.count(candidate.placement.groups, nodes) + Counter(over.standing)
-    counts = {value: there[value] for value in sorted({over.value(node) for node in nodes})}
+    counts = {
+        value: there[value] for value in sorted({over.value(node) for node in nodes})
+    }
     if len(counts) == 1 or max(counts.values()) - min(counts.values()) > 1:
-        said = ", ".join(f"{count} in {value or 'nodes without it'}" for value, count in counts.items())
+        said = ", ".join(
+            f"{count} in {value or 'nodes without it'}"
+            for value, count in counts.items()
+        )
         yield f"replicas are not spread evenly over {over.label}: {said}, as far as there is room"
 
 
@@ -212,46 +310,79 @@ def _draft(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     if traits.drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
         yield (
-            f"draft model: {traits.drafter.model.source} takes {most} of the weights' memory per GPU and K/V beside it; how many "
-            "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
+            f"draft model: {traits.drafter.model.source} takes {most} of the weights' memory per "
+            "GPU and K/V beside it; how many "
+            "drafts are accepted is what the spec says, and no plan with a draft model has been "
+            "measured"
         )
         yield from traits.drafter.model.warnings
 
 
-def _beside_the_gpus(best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
-    """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no room for any."""
+def _beside_the_gpus(
+    best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
+) -> Iterator[str]:
+    """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no
+    room for any.
+    """
     wanted = request.workload.kv_offload
     if wanted is None:
         return
-    found = host_cache(best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray)
+    found = host_cache(
+        best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray
+    )
     if found is None:
-        why = "nodes do not say what they have" if best.candidate.pool.host_bytes is None else "they have none left for a pod"
-        yield f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory states a number)"
+        why = (
+            "nodes do not say what they have"
+            if best.candidate.pool.host_bytes is None
+            else "they have none left for a pod"
+        )
+        yield (
+            f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory "
+            "states a number)"
+        )
         return
     kept = best.estimate.kv_tokens * best.candidate.layout.attention_data
     yield (
-        f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about {found.tokens:,} tokens beside the {kept:,} "
-        "on the GPUs; how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them back is not "
+        f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about "
+        f"{found.tokens:,}"
+        f" tokens beside the {kept:,} "
+        "on the GPUs; how many prompts find theirs is what workload.prefixCacheHitPercent says, "
+        "copying them back is not "
         "counted, and no plan with it has been measured"
     )
 
 
-def _slowed_by_drafts(best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
-    """Yield that the same layout would be faster if nothing was drafted: too few drafts are accepted for what they cost."""
+def _slowed_by_drafts(
+    best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
+) -> Iterator[str]:
+    """Yield that the same layout would be faster if nothing was drafted: too few drafts are
+    accepted for what they cost.
+    """
     if request.workload.draft_tokens == 0:
         return
-    plain = replace(request, workload=replace(request.workload, draft_tokens=0, draft_acceptance=0.0))
-    alone = estimator_of(model, plain, replace(traits, drafter=None)).estimate(best.candidate).performance.tpot_seconds
+    plain = replace(
+        request,
+        workload=replace(request.workload, draft_tokens=0, draft_acceptance=0.0),
+    )
+    alone = (
+        estimator_of(model, plain, replace(traits, drafter=None))
+        .estimate(best.candidate)
+        .performance.tpot_seconds
+    )
     drafting = best.estimate.performance.tpot_seconds
     if alone < drafting * (1 - _NOTICEABLE_SHARE):
         yield (
-            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output token are predicted with them, "
+            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output token are predicted "
+            "with them, "
             f"{alone * 1e3:,.1f} ms without"
         )
 
 
-def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
-    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none.
+def _lighter(
+    best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits
+) -> Iterator[str]:
+    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter
+    weights make none.
 
     An offered rate that is not carried wants more of everything.
     """
@@ -277,17 +408,31 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
         return
     found = {pool.gpu.id: relative_price(pool.gpu) for pool in inventory.pools}
     dearest = sorted(found.items(), key=lambda item: (-item[1].per_hour, item[0]))
-    each = ", ".join(f"{name} {relative_price_words(price)}" for name, price in dearest[:_PRICES_SHOWN])
-    more = f" and {len(found) - _PRICES_SHOWN} others" if len(found) > _PRICES_SHOWN else ""
+    each = ", ".join(
+        f"{name} {relative_price_words(price)}"
+        for name, price in dearest[:_PRICES_SHOWN]
+    )
+    more = (
+        f" and {len(found) - _PRICES_SHOWN} others"
+        if len(found) > _PRICES_SHOWN
+        else ""
+    )
     who = "some nodes state no price" if any(stated) else "no node states a price"
-    yield f"GPUs count by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, shardwright.io/gpu-hour-price)"
+    yield (
+        f"GPUs count by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, "
+        "shardwright.io/gpu-hour-price)"
+    )
 
 
 def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
-    """Return the RDMA devices that every pod requests: those of the pool where traffic crosses the network between nodes."""
+    """Return the RDMA devices that every pod requests: those of the pool where traffic crosses the
+    network between nodes.
+    """
     if not candidate.uses_network:
         return ()
-    return candidate.pool.reach.requested(candidate.placement.gpus_per_node, candidate.pool.gpus_per_node)
+    return candidate.pool.reach.requested(
+        candidate.placement.gpus_per_node, candidate.pool.gpus_per_node
+    )
 
 
 def _missed_network(candidate: Candidate) -> Iterator[str]:
@@ -296,15 +441,27 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     if missed is None or not candidate.uses_network:
         return
     asked_for_none = pool.reach.mode is RdmaMode.NONE
-    why = "spec.pod.network.rdma is None" if asked_for_none else "the nodes offer no RDMA resource (docs/howto/network.md)"
-    yield f"pods do not reach the nodes' {missed.name}: {why}; TCP is planned with, {pool.network.name} per GPU assumed"
+    why = (
+        "spec.pod.network.rdma is None"
+        if asked_for_none
+        else "the nodes offer no RDMA resource (docs/howto/network.md)"
+    )
+    yield (
+        f"pods do not reach the nodes' {missed.name}: {why}; TCP is planned with, "
+        f"{pool.network.name}"
+        " per GPU assumed"
+    )
 
 
 def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield what the network was taken for, where nothing tells and a layout that is shown depends on it."""
+    """Yield what the network was taken for, where nothing tells and a layout that is shown depends
+    on it.
+    """
     pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
     crossing = [pool.network for pool in pools if pool.reach.missed is None]
-    assumed = next((network for network in crossing if network.basis == "assumed"), None)
+    assumed = next(
+        (network for network in crossing if network.basis == "assumed"), None
+    )
     if assumed is not None:
         how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
         yield f"the network between nodes is unknown: {assumed.name} per GPU assumed; {how}"
@@ -315,4 +472,7 @@ def _slow_links(candidate: Candidate) -> Iterator[str]:
     if link is None or link == candidate.pool.gpu.scale_up:
         return
     if candidate.layout.tensor > placement.gpus_per_node:
-        yield f"tensor parallelism crosses nodes over {link.name}: every layer waits for the network twice"
+        yield (
+            f"tensor parallelism crosses nodes over {link.name}: every layer waits for the "
+            "network twice"
+        )

@@ -1,4 +1,6 @@
-"""What speaks against a candidate: every problem of every candidate, each with how far it misses."""
+"""What speaks against a candidate: every problem of every candidate, each with how far it
+misses.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,8 +30,9 @@ KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
 class Violation:
     """A problem of one candidate.
 
-    ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes`` are
-    nodes that the pool would lack even when idle, ``replicas_possible`` what the idle pool holds nevertheless.
+    ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes``
+    are nodes that the pool would lack even when idle, ``replicas_possible`` what the idle pool
+    holds nevertheless.
     """
 
     problem: Problem
@@ -40,7 +43,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with all that speaks against it, and what prices it (None where its degrees do not divide the model).
+    """A candidate with all that speaks against it, and what prices it (None where its degrees do
+    not divide the model).
 
     The price is asked for where it is looked at: most of what does not stand is never priced.
     """
@@ -63,11 +67,15 @@ class Verdict:
 class Judge:
     """Judges candidates of one request; what depends on degrees or pool alone is looked at once."""
 
-    def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
+    def __init__(
+        self, model: ModelSpec, request: Request, traits: EngineTraits
+    ) -> None:
         self._model, self._request, self._traits = model, request, traits
         self.prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
-        self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
+        self._of_pool: dict[
+            str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
+        ] = {}
         self._empty: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
@@ -75,9 +83,16 @@ class Judge:
         shape = self._shape(candidate.layout)
         prices = None if shape else self.prices
         dtypes, images = self._pool(candidate.pool)
-        found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
+        found = [
+            *shape,
+            *dtypes,
+            *budget_violations(candidate, self._request.space),
+            *images,
+        ]
         if prices is not None:
-            found += memory_violations(candidate, prices.memory(candidate), self._traits.kv_cache_bytes)
+            found += memory_violations(
+                candidate, prices.memory(candidate), self._traits.kv_cache_bytes
+            )
             found += self._limits(candidate, prices)
         if candidate.uses_network:
             found += network_violations(candidate.pool)
@@ -97,54 +112,94 @@ class Judge:
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
             problems = shape_problems(self._model, layout, self._traits)
-            pathed = (problem.under("spec.parallelism") if problem.path else problem for problem in problems)
-            self._shapes[layout] = tuple(Violation(problem=problem) for problem in pathed)
+            pathed = (
+                problem.under("spec.parallelism") if problem.path else problem
+                for problem in problems
+            )
+            self._shapes[layout] = tuple(
+                Violation(problem=problem) for problem in pathed
+            )
         return self._shapes[layout]
 
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
         """Return what speaks against every layout on a pool: number formats, the engine's image."""
         if pool.name not in self._of_pool:
-            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits)
+            dtypes = dtype_problems(
+                self._model,
+                pool.gpu,
+                self._request.workload.kv_cache_dtype,
+                self._traits,
+            )
             images = image_violations(pool, self._traits)
-            self._of_pool[pool.name] = tuple(Violation(problem=problem) for problem in dtypes), tuple(images)
+            self._of_pool[pool.name] = (
+                tuple(Violation(problem=problem) for problem in dtypes),
+                tuple(images),
+            )
         return self._of_pool[pool.name]
 
     def _capacity(self, candidate: Candidate) -> Violation:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        return capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
+        return capacity_violation(
+            candidate, self._empty[pool.name].place(candidate.layout)
+        )
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
-    """Return that room is missing: for now (GPUs are busy) or for good (``empty``, the idle pool, is too small)."""
+    """Return that room is missing: for now (GPUs are busy) or for good (``empty``, the idle pool,
+    is too small).
+    """
     absent, replicas = empty.missing_nodes, candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1 and replicas > 1:
-        what, gap, miss = _missing_replicas(candidate, empty if absent else candidate.placement, idle=bool(absent))
+        what, gap, miss = _missing_replicas(
+            candidate, empty if absent else candidate.placement, idle=bool(absent)
+        )
     else:
         what, gap, miss = _missing_nodes(candidate, absent)
-    room = f", or lower replicas: there is room for {len(empty.groups)}" if empty.groups else ""
+    room = (
+        f", or lower replicas: there is room for {len(empty.groups)}"
+        if empty.groups
+        else ""
+    )
     problem = Problem(
         code="PoolTooSmall" if absent else "InsufficientCapacity",
         what=what,
         gap=gap,
-        remedy=f"add nodes{room}" if absent else "free GPUs or add nodes; it goes on by itself then",
+        remedy=f"add nodes{room}"
+        if absent
+        else "free GPUs or add nodes; it goes on by itself then",
     )
-    return Violation(problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups))
+    return Violation(
+        problem=problem,
+        miss=miss,
+        absent_nodes=absent,
+        replicas_possible=len(empty.groups),
+    )
 
 
-def _missing_replicas(candidate: Candidate, placement: Placement, *, idle: bool) -> tuple[str, str, float]:
+def _missing_replicas(
+    candidate: Candidate, placement: Placement, *, idle: bool
+) -> tuple[str, str, float]:
     replicas, fit = candidate.layout.replicas, len(placement.groups)
     room = gpus_of(placement.gpus_per_node, "healthy" if idle else "free")
-    what = f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
+    what = (
+        f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
+    )
     return what, f"{fit} fit, {replicas - fit} short", (replicas - fit) / replicas
 
 
 def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
     placement, pool = candidate.placement, candidate.pool
-    wanted, short = placement.nodes_per_replica * candidate.layout.replicas, absent or placement.missing_nodes
+    wanted, short = (
+        placement.nodes_per_replica * candidate.layout.replicas,
+        absent or placement.missing_nodes,
+    )
     each = " each" if wanted > 1 else ""
-    what = f"needs {nodes_of(wanted, pool)} with {gpus_of(placement.gpus_per_node, 'healthy' if absent else 'free')}{each}"
+    what = (
+        f"needs {nodes_of(wanted, pool)} with "
+        f"{gpus_of(placement.gpus_per_node, 'healthy' if absent else 'free')}{each}"
+    )
     if absent:
         return what, f"{max(0, wanted - short)} there, {short} short", short / wanted
     free = sum(node.free >= placement.gpus_per_node for node in pool.nodes)
@@ -152,8 +207,13 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
 
 
 def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Violation]:
-    """Yield that Ray would have to join attention replicas of several nodes: each of them is an engine of its own there."""
-    replicas, nodes = candidate.layout.attention_data, candidate.placement.nodes_per_replica
+    """Yield that Ray would have to join attention replicas of several nodes: each of them is an
+    engine of its own there.
+    """
+    replicas, nodes = (
+        candidate.layout.attention_data,
+        candidate.placement.nodes_per_replica,
+    )
     if traits.over_ray and replicas > 1 and nodes > 1:
         problem = Problem(
             code="AttentionDataOverRay",
@@ -170,8 +230,12 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
     if traits.runs_on is not None and pool.resource not in traits.runs_on:
         problem = Problem(
             code="EngineImageMissing",
-            what=f"the image {traits.image}" if traits.image else f"the default image of {traits.name}",
-            limit=f"is built for {', '.join(sorted(traits.runs_on))}" if traits.runs_on else "is not admitted",
+            what=f"the image {traits.image}"
+            if traits.image
+            else f"the default image of {traits.name}",
+            limit=f"is built for {', '.join(sorted(traits.runs_on))}"
+            if traits.runs_on
+            else "is not admitted",
             gap=f"{pool.product} is {pool.resource}",
             remedy=f"name an image of {traits.name} {traits.version} for these GPUs",
             path="spec.engine.image",
@@ -180,7 +244,9 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
 
 
 def network_violations(pool: Pool) -> Iterator[Violation]:
-    """Yield that pods of a group over several nodes would request RDMA devices that no node of the pool has."""
+    """Yield that pods of a group over several nodes would request RDMA devices that no node of the
+    pool has.
+    """
     if pool.reach.lacking:
         problem = Problem(
             code="NetworkResourceMissing",
@@ -193,10 +259,14 @@ def network_violations(pool: Pool) -> Iterator[Violation]:
         yield Violation(problem=problem)
 
 
-def memory_violations(candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None = None) -> Iterator[Violation]:
-    """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them.
+def memory_violations(
+    candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None = None
+) -> Iterator[Violation]:
+    """Yield that the fullest rank cannot hold the weights, or no request of the longest length
+    beside them.
 
-    With ``pinned_bytes`` the user says what every rank keeps for K/V, which may be what is too much or too little.
+    With ``pinned_bytes`` the user says what every rank keeps for K/V, which may be what is too much
+    or too little.
     """
     if memory.starts:
         return
@@ -210,14 +280,18 @@ def memory_violations(candidate: Candidate, memory: ReplicaMemory, pinned_bytes:
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the K/V that was asked for does not fit beside what would leave room for less of it."""
+    """Return that the K/V that was asked for does not fit beside what would leave room for less of
+    it.
+    """
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",
         what=f"{format_bytes(pinned_bytes)} of K/V per GPU",
-        limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off by take the rest",
+        limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off "
+        "by take the rest",
         gap=f"{format_bytes(missing)} short",
-        remedy=f"lower it to {room:,} or less, or leave it out: the plan then says how much there is",
+        remedy=f"lower it to {room:,} or less, or leave it out: the plan then says how much there "
+        "is",
         path=KV_BYTES_PATH,
     )
     return Violation(problem=problem, miss=missing / pinned_bytes)
@@ -225,8 +299,13 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
 
 def _weights_violation(stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
-    beside = ((stage.adapter_bytes, "slots of adapters"), (stage.draft_bytes, "a draft model"))
-    named = " and ".join(f"{format_bytes(size)} of them {name}" for size, name in beside if size)
+    beside = (
+        (stage.adapter_bytes, "slots of adapters"),
+        (stage.draft_bytes, "a draft model"),
+    )
+    named = " and ".join(
+        f"{format_bytes(size)} of them {name}" for size, name in beside if size
+    )
     fewer = "fewer adapters, " if stage.adapter_bytes else ""
     problem = Problem(
         code="WeightsExceedMemory",
@@ -237,13 +316,21 @@ def _weights_violation(stage: StageMemory) -> Violation:
         remedy=f"use more GPUs per replica, GPUs with more memory, {fewer}or quantized weights",
         path="spec.model",
     )
-    return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
+    return Violation(
+        problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes
+    )
 
 
-def _cache_violation(candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None) -> Violation:
+def _cache_violation(
+    candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None
+) -> Violation:
     longest = memory.limits.model_len
     missing = longest - memory.kv_tokens
-    more = "more GPUs per replica" if pinned_bytes is None else f"more than {pinned_bytes:,} bytes of K/V ({KV_BYTES_PATH})"
+    more = (
+        "more GPUs per replica"
+        if pinned_bytes is None
+        else f"more than {pinned_bytes:,} bytes of K/V ({KV_BYTES_PATH})"
+    )
     problem = Problem(
         code="KvCacheTooSmall",
         what=f"the K/V cache of {memory.kv_tokens:,} tokens",
@@ -256,12 +343,26 @@ def _cache_violation(candidate: Candidate, memory: ReplicaMemory, pinned_bytes: 
 
 
 def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Violation]:
-    """Yield the limits on latency that the predicted mean, or the percentile that is derived from it, exceeds."""
+    """Yield the limits on latency that the predicted mean, or the percentile that is derived from
+    it, exceeds.
+    """
     speed, of = estimate.performance, objective.statistic
     which = "" if of is Statistic.MEAN else f"an assumed {of} of the "
     limits = (
-        ("TtftLimitExceeded", "time to first token", ttft_seconds(speed, of), objective.ttft_seconds, "ttftMilliseconds"),
-        ("TpotLimitExceeded", "time per output token", tpot_seconds(speed, of), objective.tpot_seconds, "tpotMilliseconds"),
+        (
+            "TtftLimitExceeded",
+            "time to first token",
+            ttft_seconds(speed, of),
+            objective.ttft_seconds,
+            "ttftMilliseconds",
+        ),
+        (
+            "TpotLimitExceeded",
+            "time per output token",
+            tpot_seconds(speed, of),
+            objective.tpot_seconds,
+            "tpotMilliseconds",
+        ),
     )
     for code, name, predicted, limit, field in limits:
         if limit is not None and predicted > limit:
@@ -283,14 +384,19 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1:
         nodes = max(1, len({group[0] for group in candidate.placement.groups}))
-    for name, used, limit in (("GPUs", candidate.layout.gpus, space.max_gpus), ("nodes", nodes, space.max_nodes)):
+    for name, used, limit in (
+        ("GPUs", candidate.layout.gpus, space.max_gpus),
+        ("nodes", nodes, space.max_nodes),
+    ):
         if limit is not None and used > limit:
             problem = Problem(
                 code="BudgetExceeded",
                 what=f"{used} {name}",
                 limit=f"must be at most {limit}",
                 gap=f"{used - limit} over",
-                remedy="raise the budget or use fewer replicas" if candidate.layout.replicas > 1 else "raise the budget",
+                remedy="raise the budget or use fewer replicas"
+                if candidate.layout.replicas > 1
+                else "raise the budget",
                 path=f"spec.budget.{name.lower()}",
             )
             yield Violation(problem=problem, miss=used / limit - 1)

@@ -1,7 +1,8 @@
-"""Which of the ranked layouts is taken: a near tie goes to the simpler cut, and nothing is taken that another beats in all.
+"""Which of the ranked layouts is taken: a near tie goes to the simpler cut, and nothing is taken
+that another beats in all.
 
-The objective ranks; here the rank is held to what a prediction can tell apart, and to what replicas of a smaller layout
-would bring on the same GPUs.
+The objective ranks; here the rank is held to what a prediction can tell apart, and to what replicas
+of a smaller layout would bring on the same GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,23 +14,36 @@ from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack
+from shardwright.planning.select import (
+    FeasibleCandidate,
+    Scale,
+    answer_seconds,
+    assess,
+    breaks_rack,
+)
 
 NEAR_TIE: Final = 0.03
-"""Share by which a layout must be better to be better. Basis: assumed, a third of the median error of throughput."""
+"""Share by which a layout must be better to be better. Basis: assumed, a third of the median error
+of throughput.
+"""
 
 NEAR_TIE_OVER_NETWORK: Final = BAND_MODELLED / 2
-"""The same for traffic over the network between nodes against traffic inside one. Basis: assumed, half of the band that such
-predictions have: hardly one has been measured."""
+"""The same for traffic over the network between nodes against traffic inside one. Basis: assumed,
+half of the band that such predictions have: hardly one has been measured.
+"""
 
 NOTEWORTHY: Final = 0.10
-"""Share by which replicas must be better on the same GPUs to be named. Basis: assumed, the median error of throughput."""
+"""Share by which replicas must be better on the same GPUs to be named. Basis: assumed, the median
+error of throughput.
+"""
 
 _SMALLER_TRIED: Final = 12
 """Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
 
 
-def settled(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> tuple[FeasibleCandidate, ...]:
+def settled(
+    ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+) -> tuple[FeasibleCandidate, ...]:
     """Return the same with what is taken first.
 
     Args:
@@ -44,44 +58,73 @@ def settled(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -
     return (best, *(other for other in ranked if other is not best))
 
 
-def _sparing_racks(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[FeasibleCandidate]:
+def _sparing_racks(
+    ranked: Sequence[FeasibleCandidate], scale: Scale
+) -> Sequence[FeasibleCandidate]:
     """Return the rank without what breaks a rack, where the best of it does not pay for that.
 
-    It pays if, with all GPUs counted of the trays that it opens, it is better than the best on other GPUs by more than
-    predictions that hardly anybody has measured tell apart. Where the GPUs are given, nothing is spared.
+    It pays if, with all GPUs counted of the trays that it opens, it is better than the best on
+    other GPUs by more than predictions that hardly anybody has measured tell apart. Where the GPUs
+    are given, nothing is spared.
     """
     first = ranked[0]
     if scale.request.space.fill or not breaks_rack(first.candidate):
         return ranked
     alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
-    rival = next((other for other in alike if not other.candidate.pool.gpu.of_a_rack), None)
+    rival = next(
+        (other for other in alike if not other.candidate.pool.gpu.of_a_rack), None
+    )
     breaking = (other for other in alike if breaks_rack(other.candidate))
-    whole = max((_with_whole_trays(other, scale) for other in breaking), key=lambda other: other.score)
-    if rival is None or (whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK):
+    whole = max(
+        (_with_whole_trays(other, scale) for other in breaking),
+        key=lambda other: other.score,
+    )
+    if rival is None or (
+        whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK
+    ):
         return ranked
     return [other for other in ranked if not breaks_rack(other.candidate)]
 
 
 def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCandidate:
-    return assess(feasible.candidate, feasible.estimate, scale, besides=scale.opened(feasible.candidate))
+    return assess(
+        feasible.candidate,
+        feasible.estimate,
+        scale,
+        besides=scale.opened(feasible.candidate),
+    )
 
 
 def in_replicas(
-    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+    best: FeasibleCandidate,
+    ranked: Sequence[FeasibleCandidate],
+    scale: Scale,
+    prices: Prices,
 ) -> FeasibleCandidate | None:
-    """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same pool; the best of them."""
-    found = [copies for copies in _in_copies(best, ranked, scale, prices) if _dominates(copies, best, scale, NOTEWORTHY)]
+    """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same
+    pool; the best of them.
+    """
+    found = [
+        copies
+        for copies in _in_copies(best, ranked, scale, prices)
+        if _dominates(copies, best, scale, NOTEWORTHY)
+    ]
     return max(found, key=lambda copies: copies.score, default=None)
 
 
-def _paying(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that its nodes pay for; all of it where none that does as much for the load does.
+def _paying(
+    ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+) -> Sequence[FeasibleCandidate]:
+    """Return the rank from the first layout that its nodes pay for; all of it where none that does
+    as much for the load does.
 
-    Who wants the least time, or cannot be served at all, gets no layout over several nodes that replicas inside nodes beat:
-    more of them can be had any time.
+    Who wants the least time, or cannot be served at all, gets no layout over several nodes that
+    replicas inside nodes beat: more of them can be had any time.
     """
     first, goal = ranked[0], scale.request.objective.optimize_for
-    if scale.request.space.fill or not (goal is OptimizeFor.LATENCY or first.falls_behind):
+    if scale.request.space.fill or not (
+        goal is OptimizeFor.LATENCY or first.falls_behind
+    ):
         return ranked
     for index, feasible in enumerate(ranked):
         if _class(feasible, scale) != _class(first, scale):
@@ -92,45 +135,88 @@ def _paying(ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -
 
 
 def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
-    """Return what goes before every objective: whether it starts, can be run, carries the load, is on GPUs to take first."""
-    return feasible.tight, _shown_only(feasible, scale), feasible.carries_load, feasible.second_choice
+    """Return what goes before every objective: whether it starts, can be run, carries the load, is
+    on GPUs to take first.
+    """
+    return (
+        feasible.tight,
+        _shown_only(feasible, scale),
+        feasible.carries_load,
+        feasible.second_choice,
+    )
 
 
-def _copied(feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices) -> bool:
+def _copied(
+    feasible: FeasibleCandidate,
+    ranked: Sequence[FeasibleCandidate],
+    scale: Scale,
+    prices: Prices,
+) -> bool:
     """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
     inside = [other for other in ranked if not _spans(other)]
     return any(
-        (feasible.falls_behind or _seconds(copies, scale) <= _seconds(feasible, scale) * (1 + NEAR_TIE))
+        (
+            feasible.falls_behind
+            or _seconds(copies, scale) <= _seconds(feasible, scale) * (1 + NEAR_TIE)
+        )
         and _served(copies) >= _served(feasible) * (1 - NEAR_TIE)
         for copies in _in_copies(feasible, inside, scale, prices)
     )
 
 
 def _in_copies(
-    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
+    best: FeasibleCandidate,
+    ranked: Sequence[FeasibleCandidate],
+    scale: Scale,
+    prices: Prices,
 ) -> Iterator[FeasibleCandidate]:
-    """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one hold."""
+    """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one
+    hold.
+    """
     gpus, pool = best.candidate.layout.gpus, best.candidate.pool
-    smaller = (other for other in ranked if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus)
-    likely = sorted((other for other in smaller if not other.tight), key=lambda other: -other.score)
+    smaller = (
+        other
+        for other in ranked
+        if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus
+    )
+    likely = sorted(
+        (other for other in smaller if not other.tight), key=lambda other: -other.score
+    )
     for other in likely[:_SMALLER_TRIED]:
         layout = other.candidate.layout
         replicas = layout.replicas * (gpus // layout.gpus)
-        if scale.request.workload.requests_per_second is None and replicas > scale.request.workload.concurrency:
+        if (
+            scale.request.workload.requests_per_second is None
+            and replicas > scale.request.workload.concurrency
+        ):
             continue
         copies = replace(other.candidate, layout=replace(layout, replicas=replicas))
         yield assess(copies, prices.estimate(copies), scale)
 
 
 def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
-    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that cross the network.
+    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that
+    cross the network.
 
-    First the best that keeps inside its nodes takes the place of one over the network that is not much better.
+    First the best that keeps inside its nodes takes the place of one over the network that is not
+    much better.
     """
-    alike = [other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)]
-    inside = (other for other in alike if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other))
+    alike = [
+        other
+        for other in ranked
+        if _shown_only(other, scale) == _shown_only(ranked[0], scale)
+    ]
+    inside = (
+        other
+        for other in alike
+        if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other)
+    )
     best = next(inside, ranked[0])
-    near = [other for other in alike if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)]
+    near = [
+        other
+        for other in alike
+        if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)
+    ]
     return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
 
 
@@ -147,38 +233,67 @@ def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
 def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
     candidate = feasible.candidate
     nodes = candidate.placement.nodes_per_replica
-    return (scale.cost(candidate), nodes, candidate.uses_network, candidate.pool.gpu.memory_bytes)
+    return (
+        scale.cost(candidate),
+        nodes,
+        candidate.uses_network,
+        candidate.pool.gpu.memory_bytes,
+    )
 
 
 def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
-    """Return whether one is better by the objective, but by less than predictions tell apart, and known no better."""
-    same = (first.tight, first.carries_load, first.second_choice) == (other.tight, other.carries_load, other.second_choice)
+    """Return whether one is better by the objective, but by less than predictions tell apart, and
+    known no better.
+    """
+    same = (first.tight, first.carries_load, first.second_choice) == (
+        other.tight,
+        other.carries_load,
+        other.second_choice,
+    )
     as_sure = _measured(other) or not _measured(first)
-    return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
+    return other is first or (
+        same and as_sure and _worth(first, other) <= _margin(first, other)
+    )
 
 
 def _measured(feasible: FeasibleCandidate) -> bool:
     return feasible.estimate.performance.basis != "modelled"
 
 
-def _unbeaten(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
-    """Return the layout, or what brings more and sooner for no more GPUs; of several what the objective prefers."""
+def _unbeaten(
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale
+) -> FeasibleCandidate:
+    """Return the layout, or what brings more and sooner for no more GPUs; of several what the
+    objective prefers.
+    """
     while True:
-        better = [other for other in ranked if _comes_before(other, best, scale) and _dominates(other, best, scale)]
+        better = [
+            other
+            for other in ranked
+            if _comes_before(other, best, scale) and _dominates(other, best, scale)
+        ]
         if not better:
             return best
         best = _simplest(better, scale)
 
 
-def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
+def _comes_before(
+    other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale
+) -> bool:
     first = other.tight <= best.tight and other.second_choice <= best.second_choice
     return first and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
-def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale, margin: float | None = None) -> bool:
+def _dominates(
+    other: FeasibleCandidate,
+    best: FeasibleCandidate,
+    scale: Scale,
+    margin: float | None = None,
+) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more; what falls behind it beats nothing that serves it.
+    Of an offered rate that both serve neither brings more; what falls behind it beats nothing that
+    serves it.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)
     if scale.cost(other.candidate) > scale.cost(best.candidate):
@@ -188,7 +303,11 @@ def _dominates(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale, 
     if other.falls_behind:
         return False
     more = best.estimate.capacity is not None or _served(other) > _served(best) * margin
-    return more and other.carries_load >= best.carries_load and _seconds(other, scale) * margin < _seconds(best, scale)
+    return (
+        more
+        and other.carries_load >= best.carries_load
+        and _seconds(other, scale) * margin < _seconds(best, scale)
+    )
 
 
 def _margin(better: FeasibleCandidate, other: FeasibleCandidate) -> float:
@@ -201,8 +320,13 @@ def _spans(feasible: FeasibleCandidate) -> bool:
 
 
 def _served(feasible: FeasibleCandidate) -> float:
-    """Return the output tokens a second, or of an offered rate the requests that are served at most."""
-    return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
+    """Return the output tokens a second, or of an offered rate the requests that are served at
+    most.
+    """
+    return (
+        feasible.estimate.capacity
+        or feasible.estimate.performance.output_tokens_per_second
+    )
 
 
 def _seconds(feasible: FeasibleCandidate, scale: Scale) -> float:
@@ -214,9 +338,22 @@ def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
 
 
 def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
-    """Return the layout, with as many replicas as carry the load, that does so on the fewest GPUs."""
+    """Return the layout, with as many replicas as carry the load, that does so on the fewest
+    GPUs.
+    """
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (
-        replace(other.candidate, layout=replace(other.candidate.layout, replicas=other.replicas_wanted)) for other in served
+        replace(
+            other.candidate,
+            layout=replace(other.candidate.layout, replicas=other.replicas_wanted),
+        )
+        for other in served
     )
-    return min(wanted, key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout))
+    return min(
+        wanted,
+        key=lambda candidate: (
+            scale.total(candidate),
+            candidate.pool.name,
+            candidate.layout,
+        ),
+    )

@@ -1,4 +1,5 @@
-"""Degree rules: what an engine refuses of the pipeline, expert, attention-data and context degrees of a layout.
+"""Degree rules: what an engine refuses of the pipeline, expert, attention-data and context degrees
+of a layout.
 
 Rules and their sources: vLLM 0.32, as named at each check; the codes are explained in
 :data:`shardwright.planning.shapes.SHAPE_REASONS`.
@@ -11,7 +12,12 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ExpertFeedForward, GroupedAttention, ModelSpec, RecurrentAttention
+from shardwright.modelspec.spec import (
+    ExpertFeedForward,
+    GroupedAttention,
+    ModelSpec,
+    RecurrentAttention,
+)
 
 _TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
@@ -19,15 +25,21 @@ _PIPELINE: Final = "pipeline"
 _ATTENTION_DATA: Final = "attentionData"
 
 
-def degree_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield what the engine refuses of a layout's degrees beyond divisibility; paths are relative to ``parallelism``."""
+def degree_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
+    """Yield what the engine refuses of a layout's degrees beyond divisibility; paths are relative
+    to ``parallelism``.
+    """
     yield from _pipeline_problems(model, layout, traits)
     yield from _expert_problems(model, layout, traits)
     yield from _context_problems(model, layout)
     yield from _unsayable_problems(model, layout, traits)
 
 
-def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+def _pipeline_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
     layers = len(model.layers)
     if layout.pipeline > 1 and model.architecture in traits.without_pipeline:
         yield Problem(
@@ -53,16 +65,25 @@ def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -
         yield from _stage_problems(model, layout, traits)
 
 
-def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield a stage whose layers keep nothing of a request (no cache to give it), or have no experts where each must.
+def _stage_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
+    """Yield a stage whose layers keep nothing of a request (no cache to give it), or have no
+    experts where each must.
 
     Source: vLLM 0.32 ``models/qwen3_moe.py:set_moe_parameters`` and others.
     """
-    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
+    stages = split_layers(
+        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+    )
     held = [model.layers[first:end] for first, end in stages]
     if not all(held):
         return
-    idle = [stage for stage, layers in enumerate(held) if not any(layer.attention for layer in layers)]
+    idle = [
+        stage
+        for stage, layers in enumerate(held)
+        if not any(layer.attention for layer in layers)
+    ]
     if idle:
         yield Problem(
             code="StageWithoutAttention",
@@ -74,7 +95,10 @@ def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> I
         )
     if model.architecture not in traits.experts_on_every_stage:
         return
-    sparse = [any(isinstance(layer.feed_forward, ExpertFeedForward) for layer in layers) for layers in held]
+    sparse = [
+        any(isinstance(layer.feed_forward, ExpertFeedForward) for layer in layers)
+        for layers in held
+    ]
     dense = [stage for stage, has_experts in enumerate(sparse) if not has_experts]
     if dense:
         yield Problem(
@@ -88,7 +112,9 @@ def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> I
 
 
 def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
-    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers dies at the start, though it is accepted."""
+    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers dies at the start,
+    though it is accepted.
+    """
     given = ",".join(map(str, layout.partition))
     fits = len(layout.partition) == layout.pipeline and sum(layout.partition) == layers
     if fits and min(layout.partition) > 0:
@@ -97,45 +123,82 @@ def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
         code="PartitionImpossible",
         path="partition",
         what=f"a partition of {given}",
-        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}, the layers of the model",
-        gap="a stage has no layer" if fits else f"it is {len(layout.partition)} with the sum {sum(layout.partition)}",
+        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}, the layers of "
+        "the model",
+        gap="a stage has no layer"
+        if fits
+        else f"it is {len(layout.partition)} with the sum {sum(layout.partition)}",
         remedy="correct the partition, or leave it out to have it planned",
     )
 
 
 def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
-    """Source: ``config/parallel.py``, ``config/model.py:verify_with_parallel_config``, ``v1/kv_cache_interface.py``."""
+    """Source: ``config/parallel.py``, ``config/model.py:verify_with_parallel_config``,
+    ``v1/kv_cache_interface.py``.
+    """
     degree = layout.context
     if degree == 1:
         return
     if layout.tensor % degree:
-        yield _context(f"tensor {layout.tensor}", f"must divide by context {degree}", "use a divisor of the tensor degree")
-    kinds = tuple(dict.fromkeys(layer.attention for layer in model.layers if layer.attention))
-    if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
-        yield _context("attention with a window", f"cannot be shared by context {degree}", "use context 1")
+        yield _context(
+            f"tensor {layout.tensor}",
+            f"must divide by context {degree}",
+            "use a divisor of the tensor degree",
+        )
+    kinds = tuple(
+        dict.fromkeys(layer.attention for layer in model.layers if layer.attention)
+    )
+    if any(
+        not isinstance(kind, RecurrentAttention) and kind.window is not None
+        for kind in kinds
+    ):
+        yield _context(
+            "attention with a window",
+            f"cannot be shared by context {degree}",
+            "use context 1",
+        )
     for kind in (kind for kind in kinds if isinstance(kind, GroupedAttention)):
         copies = layout.tensor // kind.kv_heads
         if layout.tensor <= kind.kv_heads or degree > copies:
-            limit = f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context {degree}"
+            limit = (
+                f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context "
+                f"{degree}"
+            )
             yield _context(
-                f"{kind.kv_heads} K/V heads", limit, f"use context {max(1, copies)} or less, or a greater tensor degree"
+                f"{kind.kv_heads} K/V heads",
+                limit,
+                f"use context {max(1, copies)} or less, or a greater tensor degree",
             )
         elif kind.heads // kind.kv_heads % degree:
             queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
-            yield _context(queries, f"must divide by context {degree}", "use a divisor of it")
+            yield _context(
+                queries, f"must divide by context {degree}", "use a divisor of it"
+            )
 
 
 def _context(what: str, limit: str, remedy: str) -> Problem:
-    return Problem(code="ContextDegreeImpossible", path="context", what=what, limit=limit, remedy=remedy)
+    return Problem(
+        code="ContextDegreeImpossible",
+        path="context",
+        what=what,
+        limit=limit,
+        remedy=remedy,
+    )
 
 
-def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Source: ``config/model.py``, ``fused_moe/config.py:FusedMoEParallelConfig.make``, ``models/qwen3_moe.py``."""
+def _expert_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
+    """Source: ``config/model.py``, ``fused_moe/config.py:FusedMoEParallelConfig.make``,
+    ``models/qwen3_moe.py``.
+    """
     ranks = layout.tensor * layout.attention_data
     if model.experts == 0:
         yield from _needs_experts(layout)
         return
-    if layout.expert not in (1, ranks) and not (traits.mixes_expert_cuts and ranks % layout.expert == 0):
+    if layout.expert not in (1, ranks) and not (
+        traits.mixes_expert_cuts and ranks % layout.expert == 0
+    ):
         yield Problem(
             code="ExpertDegreeImpossible",
             path=_EXPERT,
@@ -152,7 +215,8 @@ def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> 
             what=f"{model.experts} experts",
             limit=f"must be at least one for each of {need} ranks",
             gap=f"{need - model.experts} short",
-            remedy=f"use at most {model.experts} ranks" + ("" if at_least_tensor else ", or expert 1, which slices every expert"),
+            remedy=f"use at most {model.experts} ranks"
+            + ("" if at_least_tensor else ", or expert 1, which slices every expert"),
         )
 
 
@@ -175,16 +239,27 @@ def _needs_experts(layout: Layout) -> Iterator[Problem]:
         )
 
 
-def _unsayable_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+def _unsayable_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits
+) -> Iterator[Problem]:
     """Source: TensorRT-LLM ``mapping.py`` (engines.md section 10)."""
     if layout.context > 1 and not traits.shares_context:
-        yield _context(f"context {layout.context}", f"is nothing that {traits.name} can be told", "use context 1")
-    if layout.attention_data > 1 and layout.tensor > 1 and not traits.data_beside_tensor:
+        yield _context(
+            f"context {layout.context}",
+            f"is nothing that {traits.name} can be told",
+            "use context 1",
+        )
+    if (
+        layout.attention_data > 1
+        and layout.tensor > 1
+        and not traits.data_beside_tensor
+    ):
         yield Problem(
             code="AttentionDataExcludesTensor",
             path=_ATTENTION_DATA,
             what=f"attention data {layout.attention_data} beside tensor {layout.tensor}",
-            limit=f"is nothing that {traits.name} can be told: it keeps the attention whole on every rank, or on none",
+            limit=f"is nothing that {traits.name} can be told: it keeps the attention whole on "
+            "every rank, or on none",
             remedy="use tensor 1 or attention data 1",
         )
     if traits.deals_experts_evenly and model.experts and model.experts % layout.expert:

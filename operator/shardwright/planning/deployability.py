@@ -11,28 +11,47 @@ from shardwright.planning.select import FeasibleCandidate
 _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
 
 
-def in_reach(ranked: Sequence[FeasibleCandidate], *, deploy: bool) -> tuple[FeasibleCandidate, ...]:
+def in_reach(
+    ranked: Sequence[FeasibleCandidate], *, deploy: bool
+) -> tuple[FeasibleCandidate, ...]:
     """Return the same with what can be run first, where something is to be run."""
-    return tuple(sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None))
+    return tuple(
+        sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)
+    )
 
 
 def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
-    """Return why a plan can be shown but not run yet: attention replicas cut by nodes, NVLink that pods cannot share.
+    """Return why a plan can be shown but not run yet: attention replicas cut by nodes, NVLink that
+    pods cannot share.
 
     Args:
         candidate: What is planned.
         deploy: Whether it is to be run; where it is not, the remedy is another one.
     """
-    layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
+    layout, placement, link = (
+        candidate.layout,
+        candidate.placement,
+        candidate.placement.tensor_link,
+    )
     replica = layout.tensor * layout.pipeline
     if layout.attention_data > 1 and placement.gpus_per_node % replica:
-        what = f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with {placement.gpus_per_node}"
+        what = (
+            f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with "
+            f"{placement.gpus_per_node}"
+        )
         return _problem(what, "attentionData", "1", deploy=deploy)
-    over_trays = layout.tensor > placement.gpus_per_node and link is not None and link == candidate.pool.gpu.scale_up
+    over_trays = (
+        layout.tensor > placement.gpus_per_node
+        and link is not None
+        and link == candidate.pool.gpu.scale_up
+    )
     if not over_trays or candidate.needs_compute_domain:
         return None
     nodes = layout.tensor // placement.gpus_per_node
-    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes, which have no label {CLIQUE_LABEL}"
+    what = (
+        f"{degrees(layout)} puts one tensor group on {nodes} nodes, which have no label "
+        f"{CLIQUE_LABEL}"
+    )
     return _problem(what, "tensor", f"{placement.gpus_per_node} or less", deploy=deploy)
 
 
@@ -41,6 +60,8 @@ def _problem(what: str, degree: str, most: str, *, deploy: bool) -> Problem:
         code="NotYetDeployable",
         what=what,
         gap="which is planned and shown but not deployed yet",
-        remedy=f"set mode: PlanOnly, or pin parallelism.{degree} to {most}" if deploy else _SHOWN_ONLY,
+        remedy=f"set mode: PlanOnly, or pin parallelism.{degree} to {most}"
+        if deploy
+        else _SHOWN_ONLY,
         path=f"spec.parallelism.{degree}",
     )

@@ -12,19 +12,35 @@ from shardwright.planning.report import Exclusion
 _Entry = tuple[Verdict, Violation]
 
 
-def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
-    """Return the reasons that ruled out layouts, then those that ruled out nodes, the most frequent first."""
+def count_exclusions(
+    verdicts: Sequence[Verdict], inventory: Inventory
+) -> tuple[Exclusion, ...]:
+    """Return the reasons that ruled out layouts, then those that ruled out nodes, the most frequent
+    first.
+    """
     layouts: dict[str, list[_Entry]] = defaultdict(list)
     for verdict in verdicts:
         for code in sorted(verdict.codes):
-            violation = next(item for item in verdict.violations if item.problem.code == code)
+            violation = next(
+                item for item in verdict.violations if item.problem.code == code
+            )
             layouts[code].append((verdict, violation))
     nodes: dict[str, list[NodeExclusion]] = defaultdict(list)
     for exclusion in sorted(inventory.excluded, key=lambda item: item.node):
         nodes[exclusion.problem.code].append(exclusion)
     return (
-        *(_layouts(code, entries) for code, entries in sorted(layouts.items(), key=lambda item: (-len(item[1]), item[0]))),
-        *(_nodes(code, entries) for code, entries in sorted(nodes.items(), key=lambda item: (-len(item[1]), item[0]))),
+        *(
+            _layouts(code, entries)
+            for code, entries in sorted(
+                layouts.items(), key=lambda item: (-len(item[1]), item[0])
+            )
+        ),
+        *(
+            _nodes(code, entries)
+            for code, entries in sorted(
+                nodes.items(), key=lambda item: (-len(item[1]), item[0])
+            )
+        ),
     )
 
 
@@ -39,7 +55,9 @@ def _layouts(code: str, entries: Sequence[_Entry]) -> Exclusion:
 
 
 def _distance(entry: _Entry) -> tuple[object, ...]:
-    """Return how far a layout is from feasible: what only this reason rules out is nearer than what breaks other rules too."""
+    """Return how far a layout is from feasible: what only this reason rules out is nearer than what
+    breaks other rules too.
+    """
     verdict, violation = entry
     return (len(verdict.codes), violation.miss, verdict.candidate.layout.gpus)
 
@@ -52,5 +70,7 @@ def _nodes(code: str, entries: Sequence[NodeExclusion]) -> Exclusion:
 def _sentence(entry: _Entry) -> str:
     verdict, violation = entry
     candidate = verdict.candidate
-    problem = replace(violation.problem, path="", remedy="")  # the field and the way out are said once, for the outcome
+    problem = replace(
+        violation.problem, path="", remedy=""
+    )  # the field and the way out are said once, for the outcome
     return f"{degrees(candidate.layout)} on {candidate.pool.name}: {problem.sentence()}"

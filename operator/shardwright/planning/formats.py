@@ -10,24 +10,53 @@ from shardwright.modelspec.spec import ModelSpec
 
 _OTHER: Final = "select other GPUs or other weights"
 
-_Held = tuple[ModelSpec, str, str]  # a model on the GPU, what its weights are called, the field that it comes from
+_Held = tuple[
+    ModelSpec, str, str
+]  # a model on the GPU, what its weights are called, the field that it comes from
 
 
-def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield that the engine does not run on a GPU, and the number formats that a model needs and neither of them can do."""
+def dtype_problems(
+    model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: EngineTraits
+) -> Iterator[Problem]:
+    """Yield that the engine does not run on a GPU, and the number formats that a model needs and
+    neither of them can do.
+    """
     if _older(gpu, traits.least_capability):
         yield _too_old(gpu, traits)
         return
     held = _held(model, traits)
-    stored = [problem for each in held for problem in _storage_problems(each, gpu, traits)]
+    stored = [
+        problem for each in held for problem in _storage_problems(each, gpu, traits)
+    ]
     yield from stored
-    in_fp16 = "set model.quantization: FP16" if model.quantization is None else "set engine.args.dtype: float16"
-    as_fp16 = f"{in_fp16}, or {_OTHER}" if "fp16" in gpu.flops and not stored else _OTHER
-    needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
+    in_fp16 = (
+        "set model.quantization: FP16"
+        if model.quantization is None
+        else "set engine.args.dtype: float16"
+    )
+    as_fp16 = (
+        f"{in_fp16}, or {_OTHER}" if "fp16" in gpu.flops and not stored else _OTHER
+    )
+    needed = (
+        [("bf16", "the model computes in bf16", "spec.model", as_fp16)]
+        if model.dtype == "bf16"
+        else []
+    )
     if not _widens_fp8(gpu, traits):
-        needed += [("fp8", f"{whose} are held in fp8", path, _OTHER) for each, whose, path in held if "fp8" in _formats(each)]
+        needed += [
+            ("fp8", f"{whose} are held in fp8", path, _OTHER)
+            for each, whose, path in held
+            if "fp8" in _formats(each)
+        ]
     if kv_cache_dtype == "fp8":
-        needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", _OTHER))
+        needed.append(
+            (
+                "fp8",
+                "the K/V cache is kept in fp8",
+                "spec.workload.kvCacheQuantization",
+                _OTHER,
+            )
+        )
     for unit, what, path, remedy in needed:
         if unit not in gpu.flops:
             yield Problem(
@@ -42,7 +71,18 @@ def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: Engi
 
 def _held(model: ModelSpec, traits: EngineTraits) -> tuple[_Held, ...]:
     own = (model, "the weights", "spec.model.quantization")
-    return (own, (traits.drafter.model, "the draft model's weights", "spec.workload.draftModel")) if traits.drafter else (own,)
+    return (
+        (
+            own,
+            (
+                traits.drafter.model,
+                "the draft model's weights",
+                "spec.workload.draftModel",
+            ),
+        )
+        if traits.drafter
+        else (own,)
+    )
 
 
 def _formats(model: ModelSpec) -> set[str]:
@@ -55,11 +95,14 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
     for product in sorted({weight.storage.product for weight in model.weights}):
         least = traits.oldest_for.get((model.quantization or "", product))
         if _older(gpu, least):
-            method = "" if model.quantization == product else f" by {model.quantization}"
+            method = (
+                "" if model.quantization == product else f" by {model.quantization}"
+            )
             yield Problem(
                 code="DtypeNotSupported",
                 what=f"{whose} stored as {product}{method}",
-                limit=f"need compute capability {_shown(least)} with {traits.name} {traits.version}",
+                limit=f"need compute capability {_shown(least)} with {traits.name} "
+                f"{traits.version}",
                 gap=f"{gpu.id} has {_shown(gpu.compute_capability)}",
                 remedy=_OTHER,
                 path=path,
@@ -67,11 +110,19 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
 
 
 def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
-    return traits.widens_fp8_from is not None and gpu.vendor == "NVIDIA" and not _older(gpu, traits.widens_fp8_from)
+    return (
+        traits.widens_fp8_from is not None
+        and gpu.vendor == "NVIDIA"
+        and not _older(gpu, traits.widens_fp8_from)
+    )
 
 
 def _older(gpu: Gpu, least: tuple[int, int] | None) -> bool:
-    return least is not None and gpu.compute_capability is not None and gpu.compute_capability < least
+    return (
+        least is not None
+        and gpu.compute_capability is not None
+        and gpu.compute_capability < least
+    )
 
 
 def _shown(capability: tuple[int, int] | None) -> str:
@@ -82,7 +133,8 @@ def _too_old(gpu: Gpu, traits: EngineTraits) -> Problem:
     return Problem(
         code="GpuTooOld",
         what=f"{traits.name} {traits.version}",
-        limit=f"runs on NVIDIA GPUs of compute capability {_shown(traits.least_capability)} and newer",
+        limit=f"runs on NVIDIA GPUs of compute capability {_shown(traits.least_capability)} and "
+        "newer",
         gap=f"{gpu.id} has {_shown(gpu.compute_capability)}",
         remedy="select other GPUs",
         path="spec.placement",

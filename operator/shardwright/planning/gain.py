@@ -13,8 +13,9 @@ from shardwright.planning.select import Scale, score, waiting_score
 class Better:
     """A plan that is better than the one that stands.
 
-    ``gain`` is by what share of ``objective`` it is; None: it carries the load, and the one that stands does not. With
-    ``relisted`` it is enough only by list prices that the one that stands was not made with.
+    ``gain`` is by what share of ``objective`` it is; None: it carries the load, and the one that
+    stands does not. With ``relisted`` it is enough only by list prices that the one that stands was
+    not made with.
     """
 
     layout: Layout
@@ -32,20 +33,30 @@ class Prospect:
     pool: str
 
 
-def better(plan: Plan, stands: Plan, inventory: Inventory, scale: Scale) -> Better | None:
+def better(
+    plan: Plan, stands: Plan, inventory: Inventory, scale: Scale
+) -> Better | None:
     """Return what a plan brings over the one that ``stands``, None where it brings nothing.
 
-    Both were predicted on this inventory. What surely starts, and what carries the load, is not given up for speed.
+    Both were predicted on this inventory. What surely starts, and what carries the load, is not
+    given up for speed.
     """
     gain: float | None = None
     if plan.tight > stands.tight or stands.carries_load > plan.carries_load:
         return None
     if plan.carries_load == stands.carries_load:
         now, then = (_score(item, inventory, scale) for item in (plan, stands))
-        gain = (now / then if then > 0 else then / now) - 1  # negative is the score of a time
+        gain = (
+            now / then if then > 0 else then / now
+        ) - 1  # negative is the score of a time
         if gain <= 0:
             return None
-    return Better(layout=plan.layout, pool=plan.pool, objective=scale.request.objective.optimize_for, gain=gain)
+    return Better(
+        layout=plan.layout,
+        pool=plan.pool,
+        objective=scale.request.objective.optimize_for,
+        gain=gain,
+    )
 
 
 def pool_of(plan: Plan, inventory: Inventory) -> Pool:
@@ -55,9 +66,19 @@ def pool_of(plan: Plan, inventory: Inventory) -> Pool:
 
 
 def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
-    """Return the objective of a plan, as layouts are compared by it; of a rate that is not carried it is what is served of it."""
-    request, speed, cost = scale.request, plan.performance, scale.cost_on(plan.layout, pool_of(plan, inventory))
+    """Return the objective of a plan, as layouts are compared by it; of a rate that is not carried
+    it is what is served of it.
+    """
+    request, speed, cost = (
+        scale.request,
+        plan.performance,
+        scale.cost_on(plan.layout, pool_of(plan, inventory)),
+    )
     if plan.carries_load:
         return score(speed, cost, request)
-    served = None if request.workload.requests_per_second is None else speed.requests_per_second
+    served = (
+        None
+        if request.workload.requests_per_second is None
+        else speed.requests_per_second
+    )
     return waiting_score(speed, cost, request, served)

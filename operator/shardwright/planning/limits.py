@@ -1,4 +1,6 @@
-"""Latencies as a limit looks at them: the predicted mean, or a 95th percentile that is derived from it."""
+"""Latencies as a limit looks at them: the predicted mean, or a 95th percentile that is derived from
+it.
+"""
 
 import math
 from typing import Final
@@ -7,26 +9,38 @@ from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.planning.request import Statistic
 
 _EXPONENTIAL_P95: Final = math.log(20)
-"""95th percentile of an exponential distribution over its mean. Basis: assumed: waiting times are spread so."""
+"""95th percentile of an exponential distribution over its mean. Basis: assumed: waiting times are
+spread so.
+"""
 
 _NORMAL_P95: Final = 1.645
-"""Standard deviations from the mean to the 95th percentile of a normal distribution. Basis: assumed: the prompts that
-one answer meets are many and independent (a Poisson number, of which the standard deviation is the root of the mean)."""
+"""Standard deviations from the mean to the 95th percentile of a normal distribution. Basis:
+assumed: the prompts that one answer meets are many and independent (a Poisson number, of which the
+standard deviation is the root of the mean).
+"""
 
 
 def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
-    """Return the time to first token; for P95 what is waited for (queue, others' prompts) is spread exponentially."""
+    """Return the time to first token; for P95 what is waited for (queue, others' prompts) is spread
+    exponentially.
+    """
     if statistic is Statistic.MEAN:
         return speed.ttft_seconds
-    return speed.ttft_seconds + (_EXPONENTIAL_P95 - 1) * _share(speed.prefill_shares, "Queue")
+    return speed.ttft_seconds + (_EXPONENTIAL_P95 - 1) * _share(
+        speed.prefill_shares, "Queue"
+    )
 
 
 def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
-    """Return the time per output token of a request; for P95 it meets more prompts of others than the mean."""
+    """Return the time per output token of a request; for P95 it meets more prompts of others than
+    the mean.
+    """
     if statistic is Statistic.MEAN:
         return speed.tpot_seconds
     prompts = max(1, speed.running_requests - 1)
-    return speed.tpot_seconds + _share(speed.decode_shares, "Prefill") * _NORMAL_P95 / math.sqrt(prompts)
+    return speed.tpot_seconds + _share(
+        speed.decode_shares, "Prefill"
+    ) * _NORMAL_P95 / math.sqrt(prompts)
 
 
 def _share(shares: tuple[TimeShare, ...], name: str) -> float:

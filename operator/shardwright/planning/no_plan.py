@@ -17,31 +17,58 @@ from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
-_HARDWARE: Final = _SHORT | {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge", "DtypeNotSupported", "GpuTooOld"}
+_HARDWARE: Final = _SHORT | {
+    "WeightsExceedMemory",
+    "KvCacheTooSmall",
+    "KvCachePinTooLarge",
+    "DtypeNotSupported",
+    "GpuTooOld",
+}
 """Problems that other hardware may not have; the rest is up to the user."""
 
-_NODES_COME: Final = "add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it goes on when they join"
+_NODES_COME: Final = (
+    "add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it goes on "
+    "when they join"
+)
 
-RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
+RETURNING: Final = frozenset(
+    {"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"}
+)
 """Reasons for which a node is out of use that pass by themselves."""
 
 
-def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
-    """Return the binding constraint: what would stand if room were free, else the layout that misses by least."""
+def no_plan(
+    verdicts: Sequence[Verdict], inventory: Inventory, request: Request
+) -> NoPlan:
+    """Return the binding constraint: what would stand if room were free, else the layout that
+    misses by least.
+    """
     scale = Scale.of(request, inventory)
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
-        return NoPlan(problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting))
+        return NoPlan(
+            problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting)
+        )
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
-        return NoPlan(problem=_returning(returning), heals_by_itself=True, lack=_lack(returning))
-    hopeful = not inventory.pools or any(item.prices and item.codes <= _HARDWARE for item in verdicts)
+        return NoPlan(
+            problem=_returning(returning), heals_by_itself=True, lack=_lack(returning)
+        )
+    hopeful = not inventory.pools or any(
+        item.prices and item.codes <= _HARDWARE for item in verdicts
+    )
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
-        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty)
+        return NoPlan(
+            problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty
+        )
     short = _best_waiting(verdicts, _SHORT, scale)
-    return NoPlan(problem=_binding(verdicts, short, scale), heals_by_itself=False, lack=_lack(short) if short else None)
+    return NoPlan(
+        problem=_binding(verdicts, short, scale),
+        heals_by_itself=False,
+        lack=_lack(short) if short else None,
+    )
 
 
 def _lack(verdict: Verdict) -> Lack:
@@ -54,9 +81,15 @@ def _lack(verdict: Verdict) -> Lack:
     )
 
 
-def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -> Problem:
-    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst of the closest layout."""
-    if short is not None and any(violation.replicas_possible for violation in short.violations):
+def _binding(
+    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale
+) -> Problem:
+    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst
+    of the closest layout.
+    """
+    if short is not None and any(
+        violation.replicas_possible for violation in short.violations
+    ):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)
     return _over_budget(over) if over is not None else _closest(verdicts, short)
@@ -64,7 +97,9 @@ def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
     """Return the best of the layouts that exceed only the budget, and that by least."""
-    only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
+    only = [
+        item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}
+    ]
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
     ranked = _ranked(near.values(), scale)
@@ -73,12 +108,16 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
 
 def _over_budget(verdict: Verdict) -> Problem:
     problem = max(verdict.violations, key=_miss).problem
-    return replace(problem, what=f"{problem.what} for {copies(verdict.candidate.layout)}")
+    return replace(
+        problem, what=f"{problem.what} for {copies(verdict.candidate.layout)}"
+    )
 
 
 def _away(inventory: Inventory) -> Counter[str]:
     """Return the nodes that are out of use for a while, counted by product."""
-    return Counter(item.product for item in inventory.excluded if item.problem.code in RETURNING)
+    return Counter(
+        item.product for item in inventory.excluded if item.problem.code in RETURNING
+    )
 
 
 def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
@@ -87,30 +126,49 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
     return [
         verdict
         for verdict in verdicts
-        if 0 < max((item.absent_nodes for item in verdict.violations), default=0) <= away[verdict.candidate.pool.product]
+        if 0
+        < max((item.absent_nodes for item in verdict.violations), default=0)
+        <= away[verdict.candidate.pool.product]
     ]
 
 
-def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Scale) -> Verdict | None:
+def _best_waiting(
+    verdicts: Sequence[Verdict], codes: frozenset[str], scale: Scale
+) -> Verdict | None:
     """Return the best layout that only lacks nodes."""
-    only = {id(item.candidate): item for item in verdicts if item.prices and item.codes and item.codes <= codes}
+    only = {
+        id(item.candidate): item
+        for item in verdicts
+        if item.prices and item.codes and item.codes <= codes
+    }
     ranked = _ranked(only.values(), scale)
-    # where the most replicas have room at all, and of those the fewest missing nodes: what can come free soonest
-    ranked = tuple(sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)])))
+    # where the most replicas have room at all, and of those the fewest missing nodes: what can come
+    # free soonest
+    ranked = tuple(
+        sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)]))
+    )
     return only[id(ranked[0].candidate)] if ranked else None
 
 
 def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
-    return rank(assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate))
+    return rank(
+        assess(item.candidate, estimate, scale)
+        for item in verdicts
+        if (estimate := item.estimate)
+    )
 
 
 def _lacking(verdict: Verdict) -> tuple[int, int]:
-    possible = max((violation.replicas_possible for violation in verdict.violations), default=0)
+    possible = max(
+        (violation.replicas_possible for violation in verdict.violations), default=0
+    )
     return -possible, verdict.candidate.placement.missing_nodes
 
 
 def _capacity(verdict: Verdict) -> Problem:
-    problem = next(item.problem for item in verdict.violations if item.problem.code in _SHORT)
+    problem = next(
+        item.problem for item in verdict.violations if item.problem.code in _SHORT
+    )
     return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
 
 
@@ -120,13 +178,18 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that nodes are away of whose kind none is there: what they would allow is not known, so they are waited for."""
+    """Return that nodes are away of whose kind none is there: what they would allow is not known,
+    so they are waited for.
+    """
     kinds = sorted(_away(inventory).items())
     return Problem(
         code="InsufficientCapacity",
         what="no layout",
         limit="can run on the GPU nodes that are there now",
-        gap=", ".join(f"{count} of {product or 'an unknown kind'} not ready or cordoned" for product, count in kinds),
+        gap=", ".join(
+            f"{count} of {product or 'an unknown kind'} not ready or cordoned"
+            for product, count in kinds
+        ),
         remedy="it goes on by itself when they return, if they suffice",
     )
 
@@ -139,7 +202,8 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
     return Problem(
         code="PinsLeaveNothing",
         what=f"parallelism pinned to {pinned}",
-        limit="must be possible on equal nodes; expert is 1 or tensor x attention data, and 1 for a dense model; a partition "
+        limit="must be possible on equal nodes; expert is 1 or tensor x attention data, and 1 for "
+        "a dense model; a partition "
         "has one number per stage",
         remedy="remove or change the pins",
         path="spec.parallelism",
@@ -150,22 +214,38 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
     excluded = inventory.excluded
     if not excluded:
-        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement")
-    (code, count), *others = sorted(Counter(item.problem.code for item in excluded).items(), key=lambda item: (-item[1], item[0]))
-    first = min((item for item in excluded if item.problem.code == code), key=lambda item: item.node)
+        return Problem(
+            code="NoGpuNodes",
+            what="no node has GPUs",
+            remedy=_NODES_COME,
+            path="spec.placement",
+        )
+    (code, count), *others = sorted(
+        Counter(item.problem.code for item in excluded).items(),
+        key=lambda item: (-item[1], item[0]),
+    )
+    first = min(
+        (item for item in excluded if item.problem.code == code),
+        key=lambda item: item.node,
+    )
     for_why = f"{count} of {len(excluded)}" if others else "all"
     return Problem(
         code="NoGpuNodes",
         what=f"of {len(excluded)} node{'s' if len(excluded) > 1 else ''} with GPUs",
         limit="none can be used",
-        gap=f"{for_why} by {code}, as {first.node}: {replace(first.problem, path='', remedy='').sentence()}",
-        remedy=f"{first.problem.remedy}, or add GPU nodes" if first.problem.remedy else "add GPU nodes",
+        gap=f"{for_why} by {code}, as {first.node}: "
+        f"{replace(first.problem, path='', remedy='').sentence()}",
+        remedy=f"{first.problem.remedy}, or add GPU nodes"
+        if first.problem.remedy
+        else "add GPU nodes",
         path=first.problem.path or "spec.placement",
     )
 
 
 def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
-    """Return the worst violation of the layout that misses by least, and what more nodes would make possible."""
+    """Return the worst violation of the layout that misses by least, and what more nodes would make
+    possible.
+    """
     closest = min(verdicts, key=_distance)
     problem = max(closest.violations, key=_miss).problem
     if problem.code in _SHORT:
@@ -195,10 +275,20 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
-    """Return how far a layout is from being feasible: what runs, but too slowly, is nearer than what cannot run."""
+    """Return how far a layout is from being feasible: what runs, but too slowly, is nearer than
+    what cannot run.
+    """
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
-    return (short, verdict.prices is None, not runs, _worst(verdict), len(verdict.violations), layout.gpus, layout)
+    return (
+        short,
+        verdict.prices is None,
+        not runs,
+        _worst(verdict),
+        len(verdict.violations),
+        layout.gpus,
+        layout,
+    )
 
 
 def _worst(verdict: Verdict) -> float:

@@ -1,10 +1,13 @@
-"""How much K/V is kept in the memory of the nodes: what a pod can have there, and how the engine divides it among its ranks.
+"""How much K/V is kept in the memory of the nodes: what a pod can have there, and how the engine
+divides it among its ranks.
 
-As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an engine is told what all of its
-ranks have together. It lies in ``/dev/shm``, in files as large as all of it on every node, of which each rank fills its own part.
-Ranks of latent attention that all hold the same keep one copy. Attention replicas are engines of their own. Files of so much are
-refused where ``/dev/shm`` has less, and the kubelet gives that no more than the node has (``pkg/volume/emptydir/empty_dir.go``,
-``calculateEmptyDirMemorySize``): so an engine over several nodes keeps no more than one of them has room for.
+As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an
+engine is told what all of its ranks have together. It lies in ``/dev/shm``, in files as large as
+all of it on every node, of which each rank fills its own part. Ranks of latent attention that all
+hold the same keep one copy. Attention replicas are engines of their own. Files of so much are
+refused where ``/dev/shm`` has less, and the kubelet gives that no more than the node has
+(``pkg/volume/emptydir/empty_dir.go``, ``calculateEmptyDirMemorySize``): so an engine over several
+nodes keeps no more than one of them has room for.
 """
 
 from collections.abc import Iterator
@@ -23,12 +26,15 @@ from shardwright.units import GIB, format_bytes
 PATH: Final = "spec.workload.kvOffload.hostMemory"
 
 OTHERS_SHARE: Final = 0.1
-"""Share of a node's memory that is left to pods without GPUs: agents, drivers, storage. Basis: assumed."""
+"""Share of a node's memory that is left to pods without GPUs: agents, drivers, storage. Basis:
+assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCache:
-    """K/V in the memory of the nodes: bytes that a pod requests for it, what one engine is told, what a pod's files may have.
+    """K/V in the memory of the nodes: bytes that a pod requests for it, what one engine is told,
+    what a pod's files may have.
 
     ``tokens`` of one replica find room in it, about.
     """
@@ -41,7 +47,9 @@ class HostCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """How engines and pods divide what is kept: ``engines`` of a pod, ``pods`` among which one engine deals it out."""
+    """How engines and pods divide what is kept: ``engines`` of a pod, ``pods`` among which one
+    engine deals it out.
+    """
 
     engines: int
     pods: int
@@ -50,14 +58,22 @@ class _Parts:
     @classmethod
     def of(cls, layout: Layout, nodes: int, model: ModelSpec) -> "_Parts":
         kinds = [layer.attention for layer in model.layers if layer.attention]
-        alike = layout.tensor > 1 and layout.pipeline == 1 and all(isinstance(kind, LatentAttention) for kind in kinds)
+        alike = (
+            layout.tensor > 1
+            and layout.pipeline == 1
+            and all(isinstance(kind, LatentAttention) for kind in kinds)
+        )
         dealt = nodes if layout.attention_data == 1 and not alike else 1
-        return cls(engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike)
+        return cls(
+            engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodShape:
-    """What a pod takes of a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V; replicas are over ``nodes``."""
+    """What a pod takes of a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V;
+    replicas are over ``nodes``.
+    """
 
     layout: Layout
     nodes: int
@@ -65,46 +81,70 @@ class PodShape:
     beside_bytes: int
 
     @classmethod
-    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> Self:
+    def of(
+        cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool
+    ) -> Self:
         """Return the shape of the pods of a layout over so many nodes a replica."""
         gpus = layout.gpus_per_replica // nodes
         beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))
         return cls(layout=layout, nodes=nodes, gpus=gpus, beside_bytes=beside)
 
     def room_bytes(self, host_bytes: int, of_gpus: int, model: ModelSpec) -> int:
-        """Return what a node with so much memory and so many GPUs has for the K/V of a pod, whole GiB for each engine of it.
+        """Return what a node with so much memory and so many GPUs has for the K/V of a pod, whole
+        GiB for each engine of it.
 
-        A node leaves a pod the share of its GPUs: others on the node, of this model or another, may want as much.
+        A node leaves a pod the share of its GPUs: others on the node, of this model or another, may
+        want as much.
         """
-        parts, share = _Parts.of(self.layout, self.nodes, model), host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus
+        parts, share = (
+            _Parts.of(self.layout, self.nodes, model),
+            host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus,
+        )
         left = max(0, int(share - self.beside_bytes))
         return left // parts.pods // parts.engines // GIB * GIB * parts.engines
 
 
-def room_bytes(candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool) -> int | None:
+def room_bytes(
+    candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
+) -> int | None:
     """Return what there is for the K/V of a pod, None where a node does not say what it has."""
     pool = candidate.pool
     if pool.host_bytes is None:
         return None
-    shape = PodShape.of(candidate.layout, candidate.placement.nodes_per_replica, wanted, over_ray=over_ray)
+    shape = PodShape.of(
+        candidate.layout,
+        candidate.placement.nodes_per_replica,
+        wanted,
+        over_ray=over_ray,
+    )
     return shape.room_bytes(pool.host_bytes, pool.gpus_per_node, model)
 
 
-def with_room(inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec) -> Inventory:
+def with_room(
+    inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec
+) -> Inventory:
     """Return the nodes that have room for so much K/V in a pod, or do not say what they have."""
     roomy = {
         node.name
         for pool in inventory.pools
         for node in pool.nodes
-        if node.host_bytes is None or shape.room_bytes(node.host_bytes, pool.gpus_per_node, model) >= pod_bytes
+        if node.host_bytes is None
+        or shape.room_bytes(node.host_bytes, pool.gpus_per_node, model) >= pod_bytes
     }
     return inventory.of_nodes(roomy)
 
 
 def host_cache(
-    candidate: Candidate, estimate: Estimate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
+    candidate: Candidate,
+    estimate: Estimate,
+    wanted: KvOffload | None,
+    model: ModelSpec,
+    *,
+    over_ray: bool,
 ) -> HostCache | None:
-    """Return what is kept beside the GPUs, None where nothing is wanted or there is no room for it."""
+    """Return what is kept beside the GPUs, None where nothing is wanted or there is no room for
+    it.
+    """
     if wanted is None:
         return None
     layout, pod_bytes = candidate.layout, wanted.pod_bytes
@@ -115,7 +155,9 @@ def host_cache(
     if not own_bytes:
         return None
     engine_bytes = own_bytes * parts.pods
-    token_bytes = sum(stage.kv_bytes_per_token for stage in estimate.stages) * (1 if parts.one_copy else layout.tensor)
+    token_bytes = sum(stage.kv_bytes_per_token for stage in estimate.stages) * (
+        1 if parts.one_copy else layout.tensor
+    )
     return HostCache(
         pod_bytes=own_bytes * parts.engines,
         engine_bytes=engine_bytes,
@@ -124,16 +166,23 @@ def host_cache(
     )
 
 
-def host_problems(candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Iterator[Problem]:
-    """Yield that nodes do not have for a pod what is wanted of their memory, or that its engines get less than a GiB each."""
+def host_problems(
+    candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
+) -> Iterator[Problem]:
+    """Yield that nodes do not have for a pod what is wanted of their memory, or that its engines
+    get less than a GiB each.
+    """
     if wanted is None or wanted.pod_bytes is None:
         return
-    engines = _Parts.of(candidate.layout, candidate.placement.nodes_per_replica, model).engines
+    engines = _Parts.of(
+        candidate.layout, candidate.placement.nodes_per_replica, model
+    ).engines
     if wanted.pod_bytes < engines * GIB:
         yield Problem(
             code="KvOffloadTooSmall",
             what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
-            limit=f"must be at least {engines} Gi with {engines} engines in a pod: each is told whole GiB",
+            limit=f"must be at least {engines} Gi with {engines} engines in a pod: each is told "
+            "whole GiB",
             gap=f"{format_bytes(engines * GIB - wanted.pod_bytes)} short",
             remedy="raise it, or say Auto",
             path=PATH,
@@ -144,7 +193,8 @@ def host_problems(candidate: Candidate, wanted: KvOffload | None, model: ModelSp
     yield Problem(
         code="HostMemoryTooSmall",
         what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
-        limit=f"must be at most the {format_bytes(room)} that a node of {candidate.pool.name} has left for a pod",
+        limit=f"must be at most the {format_bytes(room)} that a node of {candidate.pool.name} has "
+        "left for a pod",
         gap=f"{format_bytes(wanted.pod_bytes - room)} short",
         remedy="lower it, or say Auto",
         path=PATH,

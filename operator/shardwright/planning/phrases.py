@@ -13,7 +13,10 @@ def degrees(layout: Layout) -> str:
 
     >>> degrees(Layout(tensor=8, pipeline=2))
     'tensor 8 x pipeline 2'
-    >>> degrees(Layout(pipeline=2, partition=(32, 29))), degrees(Layout(attention_data=8, expert=8))
+    >>> (
+    ...     degrees(Layout(pipeline=2, partition=(32, 29))),
+    ...     degrees(Layout(attention_data=8, expert=8)),
+    ... )
     ('pipeline 2 (32+29 layers)', 'attention data 8 x expert 8')
     >>> degrees(Layout())
     'one GPU'
@@ -25,14 +28,25 @@ def degrees(layout: Layout) -> str:
         "expert": layout.expert,
         "context": layout.context,
     }
-    said = " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1) or "one GPU"
-    return f"{said} ({'+'.join(map(str, layout.partition))} layers)" if layout.partition else said
+    said = (
+        " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1)
+        or "one GPU"
+    )
+    return (
+        f"{said} ({'+'.join(map(str, layout.partition))} layers)"
+        if layout.partition
+        else said
+    )
 
 
 def letters(layout: Layout) -> str:
     """Return the degrees of one replica in the field's letters, for a column of a table.
 
-    >>> letters(Layout(tensor=8, pipeline=2)), letters(Layout(attention_data=32, expert=32)), letters(Layout())
+    >>> (
+    ...     letters(Layout(tensor=8, pipeline=2)),
+    ...     letters(Layout(attention_data=32, expert=32)),
+    ...     letters(Layout()),
+    ... )
     ('TP8·PP2', 'DP32·EP32', 'TP1')
     """
     named = {
@@ -42,7 +56,10 @@ def letters(layout: Layout) -> str:
         "EP": layout.expert,
         "CP": layout.context,
     }
-    return "·".join(f"{name}{degree}" for name, degree in named.items() if degree > 1) or "TP1"
+    return (
+        "·".join(f"{name}{degree}" for name, degree in named.items() if degree > 1)
+        or "TP1"
+    )
 
 
 def copies(layout: Layout) -> str:
@@ -51,7 +68,11 @@ def copies(layout: Layout) -> str:
     >>> copies(Layout(tensor=8, replicas=2)), copies(Layout(tensor=8))
     ('2 replicas of tensor 8', 'tensor 8')
     """
-    return f"{layout.replicas} replicas of {degrees(layout)}" if layout.replicas > 1 else degrees(layout)
+    return (
+        f"{layout.replicas} replicas of {degrees(layout)}"
+        if layout.replicas > 1
+        else degrees(layout)
+    )
 
 
 def nodes_of(count: int, pool: Pool) -> str:
@@ -69,8 +90,14 @@ def ways_sentence(ways: WaysOut | None) -> str:
     """
     if ways is None:
         return ""
-    nodes = f"with {ways.more_nodes} more node{'s' if ways.more_nodes > 1 else ''} of {ways.pool}" if ways.more_nodes else ""
-    said = ", or ".join(filter(None, (nodes, f"if {ways.moved} went" if ways.moved else "")))
+    nodes = (
+        f"with {ways.more_nodes} more node{'s' if ways.more_nodes > 1 else ''} of {ways.pool}"
+        if ways.more_nodes
+        else ""
+    )
+    said = ", or ".join(
+        filter(None, (nodes, f"if {ways.moved} went" if ways.moved else ""))
+    )
     return f"it would fit {said}" if said else ""
 
 
@@ -79,11 +106,14 @@ def uncounted_sentence(names: Sequence[str]) -> str:
 
     >>> uncounted_sentence(["enable-eplb"])
     'engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
-    """
+    """  # noqa: E501
     it, are = ("it", "is") if len(names) == 1 else ("they", "are")
     changes = "changes" if len(names) == 1 else "change"
     listed = ", ".join(f"engine.args.{name}" for name in names)
-    return f"{listed} {are} not counted: what {it} {changes} of memory and speed is not known, and the bands are twice as wide"
+    return (
+        f"{listed} {are} not counted: what {it} {changes} of memory and speed is not known, "
+        "and the bands are twice as wide"
+    )
 
 
 def gpus_of(count: int, state: str) -> str:
@@ -119,7 +149,7 @@ def price(amount: float) -> str:
     >>> price(0.41234), price(12.345), price(1234.5)
     ('0.412', '12.3', '1,234')
     """
-    decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004 - three digits
+    decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004
     return f"{amount:,.{decimals}f}"
 
 
@@ -131,7 +161,9 @@ def relative_price_words(each: GpuPrice) -> str:
     >>> relative_price_words(GpuPrice(per_hour=1.0, basis=PriceBasis.ASSUMED))
     '1 (assumed)'
     """
-    return f"{each.per_hour:g}{' (assumed)' if each.basis is PriceBasis.ASSUMED else ''}"
+    return (
+        f"{each.per_hour:g}{' (assumed)' if each.basis is PriceBasis.ASSUMED else ''}"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -142,4 +174,4 @@ def duration(seconds: float) -> str:
     """
     if seconds >= 1:
         return f"{seconds:,.1f} s"
-    return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004 - three digits
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004

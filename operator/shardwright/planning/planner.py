@@ -1,4 +1,6 @@
-"""Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
+"""Model, inventory and request to a report: the plan or why there is none, the runners-up, what was
+ruled out.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +21,14 @@ from shardwright.planning.rationale import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
-from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up, select
+from shardwright.planning.select import (
+    FeasibleCandidate,
+    Scale,
+    million_tokens_price,
+    rank,
+    runners_up,
+    select,
+)
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
@@ -29,7 +38,8 @@ ALTERNATIVES: Final = 4
 class Considered:
     """One question, every candidate with its verdict, and what judged and compares them.
 
-    Where nothing stands the candidates go beyond what is free, so that the closest miss is among them.
+    Where nothing stands the candidates go beyond what is free, so that the closest miss is among
+    them.
     """
 
     model: ModelSpec
@@ -46,12 +56,21 @@ class Considered:
         return [verdict for verdict in self.verdicts if not verdict.violations]
 
 
-def consider(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Considered:
-    """Return every candidate for a model on an inventory, judged; the same input gives the same candidates."""
+def consider(
+    model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits
+) -> Considered:
+    """Return every candidate for a model on an inventory, judged; the same input gives the same
+    candidates.
+    """
     judge = Judge(model, request, traits)
-    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
+    verdicts = [
+        judge.verdict(candidate)
+        for candidate in enumerate_candidates(model, inventory, request.space, traits)
+    ]
     if all(verdict.violations for verdict in verdicts):
-        larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
+        larger = enumerate_candidates(
+            model, inventory, request.space, traits, beyond=True
+        )
         verdicts = [judge.verdict(candidate) for candidate in larger]
     return Considered(
         model=model,
@@ -64,63 +83,112 @@ def consider(model: ModelSpec, inventory: Inventory, request: Request, traits: E
     )
 
 
-def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
-    """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
+def make_plan(
+    model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits
+) -> Report:
+    """Return the best plan for a model on an inventory, or why there is none; the same input gives
+    the same report.
+    """
     return choose(consider(model, inventory, request, traits))
 
 
 def choose(considered: Considered) -> Report:
     """Return the best of what was considered, or why there is none."""
-    inventory, request, scale = considered.inventory, considered.request, considered.scale
+    inventory, request, scale = (
+        considered.inventory,
+        considered.request,
+        considered.scale,
+    )
     verdicts, prices = considered.verdicts, considered.judge.prices
     feasible = considered.feasible
     ranked = settled(best_first(feasible, scale), scale, prices)
     excluded = count_exclusions(verdicts, inventory)
     if not ranked:
         outcome = no_plan(verdicts, inventory, request)
-        return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
+        return Report(
+            outcome=outcome,
+            alternatives=(),
+            excluded=excluded,
+            considered=len(verdicts),
+        )
     others = runners_up(ranked, ALTERNATIVES)
-    why = reasons(ranked, verdicts, scale, feasible=_reached(feasible, deploy=request.deploy))
-    copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
+    why = reasons(
+        ranked, verdicts, scale, feasible=_reached(feasible, deploy=request.deploy)
+    )
+    copies = (
+        None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
+    )
     looked_at = (ranked[0], *others)
     care = (
         *more_replicas(ranked, copies, scale),
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
     )
     return Report(
-        outcome=replace(_plan(ranked[0], why, care, considered.traits, scale), host_cache=_host_cache(ranked[0], considered)),
-        alternatives=tuple(alternative(best=ranked[0], other=other, scale=scale) for other in others),
+        outcome=replace(
+            _plan(ranked[0], why, care, considered.traits, scale),
+            host_cache=_host_cache(ranked[0], considered),
+        ),
+        alternatives=tuple(
+            alternative(best=ranked[0], other=other, scale=scale) for other in others
+        ),
         excluded=excluded,
         considered=len(verdicts),
     )
 
 
-def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
+def best_first(
+    feasible: Sequence[Verdict], scale: Scale
+) -> tuple[FeasibleCandidate, ...]:
     """Return what stands and is looked at, best first.
 
-    It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
+    It is the best of every layout on pools that are alike, and all that the best one's pool has on
+    no more GPUs.
     """
     rivals = without_slower_twins(feasible, scale.request.workload)
     ranked = in_reach(select(rivals, scale), deploy=scale.request.deploy)
     if len(rivals) == len(feasible):
         return ranked
     best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
-    beside = (verdict for verdict in feasible if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
-    rest = select((verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale)
+    beside = (
+        verdict
+        for verdict in feasible
+        if verdict.candidate.pool is best.pool and id(verdict) not in looked_at
+    )
+    rest = select(
+        (
+            verdict
+            for verdict in beside
+            if verdict.candidate.layout.gpus <= best.layout.gpus
+        ),
+        scale,
+    )
     return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
     """Return how many can be run; all where nothing is to be run, or none can."""
-    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in feasible) or len(feasible)
+    return sum(
+        not (deploy and not_yet(verdict.candidate)) for verdict in feasible
+    ) or len(feasible)
 
 
 def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:
-    wanted, over_ray = considered.request.workload.kv_offload, considered.traits.over_ray
-    return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
+    wanted, over_ray = (
+        considered.request.workload.kv_offload,
+        considered.traits.over_ray,
+    )
+    return host_cache(
+        best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray
+    )
 
 
-def _plan(best: FeasibleCandidate, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
+def _plan(
+    best: FeasibleCandidate,
+    why: tuple[str, ...],
+    care: tuple[str, ...],
+    traits: EngineTraits,
+    scale: Scale,
+) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(

@@ -13,10 +13,25 @@ from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
-from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
+from shardwright.planning.phrases import (
+    copies,
+    degrees,
+    duration,
+    per_second,
+    price,
+    requests_of,
+)
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds, assess, breaks_rack, million_tokens_price, rank
+from shardwright.planning.select import (
+    FeasibleCandidate,
+    Scale,
+    answer_seconds,
+    assess,
+    breaks_rack,
+    million_tokens_price,
+    rank,
+)
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -45,12 +60,20 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
-MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
+MEMORY: Final = frozenset(
+    {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"}
+)
 
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], scale: Scale, *, feasible: int) -> tuple[str, ...]:
+def reasons(
+    ranked: Sequence[FeasibleCandidate],
+    verdicts: Sequence[Verdict],
+    scale: Scale,
+    *,
+    feasible: int,
+) -> tuple[str, ...]:
     """Return why the first one was chosen; ``feasible`` is how many layouts can run."""
     best, request = ranked[0], scale.request
     parts = (
@@ -75,10 +98,15 @@ def _network(best: FeasibleCandidate) -> Iterator[str]:
         yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
     if devices := rdma_devices(best.candidate):
         named = ", ".join(f"{count} {name}" for name, count in devices)
-        yield f"Pods request {named} each, to reach the {best.candidate.pool.network.name} between nodes."
+        yield (
+            f"Pods request {named} each, to reach the {best.candidate.pool.network.name} "
+            "between nodes."
+        )
 
 
-def alternative(*, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Alternative:
+def alternative(
+    *, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
+) -> Alternative:
     """Return a runner-up with what it loses."""
     return Alternative(
         layout=other.candidate.layout,
@@ -97,65 +125,116 @@ def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     what = f"{'give' if several else 'gives'} {_goal(scale)}"
     if best.estimate.capacity is not None and not best.carries_load:
         what = f"{'come' if several else 'comes'} closest to carrying the load"
-    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {feasible} layouts that can run."
+    return (
+        f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {feasible} layouts "
+        "that can run."
+    )
 
 
-def _reached(ranked: Sequence[FeasibleCandidate], request: Request) -> Sequence[FeasibleCandidate]:
+def _reached(
+    ranked: Sequence[FeasibleCandidate], request: Request
+) -> Sequence[FeasibleCandidate]:
     """Return those that can be run; all where nothing is to be run, or none can."""
-    return [item for item in ranked if not (request.deploy and not_yet(item.candidate))] or ranked
+    return [
+        item for item in ranked if not (request.deploy and not_yet(item.candidate))
+    ] or ranked
 
 
 def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield that other GPUs would be better that are taken only where the engine is told to run there."""
+    """Yield that other GPUs would be better that are taken only where the engine is told to run
+    there.
+    """
     best = ranked[0]
-    beaten = (other for other in ranked if other.second_choice > best.second_choice and other.score > best.score)
+    beaten = (
+        other
+        for other in ranked
+        if other.second_choice > best.second_choice and other.score > best.score
+    )
     other = max(beaten, key=lambda item: item.score, default=None)
-    if other is not None and (other.tight, other.carries_load) == (best.tight, best.carries_load):
+    if other is not None and (other.tight, other.carries_load) == (
+        best.tight,
+        best.carries_load,
+    ):
         cut = f"{copies(other.candidate.layout)} on {other.candidate.pool.product}"
-        yield f"{cut} would be better; those GPUs are taken where no others do, or spec.engine.image names an image for them."
+        yield (
+            f"{cut} would be better; those GPUs are taken where no others do, or "
+            "spec.engine.image names an image for them."
+        )
 
 
 def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
-    """Yield what is better but was not taken: it cannot be run yet, breaks a rack that it does not pay for, or is no better."""
+    """Yield what is better but was not taken: it cannot be run yet, breaks a rack that it does not
+    pay for, or is no better.
+    """
     best, other, request = ranked[0], rank(ranked)[0], scale.request
     if other is best:
         return
     if breaks_rack(other.candidate) and not breaks_rack(best.candidate):
         cut, product = copies(other.candidate.layout), other.candidate.pool.product
-        yield f"{cut} on {product} would be better, but not by what it costs to take a whole tray out of a rack."
+        yield (
+            f"{cut} on {product} would be better, but not by what it costs to take a whole tray "
+            "out of a rack."
+        )
         return
     if request.deploy and not_yet(other.candidate) and not not_yet(best.candidate):
-        yield f"{copies(other.candidate.layout)} would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        yield (
+            f"{copies(other.candidate.layout)} would be better, but cannot be deployed yet: "
+            "mode PlanOnly shows it."
+        )
         return
     cut, gpus = copies(other.candidate.layout), other.candidate.layout.gpus
     here, there = best.estimate.performance, other.estimate.performance
-    sooner = answer_seconds(best.estimate, request) <= answer_seconds(other.estimate, request)
+    sooner = answer_seconds(best.estimate, request) <= answer_seconds(
+        other.estimate, request
+    )
     if sooner and here.output_tokens_per_second >= there.output_tokens_per_second:
         yield f"{cut} on {gpus} GPUs {_why_first(other, best)}, but brings less and answers later."
     elif near_tie(other, best):
-        yield f"{cut} on {gpus} GPUs is better by less than predictions tell apart; this one is simpler."
+        yield (
+            f"{cut} on {gpus} GPUs is better by less than predictions tell apart; this one is "
+            "simpler."
+        )
     else:
-        yield f"{cut} on {gpus} GPUs answers sooner, but not than replicas inside nodes would on as many GPUs."
+        yield (
+            f"{cut} on {gpus} GPUs answers sooner, but not than replicas inside nodes would on "
+            "as many GPUs."
+        )
 
 
 def _why_first(other: FeasibleCandidate, best: FeasibleCandidate) -> str:
     if other.carries_load and not best.carries_load:
         return "carries the load"
-    return "fits with more room" if best.tight and not other.tight else "is preferred by the objective"
+    return (
+        "fits with more room"
+        if best.tight and not other.tight
+        else "is preferred by the objective"
+    )
 
 
 def _goal(scale: Scale) -> str:
     goal = _GOALS[scale.request.objective.optimize_for]
     if scale.request.space.fill:
-        return goal.removesuffix(" per GPU").replace(" per GPU", "").replace("that its GPUs are worth", "the budget allows")
-    counted = "for the price of its GPUs" if scale.by_price else "for what its GPUs count" if scale.relative else "per GPU"
+        return (
+            goal.removesuffix(" per GPU")
+            .replace(" per GPU", "")
+            .replace("that its GPUs are worth", "the budget allows")
+        )
+    counted = (
+        "for the price of its GPUs"
+        if scale.by_price
+        else "for what its GPUs count"
+        if scale.relative
+        else "per GPU"
+    )
     return goal.replace("per GPU", counted)
 
 
 def _memory(best: FeasibleCandidate) -> str:
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
     return (
-        f"The fullest GPU holds {format_bytes(worst.weights_bytes)} of weights of its {format_bytes(worst.budget_bytes)} "
+        f"The fullest GPU holds {format_bytes(worst.weights_bytes)} of weights of its "
+        f"{format_bytes(worst.budget_bytes)}"
+        " "
         f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: "
         f"{best.estimate.kv_tokens * best.candidate.layout.attention_data:,} tokens per replica."
     )
@@ -180,24 +259,39 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> str:
 def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
     capacity = _served(best)
     if best.carries_load:
-        return f"It carries {shape}, {rate / capacity:.0%} of the {capacity:.3g} that it serves at most."
+        return (
+            f"It carries {shape}, {rate / capacity:.0%} of the {capacity:.3g} that it serves "
+            "at most."
+        )
     if best.falls_behind:
-        return f"No layout serves {rate:g} requests a second; this one comes closest with {capacity:.3g}."
+        return (
+            f"No layout serves {rate:g} requests a second; this one comes closest with "
+            f"{capacity:.3g}"
+            "."
+        )
     return (
-        f"It serves {shape}, but that is {rate / capacity:.0%} of the {capacity:.3g} that it serves at most: "
+        f"It serves {shape}, but that is {rate / capacity:.0%} of the {capacity:.3g} that it "
+        "serves at most: "
         "where arrivals vary, requests wait."
     )
 
 
-def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
+def _not_free(
+    best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
+) -> Iterator[str]:
     """Yield what would carry the load if its GPUs were free."""
     if best.carries_load:
         return
-    busy = {id(item.candidate): item for item in verdicts if item.estimate is not None and item.codes == {"InsufficientCapacity"}}
+    busy = {
+        id(item.candidate): item
+        for item in verdicts
+        if item.estimate is not None and item.codes == {"InsufficientCapacity"}
+    }
     carrying = [
         feasible
         for item in busy.values()
-        if item.estimate is not None and (feasible := assess(item.candidate, item.estimate, scale)).carries_load
+        if item.estimate is not None
+        and (feasible := assess(item.candidate, item.estimate, scale)).carries_load
     ]
     if carrying:
         problem = busy[id(rank(carrying)[0].candidate)].violations[0].problem
@@ -213,8 +307,12 @@ def _time(best: FeasibleCandidate) -> str:
         else (f"first token after {duration(speed.ttft_seconds)}, then one")
     )
     return (
-        f"Predicted: {first} every {duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
-        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {time_shares(speed.decode_shares)}."
+        f"Predicted: {first} every {duration(speed.tpot_seconds)}, "
+        f"{per_second(speed.output_tokens_per_second)}"
+        " in all "
+        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to "
+        f"{time_shares(speed.decode_shares)}"
+        "."
     )
 
 
@@ -222,33 +320,63 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
     """Return where time goes, the three largest parts."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
-    return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
+    return ", ".join(
+        f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest
+    )
 
 
 def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
     """Yield what the plan costs: in the nodes' currency, else beside an H100."""
-    cost, pool, gpus = million_tokens_price(best), best.candidate.pool, best.candidate.layout.gpus
+    cost, pool, gpus = (
+        million_tokens_price(best),
+        best.candidate.pool,
+        best.candidate.layout.gpus,
+    )
     if cost is not None:
-        yield f"A million output tokens cost {price(cost)}: {gpus} x {pool.gpu_hour_price:g} an hour."
+        yield (
+            f"A million output tokens cost {price(cost)}: {gpus} x {pool.gpu_hour_price:g} an "
+            "hour."
+        )
     elif (each := scale.price(pool)) is not None:
-        named = {PriceBasis.LISTED: "by public price lists", PriceBasis.ASSUMED: "assumed by its data sheet"}[each.basis]
-        yield f"It costs as much as {gpus * each.per_hour:.3g} H100: {gpus} x {each.per_hour:g}, {named}."
+        named = {
+            PriceBasis.LISTED: "by public price lists",
+            PriceBasis.ASSUMED: "assumed by its data sheet",
+        }[each.basis]
+        yield (
+            f"It costs as much as {gpus * each.per_hour:.3g} H100: {gpus} x {each.per_hour:g}, "
+            f"{named}"
+            "."
+        )
 
 
-def _uneven(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
+def _uneven(
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]
+) -> Iterator[str]:
     """Yield what uneven stages are good for."""
     layout = best.candidate.layout
     if not layout.partition:
         return
     even = replace(layout, partition=())
     own = next(
-        (other for other in ranked if other.candidate.layout == even and other.candidate.pool == best.candidate.pool), None
+        (
+            other
+            for other in ranked
+            if other.candidate.layout == even
+            and other.candidate.pool == best.candidate.pool
+        ),
+        None,
     )
     if own is None:
-        yield f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut does not do."
+        yield (
+            f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut "
+            "does not do."
+        )
         return
     more = format_bytes(_heaviest(own) - _heaviest(best))
-    yield f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut has {more} more on one GPU."
+    yield (
+        f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut has {more}"
+        " more on one GPU."
+    )
 
 
 def _layers(layout: Layout) -> str:
@@ -259,28 +387,55 @@ def _heaviest(feasible: FeasibleCandidate) -> int:
     return max(stage.weights_bytes for stage in feasible.estimate.stages)
 
 
-def _smaller(ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
-    """Yield why no layout with fewer GPUs does on the same pool: a limit is not met, requests would queue, it does not fit."""
+def _smaller(
+    ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], request: Request
+) -> Iterator[str]:
+    """Yield why no layout with fewer GPUs does on the same pool: a limit is not met, requests would
+    queue, it does not fit.
+    """
     best = ranked[0]
     layout, pool = best.candidate.layout, best.candidate.pool.name
-    smaller = [item for item in ranked if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus]
-    if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
+    smaller = [
+        item
+        for item in ranked
+        if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus
+    ]
+    if any(other.carries_load for other in smaller) or (
+        smaller and not best.carries_load
+    ):
         return
-    fewer = [item for item in verdicts if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus]
+    fewer = [
+        item
+        for item in verdicts
+        if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus
+    ]
     late = _nearest(fewer, LIMITS)
     if late is not None:
         verdict, problem = late
-        yield f"On fewer GPUs a limit is not met: {degrees(verdict.candidate.layout)}: {problem.what} {problem.limit}."
+        yield (
+            f"On fewer GPUs a limit is not met: {degrees(verdict.candidate.layout)}: {problem.what}"
+            f" {problem.limit}."
+        )
     elif smaller:
-        yield _queueing(max(smaller, key=lambda other: (other.served_share, other.score)), request)
+        yield _queueing(
+            max(smaller, key=lambda other: (other.served_share, other.score)), request
+        )
     elif (short := _nearest(fewer, MEMORY)) is not None:
         verdict, problem = short
         nearest = degrees(verdict.candidate.layout)
-        yield f"No layout on fewer GPUs that was tried holds it: the nearest, {nearest}, is {problem.gap}."
+        yield (
+            f"No layout on fewer GPUs that was tried holds it: the nearest, {nearest}, is "
+            f"{problem.gap}"
+            "."
+        )
 
 
-def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdict, Problem] | None:
-    """Return the verdict that nothing but these codes speaks against and that misses by least, with its worst problem."""
+def _nearest(
+    verdicts: Sequence[Verdict], codes: frozenset[str]
+) -> tuple[Verdict, Problem] | None:
+    """Return the verdict that nothing but these codes speaks against and that misses by least, with
+    its worst problem.
+    """
     only = [
         (max(verdict.violations, key=lambda item: item.miss), verdict)
         for verdict in verdicts
@@ -288,7 +443,9 @@ def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdic
     ]
     if not only:
         return None
-    worst, verdict = min(only, key=lambda found: (found[0].miss, found[1].candidate.layout))
+    worst, verdict = min(
+        only, key=lambda found: (found[0].miss, found[1].candidate.layout)
+    )
     return verdict, worst.problem
 
 
@@ -296,19 +453,27 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
     if rate is not None:
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {_served(smaller):.3g} requests a second at most, {rate:g} are offered."
+            f"Fewer GPUs would fall behind: {cut} serves {_served(smaller):.3g} requests a "
+            f"second at most, {rate:g} are offered."
         )
     share = f"{_running(smaller, request):,} of {_offered(smaller, request):,}"
     return f"On fewer GPUs requests would queue: {cut} runs {share} at once."
 
 
 def _served(feasible: FeasibleCandidate) -> float:
-    return feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
+    return (
+        feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
+    )
 
 
 def _running(feasible: FeasibleCandidate, request: Request) -> int:
-    """Return the requests that run at once in one replica, over all its attention ranks: not all, where K/V is short for them."""
-    running, offered = feasible.estimate.performance.running_requests, _offered(feasible, request)
+    """Return the requests that run at once in one replica, over all its attention ranks: not all,
+    where K/V is short for them.
+    """
+    running, offered = (
+        feasible.estimate.performance.running_requests,
+        _offered(feasible, request),
+    )
     return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 
@@ -318,36 +483,61 @@ def _offered(feasible: FeasibleCandidate, request: Request) -> int:
 
 def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> str:
     request = scale.request
-    later = "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
+    later = (
+        "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
+    )
     later += "tight, may not start; " if other.tight and not best.tight else ""
     queues = _queues_more(best, other, request)
     if queues and best.carries_load:
         return f"{later}{queues}"
     here, there = best.estimate.performance, other.estimate.performance
     gpus = other.candidate.layout.gpus
-    mine, yours = (item.estimate.performance.output_tokens_per_second / scale.total(item.candidate) for item in (best, other))
-    counted = "per GPU" if other.candidate.pool.gpu.id == best.candidate.pool.gpu.id else "for its price"
-    parts = [f"{_more(yours / mine)} throughput {counted}", f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token"]
+    mine, yours = (
+        item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
+        for item in (best, other)
+    )
+    counted = (
+        "per GPU"
+        if other.candidate.pool.gpu.id == best.candidate.pool.gpu.id
+        else "for its price"
+    )
+    parts = [
+        f"{_more(yours / mine)} throughput {counted}",
+        f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token",
+    ]
     if request.objective.optimize_for is OptimizeFor.LATENCY:
-        parts.append(f"{_more(there.ttft_seconds / here.ttft_seconds)} time to first token")
+        parts.append(
+            f"{_more(there.ttft_seconds / here.ttft_seconds)} time to first token"
+        )
     where = f"{', '.join(parts)} on {gpus} GPU{'s' if gpus > 1 else ''}{_where(here, there)}"
     return f"{later}{queues}{'; ' if queues else ''}{where}"
 
 
-def _queues_more(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> str:
-    """Return how many requests run at once or are served, where they are fewer than under the chosen layout."""
+def _queues_more(
+    best: FeasibleCandidate, other: FeasibleCandidate, request: Request
+) -> str:
+    """Return how many requests run at once or are served, where they are fewer than under the
+    chosen layout.
+    """
     if other.served_share >= best.served_share:
         return ""
     rate = request.workload.requests_per_second
     if rate is not None:
         behind = "falls behind" if other.falls_behind else "has no headroom"
-        return f"{behind}: serves {_served(other):.3g} requests a second at most, {rate:g} are offered"
-    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(_running(other, request))} at once per replica"
+        return (
+            f"{behind}: serves {_served(other):.3g} requests a second at most, {rate:g} are "
+            "offered"
+        )
+    return (
+        f"queues{'' if best.carries_load else ' more'}: only "
+        f"{requests_of(_running(other, request))}"
+        " at once per replica"
+    )
 
 
 def _more(ratio: float) -> str:
     change = ratio - 1
-    if abs(change) < 0.005:  # noqa: PLR2004 - rounds to no percent
+    if abs(change) < 0.005:  # noqa: PLR2004
         return "the same"
     return f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
 
@@ -355,6 +545,13 @@ def _more(ratio: float) -> str:
 def _where(here: Performance, there: Performance) -> str:
     """Return the part of a token's time that grows most."""
     before = {share.name: share.seconds for share in here.decode_shares}
-    grown = [(share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares]
+    grown = [
+        (share.seconds - before.get(share.name, 0.0), share.name)
+        for share in there.decode_shares
+    ]
     most, name = max(grown)
-    return f"; {duration(most)} more per token for {WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
+    return (
+        f"; {duration(most)} more per token for {WORDS[name]}"
+        if most > _NOTICEABLE_SECONDS
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""The planner's answer: a plan or that nothing fits, and why; only plain values, so it can be kept as JSON."""
+"""The planner's answer: a plan or that nothing fits, and why; only plain values, so it can be kept
+as JSON.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +25,9 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """How many candidates (or nodes) one reason ruled out; the nearest miss is the one to look at."""
+    """How many candidates (or nodes) one reason ruled out; the nearest miss is the one to look
+    at.
+    """
 
     code: str
     count: int
@@ -33,17 +37,20 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The candidate that was chosen, complete enough to render it and to show it without planning again.
+    """The candidate that was chosen, complete enough to render it and to show it without planning
+    again.
 
-    ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2, …), also where lower
-    ones are free. ``interconnect`` says in words what tensor
-    traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it can). ``tight`` says that
-    one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
-    tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
-    node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
-    ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
-    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is).
-    ``gpu_price`` is what one of its GPUs counted for an hour when layouts were compared (None: each counted as one).
+    ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2,
+    …), also where lower ones are free. ``interconnect`` says in words what tensor
+    traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it can).
+    ``tight`` says that one longest request fits by less than the uncertainty of the memory.
+    ``million_tokens_price`` is what a million output tokens cost at the planned load, in the
+    currency of the nodes' price (None: they state none). ``load`` is how long a node reads weights
+    at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
+    ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that
+    the engine is told and of which no plan knows what they change. ``host_cache`` is K/V that is
+    kept in the memory of the nodes (None: none is). ``gpu_price`` is what one of its GPUs counted
+    for an hour when layouts were compared (None: each counted as one).
     """
 
     layout: Layout
@@ -91,7 +98,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What is missing for the layout that lacks least: nodes of a pool with so many free GPUs each, of all that it needs."""
+    """What is missing for the layout that lacks least: nodes of a pool with so many free GPUs each,
+    of all that it needs.
+    """
 
     pool: str
     gpus_per_node: int
@@ -101,7 +110,9 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """What would make room: so many more nodes of a pool (0: none would), or a model that goes, as it is shown (empty: none)."""
+    """What would make room: so many more nodes of a pool (0: none would), or a model that goes, as
+    it is shown (empty: none).
+    """
 
     pool: str = ""
     more_nodes: int = 0
@@ -112,8 +123,8 @@ class WaysOut:
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
-    ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is none yet at all: waiting
-    helps. ``lack`` is what is missing
+    ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is
+    none yet at all: waiting helps. ``lack`` is what is missing
     where only nodes are, and ``ways_out`` what would make room, where somebody has worked it out.
     """
 

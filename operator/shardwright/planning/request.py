@@ -17,7 +17,9 @@ class OptimizeFor(StrEnum):
 
 
 class Statistic(StrEnum):
-    """Of what a limit on latency speaks; P95 is derived from the predicted mean by an assumption (``limits``)."""
+    """Of what a limit on latency speaks; P95 is derived from the predicted mean by an assumption
+    (``limits``).
+    """
 
     MEAN = "Mean"
     P95 = "P95"
@@ -42,11 +44,11 @@ class Objective:
 class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known).
 
-    ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim that a pod has
-    of its own to keep its downloads on; ``pinned`` says that all pods are told which commit to download, ``commit_missed``
-    that somebody wants one to be named and none is. ``gated`` are models that the hub gives to nobody without a token, where none
-    is named. With ``deploy`` a layout that can be run goes before one that can only
-    be shown.
+    ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim
+    that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
+    commit to download, ``commit_missed`` that somebody wants one to be named and none is. ``gated``
+    are models that the hub gives to nobody without a token, where none is named. With ``deploy`` a
+    layout that can be run goes before one that can only be shown.
     """
 
     workload: Workload

@@ -1,6 +1,8 @@
-"""Layouts that need no price: the same layout stands on a pool that differs in its network, and that one is faster.
+"""Layouts that need no price: the same layout stands on a pool that differs in its network, and
+that one is faster.
 
-Faster links never slow anything (``tests/property``), so such a layout is neither the best nor the best of its cut.
+Faster links never slow anything (``tests/property``), so such a layout is neither the best nor the
+best of its cut.
 """
 
 from collections import defaultdict
@@ -12,22 +14,31 @@ from shardwright.hardware.gpus import Link
 from shardwright.planning.checks import Verdict
 
 NOTICEABLE: Final = 0.001
-"""Share by which a network must be faster to be better whatever else; else a tie is decided as any other. Basis: assumed,
-far above what rounding hides."""
+"""Share by which a network must be faster to be better whatever else; else a tie is decided as any
+other. Basis: assumed, far above what rounding hides.
+"""
 
 LONG_ANSWER_STEPS: Final = 16
-"""Decode steps from which an answer's time is not that of its first tokens, in which a faster link may count as a later
-start. Basis: assumed, several times the fitted ``answer_steps`` of every engine."""
+"""Decode steps from which an answer's time is not that of its first tokens, in which a faster link
+may count as a later start. Basis: assumed, several times the fitted ``answer_steps`` of every
+engine.
+"""
 
 
-def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
+def without_slower_twins(
+    feasible: Sequence[Verdict], load: Workload
+) -> Sequence[Verdict]:
     """Return the verdicts without those of which a twin with a faster network is there.
 
-    Where links may count otherwise all are returned: a rate is looked for in steps, prompts that are held back wait for
-    decoding, and short answers are mostly their first tokens.
+    Where links may count otherwise all are returned: a rate is looked for in steps, prompts that
+    are held back wait for decoding, and short answers are mostly their first tokens.
     """
     steps = load.output_tokens / load.tokens_per_step
-    if load.requests_per_second is not None or load.prefill_share < 1 or steps < LONG_ANSWER_STEPS:
+    if (
+        load.requests_per_second is not None
+        or load.prefill_share < 1
+        or steps < LONG_ANSWER_STEPS
+    ):
         return feasible
     twins: dict[object, list[Verdict]] = defaultdict(list)
     for verdict in feasible:
@@ -37,14 +48,23 @@ def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequenc
 
 def _but_network(verdict: Verdict) -> tuple[object, ...]:
     """Return all that decides how good a candidate is but its network and what decides ties."""
-    layout, pool, placement = verdict.candidate.layout, verdict.candidate.pool, verdict.candidate.placement
-    links = (None if link == pool.network else link for link in (placement.tensor_link, placement.pipeline_link))
+    layout, pool, placement = (
+        verdict.candidate.layout,
+        verdict.candidate.pool,
+        verdict.candidate.placement,
+    )
+    links = (
+        None if link == pool.network else link
+        for link in (placement.tensor_link, placement.pipeline_link)
+    )
     spread = placement.gpus_per_node, placement.nodes_per_replica, placement.one_domain
     return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, *spread, *links
 
 
 def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
-    if twins[0].candidate.placement.nodes_per_replica == 1:  # no network is crossed: all are equally good
+    if (
+        twins[0].candidate.placement.nodes_per_replica == 1
+    ):  # no network is crossed: all are equally good
         return [min(twins, key=_tie)]
     kept: list[Verdict] = []
     for verdict in sorted(twins, key=_by_network):
@@ -62,21 +82,35 @@ def _beats(one: Verdict, other: Verdict) -> bool:
     mine, its = one.candidate.pool.network, other.candidate.pool.network
     if _slower(mine, its):
         return False
-    faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (1 + NOTICEABLE)
+    faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (
+        1 + NOTICEABLE
+    )
     return faster or _tie(one) < _tie(other)
 
 
 def _crosses_network(verdict: Verdict) -> bool:
-    """Return whether it is certain that traffic crosses the network: nodes of one replica may share a scale-up link."""
+    """Return whether it is certain that traffic crosses the network: nodes of one replica may share
+    a scale-up link.
+    """
     placement = verdict.candidate.placement
-    return verdict.candidate.pool.network in (placement.tensor_link, placement.pipeline_link)
+    return verdict.candidate.pool.network in (
+        placement.tensor_link,
+        placement.pipeline_link,
+    )
 
 
 def _slower(mine: Link, its: Link) -> bool:
-    return mine.bytes_per_second < its.bytes_per_second or mine.latency_seconds > its.latency_seconds
+    return (
+        mine.bytes_per_second < its.bytes_per_second
+        or mine.latency_seconds > its.latency_seconds
+    )
 
 
 def _tie(verdict: Verdict) -> tuple[int, int, str]:
     """Return what decides between candidates that are equally good, as ``select`` has it."""
     placement = verdict.candidate.placement
-    return placement.nodes_per_replica * len(placement.groups), placement.leftover_gpus, verdict.candidate.pool.name
+    return (
+        placement.nodes_per_replica * len(placement.groups),
+        placement.leftover_gpus,
+        verdict.candidate.pool.name,
+    )

@@ -1,4 +1,6 @@
-"""Which of the layouts that stand is best, by the objectives of docs/planner.md; ties end at the name."""
+"""Which of the layouts that stand is best, by the objectives of docs/planner.md; ties end at the
+name.
+"""
 
 import math
 from collections import Counter
@@ -15,29 +17,36 @@ from shardwright.planning.checks import Verdict
 from shardwright.planning.request import OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
-"""Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the definition of Balanced."""
+"""Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the
+definition of Balanced.
+"""
 
 SECONDS_PER_HOUR: Final = 3600
 TOKENS_PER_MILLION: Final = 10**6
 
 UTILISATION: Final = 0.8
-"""Share of the requests a second that a layout serves at most which it is planned for. Basis: assumed: arrivals vary, and with
-four fifths of what can be served the mean wait of random arrivals is still a few services long."""
+"""Share of the requests a second that a layout serves at most which it is planned for. Basis:
+assumed: arrivals vary, and with four fifths of what can be served the mean wait of random arrivals
+is still a few services long.
+"""
 
 _RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
 
 DOUBLING_GAIN: Final = 0.10
-"""What doubling the GPUs must bring under Latency, share of the time per request. Source: the definition of Latency."""
+"""What doubling the GPUs must bring under Latency, share of the time per request. Source: the
+definition of Latency.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """By what layouts are compared: the objective, and what a GPU counts.
 
-    Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds in hours of an
-    H100. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
-    layout uses. ``takes_first`` is the resource whose GPUs are taken where they do (empty: none goes before another).
-    ``by_data_sheet`` has GPUs of several kinds count as before there were lists of prices.
+    Where every pool has a price, a GPU counts as its price; else as one, or where there are several
+    kinds in hours of an H100. With a budget that is to be filled the GPUs are given: only their
+    price counts, not how many of them a layout uses. ``takes_first`` is the resource whose GPUs are
+    taken where they do (empty: none goes before another). ``by_data_sheet`` has GPUs of several
+    kinds count as before there were lists of prices.
     """
 
     request: Request
@@ -47,11 +56,20 @@ class Scale:
     by_data_sheet: bool = False
 
     @classmethod
-    def of(cls, request: Request, inventory: Inventory, *, takes_first: str = "") -> "Scale":
+    def of(
+        cls, request: Request, inventory: Inventory, *, takes_first: str = ""
+    ) -> "Scale":
         """Return the scale of a request on an inventory."""
-        priced = bool(inventory.pools) and all(pool.gpu_hour_price is not None for pool in inventory.pools)
+        priced = bool(inventory.pools) and all(
+            pool.gpu_hour_price is not None for pool in inventory.pools
+        )
         several = len({pool.gpu.id for pool in inventory.pools}) > 1
-        return cls(request=request, by_price=priced, relative=several and not priced, takes_first=takes_first)
+        return cls(
+            request=request,
+            by_price=priced,
+            relative=several and not priced,
+            takes_first=takes_first,
+        )
 
     def cost(self, candidate: Candidate) -> float:
         """Return what a candidate's GPUs count: one of them where they are given."""
@@ -72,26 +90,36 @@ class Scale:
         return relative_price(pool.gpu) if self.relative else None
 
     def opened(self, candidate: Candidate) -> float:
-        """Return what the GPUs count that a candidate leaves in trays of a rack of which nobody had a part before."""
+        """Return what the GPUs count that a candidate leaves in trays of a rack of which nobody had
+        a part before.
+        """
         return self._each(candidate.pool) * _opened_gpus(candidate)
 
     def _each(self, pool: Pool) -> float:
         if self.by_price:
             return pool.gpu_hour_price or 1.0
         if self.relative:
-            return pool.gpu.worth if self.by_data_sheet else relative_price(pool.gpu).per_hour
+            return (
+                pool.gpu.worth
+                if self.by_data_sheet
+                else relative_price(pool.gpu).per_hour
+            )
         return 1.0
 
 
 def breaks_rack(candidate: Candidate) -> bool:
-    """Return whether a candidate takes trays out of a rack of which nobody had a part before, and has no use for its links."""
+    """Return whether a candidate takes trays out of a rack of which nobody had a part before, and
+    has no use for its links.
+    """
     return candidate.placement.nodes_per_replica == 1 and bool(_whole_trays(candidate))
 
 
 def _opened_gpus(candidate: Candidate) -> int:
     used = Counter(name for group in candidate.placement.groups for name in group)
     each = candidate.placement.gpus_per_node
-    return sum(max(0, node.gpus - used[node.name] * each) for node in _whole_trays(candidate))
+    return sum(
+        max(0, node.gpus - used[node.name] * each) for node in _whole_trays(candidate)
+    )
 
 
 def _whole_trays(candidate: Candidate) -> list[Node]:
@@ -109,10 +137,15 @@ class FeasibleCandidate:
 
     candidate: Candidate
     estimate: Estimate
-    served_share: float  # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the load
+    # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the
+    # load
+    served_share: float
     score: float  # the objective, greater is better
-    second_choice: bool = False  # other GPUs are taken before these, where they do as well
-    falls_behind: bool = False  # more requests arrive than are served at most: the queue grows without end
+    second_choice: bool = (
+        False  # other GPUs are taken before these, where they do as well
+    )
+    # more requests arrive than are served at most: the queue grows without end
+    falls_behind: bool = False
 
     @property
     def carries_load(self) -> bool:
@@ -126,18 +159,24 @@ class FeasibleCandidate:
 
     @property
     def tight(self) -> bool:
-        """Return whether one longest request fits by less than the memory may be off on some stage."""
+        """Return whether one longest request fits by less than the memory may be off on some
+        stage.
+        """
         return any(stage.tight for stage in self.estimate.stages)
 
 
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
-    What surely starts goes before what is tight, what carries the load before what queues. Then the objective decides: of what
-    queues with the time that requests wait.
+    What surely starts goes before what is tight, what carries the load before what queues. Then the
+    objective decides: of what queues with the time that requests wait.
     """
     feasible = (verdict for verdict in verdicts if not verdict.violations)
-    return rank(assess(verdict.candidate, estimate, scale) for verdict in feasible if (estimate := verdict.estimate))
+    return rank(
+        assess(verdict.candidate, estimate, scale)
+        for verdict in feasible
+        if (estimate := verdict.estimate)
+    )
 
 
 def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]:
@@ -145,9 +184,16 @@ def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]
     return tuple(sorted(feasible, key=_order))
 
 
-def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0) -> FeasibleCandidate:
-    """Return a candidate with its score under the request's objective; ``besides`` counts beside its own GPUs."""
-    share, cost = _served_share(candidate, estimate, scale.request), scale.cost(candidate) + besides
+def assess(
+    candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
+) -> FeasibleCandidate:
+    """Return a candidate with its score under the request's objective; ``besides`` counts beside
+    its own GPUs.
+    """
+    share, cost = (
+        _served_share(candidate, estimate, scale.request),
+        scale.cost(candidate) + besides,
+    )
     objective = score if share >= 1 else waiting_score
     return FeasibleCandidate(
         candidate=candidate,
@@ -155,20 +201,30 @@ def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: f
         served_share=share,
         second_choice=scale.takes_first not in ("", candidate.pool.resource),
         score=objective(estimate.performance, cost, scale.request, estimate.capacity),
-        falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
+        falls_behind=share < UTILISATION
+        and scale.request.workload.requests_per_second is not None,
     )
 
 
 def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
-    """Return the share of the offered load that is served without waiting: of the requests in flight, or of the rate.
+    """Return the share of the offered load that is served without waiting: of the requests in
+    flight, or of the rate.
 
-    A rate wants headroom: requests do not arrive evenly, and what is served by all that there is waits ever longer.
+    A rate wants headroom: requests do not arrive evenly, and what is served by all that there is
+    waits ever longer.
     """
     rate = request.workload.requests_per_second
     if rate is not None:
-        served = (estimate.capacity or estimate.performance.requests_per_second) * UTILISATION / rate
+        served = (
+            (estimate.capacity or estimate.performance.requests_per_second)
+            * UTILISATION
+            / rate
+        )
         return 1.0 if served > 1 - _RATE_TOLERANCE else served
-    offered = math.ceil(requests_per_replica(request.workload, candidate.layout) / candidate.layout.attention_data)
+    offered = math.ceil(
+        requests_per_replica(request.workload, candidate.layout)
+        / candidate.layout.attention_data
+    )
     return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
 
 
@@ -181,11 +237,15 @@ def _seconds(speed: Performance, request: Request) -> float:
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def score(speed: Performance, cost: float, request: Request, capacity: float | None = None) -> float:
-    """Return the objective of what carries the load, greater is better; ``cost`` is what its GPUs count.
+def score(
+    speed: Performance, cost: float, request: Request, capacity: float | None = None
+) -> float:
+    """Return the objective of what carries the load, greater is better; ``cost`` is what its GPUs
+    count.
 
-    Latency is the negative time per request, times a price for GPUs at which a doubling breaks even when
-    it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever the order.
+    Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
+    when it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever
+    the order.
     """
     del capacity  # it is enough
     per_gpu = speed.output_tokens_per_second / cost
@@ -193,17 +253,26 @@ def score(speed: Performance, cost: float, request: Request, capacity: float | N
         case OptimizeFor.THROUGHPUT:
             return per_gpu
         case OptimizeFor.BALANCED:
-            return float(per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT))
+            return float(
+                per_gpu**THROUGHPUT_WEIGHT
+                * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT)
+            )
         case OptimizeFor.LATENCY:
             return _worth_its_gpus(_seconds(speed, request), cost)
 
 
-def waiting_score(speed: Performance, cost: float, request: Request, capacity: float | None = None) -> float:
-    """Return the objective where requests wait: what a user gets, the waiting included, as Latency has it.
+def waiting_score(
+    speed: Performance, cost: float, request: Request, capacity: float | None = None
+) -> float:
+    """Return the objective where requests wait: what a user gets, the waiting included, as Latency
+    has it.
 
-    Of a rate that is served without enough to spare it is what is served: ``capacity``, in requests a second.
+    Of a rate that is served without enough to spare it is what is served: ``capacity``, in requests
+    a second.
     """
-    return _worth_its_gpus(_seconds(speed, request) if capacity is None else 1 / capacity, cost)
+    return _worth_its_gpus(
+        _seconds(speed, request) if capacity is None else 1 / capacity, cost
+    )
 
 
 def _worth_its_gpus(seconds: float, cost: float) -> float:
@@ -211,16 +280,25 @@ def _worth_its_gpus(seconds: float, cost: float) -> float:
 
 
 def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
-    """Return what a million output tokens cost at the planned load, None where the pool has no price."""
+    """Return what a million output tokens cost at the planned load, None where the pool has no
+    price.
+    """
     candidate, speed = feasible.candidate, feasible.estimate.performance
     if candidate.pool.gpu_hour_price is None:
         return None
     per_hour = candidate.pool.gpu_hour_price * candidate.layout.gpus
-    return per_hour / (speed.output_tokens_per_second * SECONDS_PER_HOUR) * TOKENS_PER_MILLION
+    return (
+        per_hour
+        / (speed.output_tokens_per_second * SECONDS_PER_HOUR)
+        * TOKENS_PER_MILLION
+    )
 
 
-def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[FeasibleCandidate, ...]:
-    """Return the best other, the best on other GPUs, the best of every other kind of cut, then the next best.
+def runners_up(
+    ranked: Sequence[FeasibleCandidate], count: int
+) -> tuple[FeasibleCandidate, ...]:
+    """Return the best other, the best on other GPUs, the best of every other kind of cut, then the
+    next best.
 
     Each has degrees of its own, or runs on other GPUs.
     """
@@ -229,8 +307,12 @@ def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[Feasibl
         others.setdefault(_cut(feasible), feasible)
     if ranked:
         others.pop(_cut(ranked[0]))
-    same = [feasible for feasible in others.values() if _gpu(feasible) == _gpu(ranked[0])]
-    elsewhere = [feasible for feasible in others.values() if _gpu(feasible) != _gpu(ranked[0])]
+    same = [
+        feasible for feasible in others.values() if _gpu(feasible) == _gpu(ranked[0])
+    ]
+    elsewhere = [
+        feasible for feasible in others.values() if _gpu(feasible) != _gpu(ranked[0])
+    ]
     kinds: dict[tuple[bool, ...], FeasibleCandidate] = {}
     for feasible in same:
         kinds.setdefault(_kind(feasible.candidate.layout), feasible)
@@ -252,12 +334,21 @@ def _gpu(feasible: FeasibleCandidate) -> str:
 
 def _kind(layout: Layout) -> tuple[bool, ...]:
     """Return which ways of cutting are used at all."""
-    return layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1
+    return (
+        layout.tensor > 1,
+        layout.pipeline > 1,
+        layout.attention_data > 1,
+        layout.replicas > 1,
+    )
 
 
 def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
     candidate = feasible.candidate
-    crossing = sum(share.seconds for share in feasible.estimate.performance.decode_shares if "Communication" in share.name)
+    crossing = sum(
+        share.seconds
+        for share in feasible.estimate.performance.decode_shares
+        if "Communication" in share.name
+    )
     return (
         feasible.tight,
         not feasible.carries_load,

@@ -1,6 +1,8 @@
-"""Shape rules: what an engine refuses of a layout because of the model's sizes, each with the way out.
+"""Shape rules: what an engine refuses of a layout because of the model's sizes, each with the way
+out.
 
-Memory, GPUs and links are not looked at. Rules and their sources: vLLM 0.32, as named at each check.
+Memory, GPUs and links are not looked at. Rules and their sources: vLLM 0.32, as named at each
+check.
 """
 
 import math
@@ -13,7 +15,14 @@ from typing import Final, TypeVar
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, Layer, ModelSpec, RecurrentAttention, Split, Weight
+from shardwright.modelspec.spec import (
+    GroupedAttention,
+    Layer,
+    ModelSpec,
+    RecurrentAttention,
+    Split,
+    Weight,
+)
 from shardwright.planning.adapters import adapter_problems
 from shardwright.planning.degrees import degree_problems
 from shardwright.planning.drafts import draft_problems
@@ -23,29 +32,63 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "HeadsNotDivisible": "The attention heads do not divide by the tensor degree.",
         "KvHeadsNotDivisible": "The K/V heads neither divide by the tensor degree nor divide it.",
         "VocabularyNotDivisible": "The padded vocabulary does not divide by the tensor degree.",
-        "IntermediateNotDivisible": "A feed-forward width does not divide by the ranks that share it.",
-        "QuantizationBlockNotDivisible": "A rank's slice of a weight is no whole number of quantization blocks.",
+        "IntermediateNotDivisible": (
+            "A feed-forward width does not divide by the ranks that share it."
+        ),
+        "QuantizationBlockNotDivisible": (
+            "A rank's slice of a weight is no whole number of quantization blocks."
+        ),
         "ExpertsFewerThanRanks": "There are fewer experts than ranks that must each hold one.",
         "ExpertParallelNeedsExperts": "Expert parallelism was asked of a model without experts.",
         "ExpertDegreeImpossible": "The expert degree is neither 1 nor tensor x attention data.",
-        "ExpertsNotDivisible": "The engine wants as many whole experts on every rank, and the experts do not divide.",
-        "AttentionDataExcludesTensor": "The engine cannot cut the attention into tensor ranks and replicas at once.",
-        "AttentionDataNeedsExperts": "Attention data parallelism was asked of a model without experts.",
+        "ExpertsNotDivisible": (
+            "The engine wants as many whole experts on every rank, and the experts do not "
+            "divide."
+        ),
+        "AttentionDataExcludesTensor": (
+            "The engine cannot cut the attention into tensor ranks and "
+            "replicas at once."
+        ),
+        "AttentionDataNeedsExperts": (
+            "Attention data parallelism was asked of a model without experts."
+        ),
         "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
         "MoreStagesThanLayers": "A pipeline stage would hold no layer.",
         "StageWithoutAttention": "The layers of a stage keep nothing of a request.",
         "StageWithoutExperts": "The engine's class wants experts on every stage, and one has none.",
-        "PartitionImpossible": "The layers of the stages are not those of the model, or a stage has none.",
-        "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
+        "PartitionImpossible": (
+            "The layers of the stages are not those of the model, or a stage has none."
+        ),
+        "ContextDegreeImpossible": (
+            "The ranks cannot share K/V: none of them would hold a copy, or the attention "
+            "forbids it."
+        ),
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
-        "QuantizationUnknownToEngine": "The engine, in this version, cannot load weights that are stored this way.",
-        "AdaptersNotSupported": "The engine, in this version, applies no adapters to this architecture.",
-        "VocabularyTooLargeForAdapters": "The engine makes adapters for vocabularies up to a limit.",
-        "AdaptersExcludeExperts": "The engine applies no adapters to whole experts that share the tokens of tensor ranks.",
-        "DraftExcludesPipeline": "The engine makes a draft model on the last pipeline stage, and cuts it like the stages.",
-        "DraftExcludesAttentionData": "The engine runs no draft model beside replicas of the attention.",
+        "QuantizationUnknownToEngine": (
+            "The engine, in this version, cannot load weights that are stored this way."
+        ),
+        "AdaptersNotSupported": (
+            "The engine, in this version, applies no adapters to this architecture."
+        ),
+        "VocabularyTooLargeForAdapters": (
+            "The engine makes adapters for vocabularies up to a limit."
+        ),
+        "AdaptersExcludeExperts": (
+            "The engine applies no adapters to whole experts that share the tokens of tensor "
+            "ranks."
+        ),
+        "DraftExcludesPipeline": (
+            "The engine makes a draft model on the last pipeline stage, and cuts it like the "
+            "stages."
+        ),
+        "DraftExcludesAttentionData": (
+            "The engine runs no draft model beside replicas of the attention."
+        ),
         "DraftExcludesContext": "The engine runs no draft model where ranks share K/V.",
-        "DraftNotDivisible": "The draft model does not divide by the tensor degree, which is that of its target.",
+        "DraftNotDivisible": (
+            "The draft model does not divide by the tensor degree, which is that of its "
+            "target."
+        ),
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
 )
@@ -67,7 +110,10 @@ _TENSOR: Final = "tensor"
 
 
 def shape_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits, max_model_len: int | None = None
+    model: ModelSpec,
+    layout: Layout,
+    traits: EngineTraits,
+    max_model_len: int | None = None,
 ) -> tuple[Problem, ...]:
     """Return everything that the engine refuses of a layout because of the model's sizes.
 
@@ -82,9 +128,17 @@ def shape_problems(
     if cut:
         remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
-    unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
-    length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    beside = (*adapter_problems(model, layout, traits), *draft_problems(layout, traits), *_draft_cut_problems(layout, traits))
+    unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(
+        model, traits
+    )
+    length = (
+        None if max_model_len is None else max_model_len_problem(model, max_model_len)
+    )
+    beside = (
+        *adapter_problems(model, layout, traits),
+        *draft_problems(layout, traits),
+        *_draft_cut_problems(layout, traits),
+    )
     rest = (*degree_problems(model, layout, traits), *beside, unknown, length)
     return (*cut, *(problem for problem in rest if problem is not None))
 
@@ -96,30 +150,47 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
         return
     rules = _rules(drafter.model, traits)
     for problem in _cut_problems(drafter.model, drafter.layout(layout), rules):
-        remedy = f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another draft model"
-        yield replace(problem, code="DraftNotDivisible", what=f"the draft model's {problem.what}", remedy=remedy)
+        remedy = (
+            f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another draft model"
+        )
+        yield replace(
+            problem,
+            code="DraftNotDivisible",
+            what=f"the draft model's {problem.what}",
+            remedy=remedy,
+        )
 
 
-def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:
-    """Return the problem of an architecture that the engine does not have; None where that is not known."""
+def architecture_unknown_to_engine(
+    model: ModelSpec, traits: EngineTraits
+) -> Problem | None:
+    """Return the problem of an architecture that the engine does not have; None where that is not
+    known.
+    """
     if traits.architectures is None or model.architecture in traits.architectures:
         return None
     return Problem(
         code="ArchitectureUnknownToEngine",
         what=f"{model.architecture}",
-        limit=f"is not among the {len(traits.architectures)} architectures of {traits.name} {traits.version}",
+        limit=f"is not among the {len(traits.architectures)} architectures of {traits.name} "
+        f"{traits.version}",
         remedy="use another engine or a newer version",
     )
 
 
 def _quantization_unknown(model: ModelSpec, traits: EngineTraits) -> Problem | None:
     """Source: ``config/model.py:_verify_quantization``."""
-    if traits.quantizations is None or model.quantization is None or model.quantization in traits.quantizations:
+    if (
+        traits.quantizations is None
+        or model.quantization is None
+        or model.quantization in traits.quantizations
+    ):
         return None
     return Problem(
         code="QuantizationUnknownToEngine",
         what=f"{model.quantization} weights",
-        limit=f"are not among what {traits.name} {traits.version} loads: {', '.join(sorted(traits.quantizations))}",
+        limit=f"are not among what {traits.name} {traits.version} loads: "
+        f"{', '.join(sorted(traits.quantizations))}",
         remedy="use weights that are stored in one of these ways",
     )
 
@@ -169,7 +240,9 @@ def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[P
 
 
 def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
-    """Source: ``config/model.py:verify_with_parallel_config``, ``layers/linear.py:QKVParallelLinear``."""
+    """Source: ``config/model.py:verify_with_parallel_config``,
+    ``layers/linear.py:QKVParallelLinear``.
+    """
     tensor = layout.tensor
     heads_of_layers, kv_heads_of_layers = _heads_of_layers(model)
     for heads, noun in heads_of_layers:
@@ -188,9 +261,15 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
 
 
 @lru_cache(maxsize=64)
-def _heads_of_layers(model: ModelSpec) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+def _heads_of_layers(
+    model: ModelSpec,
+) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
     """Return every number of heads and of K/V heads that a layer has, once."""
-    grouped = (layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention))
+    grouped = (
+        layer.attention
+        for layer in model.layers
+        if isinstance(layer.attention, GroupedAttention)
+    )
     heads = _different(pair for layer in model.layers for pair in _heads(layer))
     return heads, _different(attention.kv_heads for attention in grouped)
 
@@ -200,31 +279,61 @@ def _heads(layer: Layer) -> tuple[tuple[int, str], ...]:
         case None:
             return ()
         case RecurrentAttention(heads=heads, key_heads=key_heads):
-            return ((heads, "heads of recurrent layers"), (key_heads, "key heads of recurrent layers"))
+            return (
+                (heads, "heads of recurrent layers"),
+                (key_heads, "key heads of recurrent layers"),
+            )
         case attention:
             return ((attention.heads, "attention heads"),)
 
 
-def _vocabulary_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
+def _vocabulary_problems(
+    model: ModelSpec, layout: Layout, rules: _Rules
+) -> Iterator[Problem]:
     """Source: ``layers/vocab_parallel_embedding.py``."""
-    padded = math.ceil(model.vocabulary / rules.vocabulary_padding) * rules.vocabulary_padding
+    padded = (
+        math.ceil(model.vocabulary / rules.vocabulary_padding)
+        * rules.vocabulary_padding
+    )
     if padded % layout.tensor:
-        yield _indivisible("VocabularyNotDivisible", f"a vocabulary of {padded} (padded)", padded, layout.tensor)
+        yield _indivisible(
+            "VocabularyNotDivisible",
+            f"a vocabulary of {padded} (padded)",
+            padded,
+            layout.tensor,
+        )
 
 
-def _width_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Source: ``layers/linear.py``, ``fused_moe/config.py:FusedMoEConfig``, ``models/gpt_oss.py:MLPBlock``."""
+def _width_problems(
+    model: ModelSpec, layout: Layout, rules: _Rules
+) -> Iterator[Problem]:
+    """Source: ``layers/linear.py``, ``fused_moe/config.py:FusedMoEConfig``,
+    ``models/gpt_oss.py:MLPBlock``.
+    """
     for weight in _feed_forward(model):
-        ways = layout.gpus_per_replica if rules.width_divides_replica else _ways(weight, layout)
+        ways = (
+            layout.gpus_per_replica
+            if rules.width_divides_replica
+            else _ways(weight, layout)
+        )
         if weight.cut_elements % ways and not _is_padded(weight, rules):
-            what = f"{'an expert' if weight.experts else 'a feed-forward'} width of {weight.cut_elements}"
-            yield _indivisible("IntermediateNotDivisible", what, weight.cut_elements, ways)
+            what = (
+                f"{'an expert' if weight.experts else 'a feed-forward'} width of "
+                f"{weight.cut_elements}"
+            )
+            yield _indivisible(
+                "IntermediateNotDivisible", what, weight.cut_elements, ways
+            )
 
 
-def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``, ``distributed/utils.py``.
+def _block_problems(
+    model: ModelSpec, layout: Layout, rules: _Rules
+) -> Iterator[Problem]:
+    """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``,
+    ``distributed/utils.py``.
 
-    Slices of experts that are no whole blocks are refused with adapters (``fused_moe/oracle/fp8.py``).
+    Slices of experts that are no whole blocks are refused with adapters
+    (``fused_moe/oracle/fp8.py``).
     """
     for weight in _blocked(model):
         ways = _ways(weight, layout)
@@ -233,7 +342,11 @@ def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
             continue
         if weight.forgiving or _is_padded(weight, rules):
             continue
-        if weight.refinable and rules.refines_blocks and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
+        if (
+            weight.refinable
+            and rules.refines_blocks
+            and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK
+        ):
             continue
         yield Problem(
             code="QuantizationBlockNotDivisible",
@@ -253,13 +366,19 @@ class _CutWeight:
     block: int  # of that axis; 0 where it is not quantized in blocks
     experts: bool
     refinable: bool
-    forgiving: bool  # one of several outputs of a merged projection with a grid of scales
+    forgiving: (
+        bool  # one of several outputs of a merged projection with a grid of scales
+    )
     kv_heads: int  # 0 where the cut is not by K/V heads
 
 
 def _is_padded(weight: _CutWeight, rules: _Rules) -> bool:
     """Return whether the engine fills a rank's slice up to whole blocks."""
-    return rules.pads_shared_experts and not weight.experts and ".shared_expert" in weight.name
+    return (
+        rules.pads_shared_experts
+        and not weight.experts
+        and ".shared_expert" in weight.name
+    )
 
 
 def _ways(weight: _CutWeight, layout: Layout) -> int:
@@ -282,42 +401,61 @@ def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
     row = weight.split is Split.ROW
     block = (weight.storage.block or (0, 0))[1 if row else 0]
     attention = model.layers[weight.layer or 0].attention
-    by_heads = weight.split is Split.KV_HEADS and isinstance(attention, GroupedAttention)
+    by_heads = weight.split is Split.KV_HEADS and isinstance(
+        attention, GroupedAttention
+    )
     return _CutWeight(
         name=weight.name,
         cut_elements=weight.inputs if row else weight.outputs,
         block=block,
         experts=weight.experts,
         refinable=weight.experts and weight.storage.name == "fp8",
-        forgiving=not row and _is_merged(model, weight) and min(weight.storage.block or (0, 0)) > 1,
-        kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
+        forgiving=not row
+        and _is_merged(model, weight)
+        and min(weight.storage.block or (0, 0)) > 1,
+        kv_heads=attention.kv_heads
+        if by_heads and isinstance(attention, GroupedAttention)
+        else 0,
     )
 
 
 def _is_merged(model: ModelSpec, weight: Weight) -> bool:
-    """Return whether the engine makes one projection of this and others, whose scales it lets overlap.
+    """Return whether the engine makes one projection of this and others, whose scales it lets
+    overlap.
 
     Source: ``layers/linear.py:_maybe_allow_fp8_block_shape_mismatch``.
     """
     if weight.experts:
         return False
     grouped = isinstance(model.layers[weight.layer or 0].attention, GroupedAttention)
-    return weight.name.endswith(_MERGED) or (grouped and weight.name.endswith(_MERGED_GROUPED))
+    return weight.name.endswith(_MERGED) or (
+        grouped and weight.name.endswith(_MERGED_GROUPED)
+    )
 
 
 @lru_cache(maxsize=64)
 def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
     """Return one weight for every width of the feed-forward blocks."""
-    widths = {(w.cut_elements, w.experts): w for w in _cut_weights(model) if not w.name.startswith(_ATTENTION)}
+    widths = {
+        (w.cut_elements, w.experts): w
+        for w in _cut_weights(model)
+        if not w.name.startswith(_ATTENTION)
+    }
     return tuple(widths.values())
 
 
 @lru_cache(maxsize=64)
 def _blocked(model: ModelSpec) -> tuple[_CutWeight, ...]:
-    """Return one weight for every combination of size and block; MXFP4 slices are padded instead."""
+    """Return one weight for every combination of size and block; MXFP4 slices are padded
+    instead.
+    """
     if model.quantization == "mxfp4":
         return ()
-    kinds = {(w.cut_elements, w.block, w.experts, w.kv_heads, w.forgiving): w for w in _cut_weights(model) if w.block > 1}
+    kinds = {
+        (w.cut_elements, w.block, w.experts, w.kv_heads, w.forgiving): w
+        for w in _cut_weights(model)
+        if w.block > 1
+    }
     return tuple(kinds.values())
 
 
@@ -326,7 +464,13 @@ def _different(items: Iterable[_T]) -> tuple[_T, ...]:
 
 
 def _indivisible(code: str, what: str, size: int, ways: int) -> Problem:
-    return Problem(code=code, path=_TENSOR, what=what, limit=f"must divide by {ways} ranks", gap=f"{size % ways} left over")
+    return Problem(
+        code=code,
+        path=_TENSOR,
+        what=what,
+        limit=f"must divide by {ways} ranks",
+        gap=f"{size % ways} left over",
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -339,13 +483,23 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
     ]
     if not works:
         return "no tensor degree divides this model: use weights that are stored in another way"
-    return f"use tensor {', '.join(works[:-1])} or {works[-1]}" if len(works) > 1 else f"use tensor {works[0]}"
+    return (
+        f"use tensor {', '.join(works[:-1])} or {works[-1]}"
+        if len(works) > 1
+        else f"use tensor {works[0]}"
+    )
 
 
 def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
-    """Return what the remedy depends on: whether experts are whole, attention ranks, and stages where a class counts them."""
+    """Return what the remedy depends on: whether experts are whole, attention ranks, and stages
+    where a class counts them.
+    """
     stages = layout.pipeline if rules.width_divides_replica else 1
-    return Layout(pipeline=stages, expert=min(layout.expert, 2), attention_data=layout.attention_data)
+    return Layout(
+        pipeline=stages,
+        expert=min(layout.expert, 2),
+        attention_data=layout.attention_data,
+    )
 
 
 def _with_tensor(layout: Layout, tensor: int) -> Layout:

@@ -1,4 +1,6 @@
-"""The fewest GPUs that carry a load within its limits: the planner asked for one number of GPUs after the other."""
+"""The fewest GPUs that carry a load within its limits: the planner asked for one number of GPUs
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,12 @@ class SizedOutcome:
 
 
 def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, ...]:
-    """Return every step that was tried, by rising number of GPUs; the first that carries is the fewest.
+    """Return every step that was tried, by rising number of GPUs; the first that carries is the
+    fewest.
 
-    Numbers are doubled until one carries, then the gap below it is halved, and a few above it are tried. More GPUs are taken
-    to carry what fewer do; none of the steps carries where ``most`` GPUs do not. ``ask`` plans for all of a number of GPUs.
+    Numbers are doubled until one carries, then the gap below it is halved, and a few above it are
+    tried. More GPUs are taken to carry what fewer do; none of the steps carries where ``most`` GPUs
+    do not. ``ask`` plans for all of a number of GPUs.
     """
     steps: dict[int, SizedOutcome] = {}
 
@@ -47,7 +51,11 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
             high = middle
         else:
             low = middle
-    for gpus in {math.ceil(high * share) for share in MORE} - steps.keys() if steps[high].carries else ():
+    for gpus in (
+        {math.ceil(high * share) for share in MORE} - steps.keys()
+        if steps[high].carries
+        else ()
+    ):
         if gpus <= most:
             carries(gpus)
     return tuple(steps[gpus] for gpus in sorted(steps))

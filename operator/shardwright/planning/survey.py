@@ -1,4 +1,6 @@
-"""Every layout that was considered, with what speaks against it or how fast it would be: what a picture of all of them needs."""
+"""Every layout that was considered, with what speaks against it or how fast it would be: what a
+picture of all of them needs.
+"""
 
 from dataclasses import dataclass
 
@@ -11,10 +13,12 @@ from shardwright.planning.select import assess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One candidate: a layout on a pool, ``codes`` of what rules it out (empty: it can run), and its speed.
+    """One candidate: a layout on a pool, ``codes`` of what rules it out (empty: it can run), and
+    its speed.
 
-    ``performance`` is None where its degrees do not divide the model or its memory does not do: it has no speed then. What
-    is ruled out by anything else is priced as if it ran. ``carries_load`` is False where requests would wait.
+    ``performance`` is None where its degrees do not divide the model or its memory does not do: it
+    has no speed then. What is ruled out by anything else is priced as if it ran. ``carries_load``
+    is False where requests would wait.
     """
 
     layout: Layout
@@ -29,8 +33,14 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
     """Return all candidates in the order in which they were enumerated."""
     found = []
     for verdict in considered.verdicts:
-        candidate, estimate = verdict.candidate, None if verdict.codes & MEMORY else verdict.estimate
-        carries = estimate is not None and assess(candidate, estimate, considered.scale).carries_load
+        candidate, estimate = (
+            verdict.candidate,
+            None if verdict.codes & MEMORY else verdict.estimate,
+        )
+        carries = (
+            estimate is not None
+            and assess(candidate, estimate, considered.scale).carries_load
+        )
         found.append(
             Surveyed(
                 layout=candidate.layout,

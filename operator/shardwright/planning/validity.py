@@ -1,4 +1,6 @@
-"""Can the nodes that a plan was made for still run it? Asked of those nodes alone: no better one matters."""
+"""Can the nodes that a plan was made for still run it? Asked of those nodes alone: no better one
+matters.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -23,7 +25,9 @@ class NodeFault(StrEnum):
     LEAVING = "Leaving"  #: it is being deleted or drained by who made it
     CORDONED = "Cordoned"  #: somebody closed it to new pods
     TAINTED = "Tainted"  #: it has a taint that the pods do not tolerate
-    DESELECTED = "Deselected"  #: its labels are not those that the resource selects any more
+    DESELECTED = (
+        "Deselected"  #: its labels are not those that the resource selects any more
+    )
     CHANGED = "Changed"  #: it has other GPUs under the same name
     DEGRADED = "Degraded"  #: it has fewer healthy GPUs than the plan needs there
     IN_CHANGE = "InChange"  #: its driver or its partitioning is being changed
@@ -42,7 +46,9 @@ BY_CODE: Final[Mapping[str, NodeFault]] = {
 }
 """What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
 
-PASSES: Final = frozenset({NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME})
+PASSES: Final = frozenset(
+    {NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME}
+)
 """Faults that pass by themselves: a plan does not become stale by them."""
 
 
@@ -58,10 +64,14 @@ class Unfit:
     def problem(self) -> Problem:
         """Return what is wrong with the plan because of it."""
         what = f"planned node {self.node} {self.says}"
-        return Problem(code="PlanInvalid", what=what, remedy="plan again, or bring the node back")
+        return Problem(
+            code="PlanInvalid", what=what, remedy="plan again, or bring the node back"
+        )
 
 
-def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None], terms: PodTerms) -> tuple[Unfit, ...]:
+def unfit_nodes(
+    plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None], terms: PodTerms
+) -> tuple[Unfit, ...]:
     """Return the planned nodes that cannot be used as planned, by name.
 
     What is free there does not matter: the plan itself holds its GPUs.
@@ -73,21 +83,50 @@ def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None
     """
     admission = NodeFilter(terms)
     wanted = Counter(name for group in plan.groups for name in group)
-    found = (_unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node) for name, count in wanted.items())
+    found = (
+        _unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node)
+        for name, count in wanted.items()
+    )
     return tuple(sorted((item for item in found if item), key=lambda item: item.node))
 
 
-def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: NodeFilter, plan: Plan, gpus: int) -> Unfit | None:
+def _unfit(
+    name: str,
+    node: NodeFacts | NodeExclusion | None,
+    admission: NodeFilter,
+    plan: Plan,
+    gpus: int,
+) -> Unfit | None:
     if node is None:
-        return Unfit(node=name, fault=NodeFault.GONE, says="is gone or has no GPUs any more")
+        return Unfit(
+            node=name, fault=NodeFault.GONE, says="is gone or has no GPUs any more"
+        )
     if is_to_come(name):
-        return Unfit(node=name, fault=NodeFault.TO_COME, says="has not been made by its autoscaler yet")
-    problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
+        return Unfit(
+            node=name,
+            fault=NodeFault.TO_COME,
+            says="has not been made by its autoscaler yet",
+        )
+    problem = (
+        node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
+    )
     if problem is not None:
-        return Unfit(node=name, fault=BY_CODE.get(problem.code, NodeFault.UNUSABLE), says=f"cannot be used: {problem.sentence()}")
-    assert isinstance(node, NodeFacts)  # noqa: S101 - an exclusion has a problem
+        return Unfit(
+            node=name,
+            fault=BY_CODE.get(problem.code, NodeFault.UNUSABLE),
+            says=f"cannot be used: {problem.sentence()}",
+        )
+    assert isinstance(node, NodeFacts)  # noqa: S101
     if node.product != plan.product:
-        return Unfit(node=name, fault=NodeFault.CHANGED, says=f"has {node.product}: the plan was made for {plan.product}")
+        return Unfit(
+            node=name,
+            fault=NodeFault.CHANGED,
+            says=f"has {node.product}: the plan was made for {plan.product}",
+        )
     if node.gpus < gpus:
-        return Unfit(node=name, fault=NodeFault.DEGRADED, says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}")
+        return Unfit(
+            node=name,
+            fault=NodeFault.DEGRADED,
+            says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}",
+        )
     return None

@@ -1,4 +1,5 @@
-"""What would make room where there is none: more nodes of a pool, or a model that goes. Said, never done.
+"""What would make room where there is none: more nodes of a pool, or a model that goes. Said, never
+done.
 
 Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.
 """
@@ -12,7 +13,9 @@ from shardwright.hardware.inventory import Inventory, Node, Pool
 from shardwright.planning.report import Lack, WaysOut
 
 MODELS_TRIED: Final = 3
-"""How many models are tried at most. Basis: assumed; each costs a plan, and who passes the count of nodes mostly makes room."""
+"""How many models are tried at most. Basis: assumed; each costs a plan, and who passes the count of
+nodes mostly makes room.
+"""
 
 Fits = Callable[[Inventory], bool]
 """Whether what is asked has room in an inventory."""
@@ -20,14 +23,18 @@ Fits = Callable[[Inventory], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A model that holds or keeps GPUs, by node; ``priority`` is that of its pods, ``name`` how it is shown."""
+    """A model that holds or keeps GPUs, by node; ``priority`` is that of its pods, ``name`` how it
+    is shown.
+    """
 
     name: str
     priority: int
     gpus: Mapping[str, int]
 
 
-def ways_out(lack: Lack, inventory: Inventory, fits: Fits, holders: Iterable[Holder] = ()) -> WaysOut:
+def ways_out(
+    lack: Lack, inventory: Inventory, fits: Fits, holders: Iterable[Holder] = ()
+) -> WaysOut:
     """Return what would make room for that which lacks nodes.
 
     Args:
@@ -40,15 +47,28 @@ def ways_out(lack: Lack, inventory: Inventory, fits: Fits, holders: Iterable[Hol
     if pool is None:
         return WaysOut()
     nodes = _more_nodes(lack, inventory, pool, fits)
-    return WaysOut(pool=pool.name if nodes else "", more_nodes=nodes, moved=_who_moves(lack, inventory, pool, fits, holders))
+    return WaysOut(
+        pool=pool.name if nodes else "",
+        more_nodes=nodes,
+        moved=_who_moves(lack, inventory, pool, fits, holders),
+    )
 
 
 def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int:
-    """Return how many more nodes of a pool would do, 0 where not even as many as the whole plan has would."""
+    """Return how many more nodes of a pool would do, 0 where not even as many as the whole plan has
+    would.
+    """
 
     def enough(count: int) -> bool:
         grown = replace(pool, nodes=(*pool.nodes, *_copies(pool, count)))
-        return fits(replace(inventory, pools=tuple(grown if other is pool else other for other in inventory.pools)))
+        return fits(
+            replace(
+                inventory,
+                pools=tuple(
+                    grown if other is pool else other for other in inventory.pools
+                ),
+            )
+        )
 
     if enough(lack.missing_nodes):
         return lack.missing_nodes
@@ -59,36 +79,74 @@ def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int
 
 
 def _copies(pool: Pool, count: int) -> Iterator[Node]:
-    """Yield nodes as new ones of a pool would be: empty, and those of a rack in racks of their own."""
+    """Yield nodes as new ones of a pool would be: empty, and those of a rack in racks of their
+    own.
+    """
     template = pool.nodes[0]
     per_rack = max(1, pool.domain_gpus // pool.gpus_per_node)
     for number in range(count):
         name = f"{pool.name}+{number}"
         rack = f"{pool.name}+rack-{number // per_rack}"
-        domain = rack if pool.crosses_nodes else name if template.domain == template.name else template.domain
-        yield replace(template, name=name, gpus=pool.gpus_per_node, free=pool.gpus_per_node, domain=domain)
+        domain = (
+            rack
+            if pool.crosses_nodes
+            else name
+            if template.domain == template.name
+            else template.domain
+        )
+        yield replace(
+            template,
+            name=name,
+            gpus=pool.gpus_per_node,
+            free=pool.gpus_per_node,
+            domain=domain,
+        )
 
 
-def _who_moves(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]) -> str:
-    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty where none of those tried."""
+def _who_moves(
+    lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]
+) -> str:
+    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty
+    where none of those tried.
+    """
     near = {node.name: node for node in pool.nodes}
-    helpful = [holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes]
-    helpful.sort(key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name))
-    return next((holder.name for holder in helpful[:MODELS_TRIED] if fits(_given_back(inventory, holder))), "")
+    helpful = [
+        holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes
+    ]
+    helpful.sort(
+        key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
+    )
+    return next(
+        (
+            holder.name
+            for holder in helpful[:MODELS_TRIED]
+            if fits(_given_back(inventory, holder))
+        ),
+        "",
+    )
 
 
 def _gains(holder: Holder, near: Mapping[str, Node], lack: Lack) -> int:
     """Return how many nodes of a pool would have room for a pod if a model gave its GPUs back."""
     shared = ((near[name], gpus) for name, gpus in holder.gpus.items() if name in near)
-    return sum(node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus) for node, gpus in shared)
+    return sum(
+        node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus)
+        for node, gpus in shared
+    )
 
 
 def _given_back(inventory: Inventory, holder: Holder) -> Inventory:
-    return replace(inventory, pools=tuple(_pool_with(pool, holder.gpus) for pool in inventory.pools))
+    return replace(
+        inventory,
+        pools=tuple(_pool_with(pool, holder.gpus) for pool in inventory.pools),
+    )
 
 
 def _pool_with(pool: Pool, gpus: Mapping[str, int]) -> Pool:
-    return replace(pool, nodes=tuple(_node_with(node, gpus.get(node.name, 0)) for node in pool.nodes))
+    return replace(
+        pool,
+        nodes=tuple(_node_with(node, gpus.get(node.name, 0)) for node in pool.nodes),
+    )
 
 
 def _node_with(node: Node, gpus: int) -> Node:

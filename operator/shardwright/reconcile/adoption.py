@@ -1,7 +1,9 @@
-"""StatefulSets of releases that did not say what they were asked for: the plan of record says it for them, before it changes.
+"""StatefulSets of releases that did not say what they were asked for: the plan of record says it
+for them, before it changes.
 
-As long as a plan of record answers the spec, the groups that stand as it says were asked for just that. So they are taken for
-what they are, and the mark is put on them at the latest before another plan of record is written, which would say something else.
+As long as a plan of record answers the spec, the groups that stand as it says were asked for just
+that. So they are taken for what they are, and the mark is put on them at the latest before another
+plan of record is written, which would say something else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,15 +25,25 @@ SOMETHING_ELSE: Final = "something-else"
 """Stands for what is not asked for any more: no hash of ours."""
 
 
-def adopted(observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str) -> Observed:
-    """Return the same with what groups that stand were asked for, where their StatefulSets do not say it."""
+def adopted(
+    observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
+) -> Observed:
+    """Return the same with what groups that stand were asked for, where their StatefulSets do not
+    say it.
+    """
     answers = record if record and record.cut_hash == subject.cut_hash else None
-    deployment = replace(subject.deployment, cluster_domain=cluster_domain, sought=answers.sought if answers else ())
+    deployment = replace(
+        subject.deployment,
+        cluster_domain=cluster_domain,
+        sought=answers.sought if answers else (),
+    )
     found = {
         (STATEFUL_SET, name): _saying(live, _asked(name, live, answers, deployment))
         for name, live in _silent(observed, subject.owner.uid)
     }
-    return replace(observed, objects={**observed.objects, **found}) if found else observed
+    return (
+        replace(observed, objects={**observed.objects, **found}) if found else observed
+    )
 
 
 def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
@@ -49,7 +61,9 @@ def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
     )
 
 
-def _silent(observed: Observed, owner_uid: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _silent(
+    observed: Observed, owner_uid: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
     for (kind, name), live in sorted(observed.objects.items()):
         ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
@@ -57,18 +71,38 @@ def _silent(observed: Observed, owner_uid: str) -> Iterator[tuple[str, Mapping[s
             yield name, live
 
 
-def _asked(name: str, live: Mapping[str, Any], record: PlanRecord | None, deployment: Deployment) -> str:
-    """Return what the pods of a group were asked for; it is what the plan of record says, where they are where that has them."""
+def _asked(
+    name: str,
+    live: Mapping[str, Any],
+    record: PlanRecord | None,
+    deployment: Deployment,
+) -> str:
+    """Return what the pods of a group were asked for; it is what the plan of record says, where
+    they are where that has them.
+    """
     if record is None:
         return SOMETHING_ELSE
-    indices = {root: index for index, root in enumerate(group_names(deployment.base, record.plan.group_numbers))}
+    indices = {
+        root: index
+        for index, root in enumerate(
+            group_names(deployment.base, record.plan.group_numbers)
+        )
+    }
     index = indices.get(generation_of(name)[0])
     if index is None:
         return SOMETHING_ELSE
-    stands = deployment.sought_by(index) is not None or planned_nodes(live) == frozenset(record.plan.groups[index])
+    stands = deployment.sought_by(index) is not None or planned_nodes(
+        live
+    ) == frozenset(record.plan.groups[index])
     return asked_of(record.plan, deployment, index) if stands else SOMETHING_ELSE
 
 
 def _saying(live: Mapping[str, Any], asked: str) -> dict[str, Any]:
     metadata = live["metadata"]
-    return {**live, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), ASKED_HASH: asked}}}
+    return {
+        **live,
+        "metadata": {
+            **metadata,
+            "annotations": {**(metadata.get("annotations") or {}), ASKED_HASH: asked},
+        },
+    }

@@ -1,16 +1,17 @@
 """One look at one ShardedModel as a pure function: all that was read in, the next thing to do out.
 
-The shell does what a step says and calls ``advance`` again with the result, until there is nothing left to do::
+The shell does what a step says and calls ``advance`` again with the result, until there is nothing
+left to do::
 
     Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
                ▲                          │
                └── a second place for a group that serves and is to restart
 
-A model that has gone back to an earlier revision is looked at as if its spec said that, and all else follows by itself: which
-groups change, how they take turns, what becomes of the plan.
+A model that has gone back to an earlier revision is looked at as if its spec said that, and all
+else follows by itself: which groups change, how they take turns, what becomes of the plan.
 
-What runs is left running by anything that is not a valid, placed, deployable plan for the spec as it is, and it is kept alive
-meanwhile: a group that breaks starts again as it was.
+What runs is left running by anything that is not a valid, placed, deployable plan for the spec as
+it is, and it is kept alive meanwhile: a group that breaks starts again as it was.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,25 +25,59 @@ from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.course_choice import course_of, former_of, given_up
-from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
+from shardwright.reconcile.decide import (
+    Desired,
+    decide,
+    is_leftover,
+    keep_alive,
+    not_as_they_are,
+    placed,
+)
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
+from shardwright.reconcile.observed import (
+    STATEFUL_SET,
+    Observed,
+    controller_uid,
+    object_key,
+)
 from shardwright.reconcile.placing import StandingPlan, plan_that_stands
-from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
-from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
+from shardwright.reconcile.publish import (
+    NO_PODS_SECONDS,
+    Deployed,
+    Published,
+    hidden,
+    publish,
+)
+from shardwright.reconcile.record_object import (
+    record_key,
+    record_object,
+    record_place,
+    would_end,
+)
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
-from shardwright.reconcile.revisions import Course, Revision, hash_of, history_of, renewed
+from shardwright.reconcile.revisions import (
+    Course,
+    Revision,
+    hash_of,
+    history_of,
+    renewed,
+)
 from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
+from shardwright.rendering.names import (
+    GENERATION_MAX,
+    base_name,
+    generation_of,
+    group_names,
+)
 from shardwright.rendering.pod import start_deadline_seconds
 from shardwright.resolving.subject import Subject
 
@@ -51,9 +86,9 @@ from shardwright.resolving.subject import Subject
 class Step:
     """The next thing to do: read or ask, else write, else publish what was found.
 
-    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on. ``subject`` is what the planner
-    is asked about. Where something is still to be read, that comes first: ``recalls`` is a revision to read, ``tell``: what the
-    resource asks, word for word.
+    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
+    ``subject`` is what the planner is asked about. Where something is still to be read, that comes
+    first: ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
     """
 
     recalls: Revision | None = None
@@ -70,63 +105,122 @@ def advance(seen: Seen, now: datetime) -> Step:
     if isinstance(seen.observed, Problem):
         return Step(published=hidden(seen, seen.observed, now))
     on_course = _on_course(seen)
-    return on_course if isinstance(on_course, Step) else _look(on_course, seen.observed, now)
+    return (
+        on_course
+        if isinstance(on_course, Step)
+        else _look(on_course, seen.observed, now)
+    )
 
 
 def _on_course(seen: Seen) -> Step | Seen:
-    """Return the same with what is to be run as its subject: what the spec says, or the revision that is gone back to."""
+    """Return the same with what is to be run as its subject: what the spec says, or the revision
+    that is gone back to.
+    """
     course = course_of(seen)
     seen = replace(seen, course=course)
     if course.rollback is None or isinstance(seen.subject, tuple):
         return seen
     former = former_of(seen, course.rollback)
-    return Step(recalls=former) if isinstance(former, Revision) else replace(seen, subject=former.subject, former=former)
+    return (
+        Step(recalls=former)
+        if isinstance(former, Revision)
+        else replace(seen, subject=former.subject, former=former)
+    )
 
 
 def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     """Return the next thing to do for a model of which everything is known."""
     known = look_around(seen, observed, now)
     if isinstance(seen.subject, tuple):
-        return _end(seen, known, StandingPlan(record=known.record), _without_subject(seen, known, seen.subject, now), now)
+        return _end(
+            seen,
+            known,
+            StandingPlan(record=known.record),
+            _without_subject(seen, known, seen.subject, now),
+            now,
+        )
     if seen.cluster is None:
-        return Step(published=publish(seen, known, StandingPlan(record=known.record), Deployed(), now))
-    known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
+        return Step(
+            published=publish(
+                seen, known, StandingPlan(record=known.record), Deployed(), now
+            )
+        )
+    known = replace(
+        known,
+        observed=adopted(
+            known.observed, seen.subject, known.record, seen.cluster.domain
+        ),
+    )
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
-    planned = missing or (known.unreadable if known.standing else None) or plan_that_stands(seen, known, seen.subject, now)
+    planned = (
+        missing
+        or (known.unreadable if known.standing else None)
+        or plan_that_stands(seen, known, seen.subject, now)
+    )
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):
-        return _end(seen, known, StandingPlan(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
+        return _end(
+            seen,
+            known,
+            StandingPlan(record=known.record),
+            _kept(seen, known, now, problems=(planned,)),
+            now,
+        )
     return _put_in_place(seen, known, seen.subject, planned, now)
 
 
-def _without_subject(seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime) -> Deployed:
-    """Return what is done for a model whose spec cannot be used, or whose config is still to be read from the hub."""
+def _without_subject(
+    seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime
+) -> Deployed:
+    """Return what is done for a model whose spec cannot be used, or whose config is still to be
+    read from the hub.
+    """
     if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
     found = fetched(seen, seen.fetching, now)
     deployed = _kept(seen, known, now, problems=(found.problem,))
-    decision = deployed.decision and replace(deployed.decision, writes=(*deployed.decision.writes, *found.writes))
+    decision = deployed.decision and replace(
+        deployed.decision, writes=(*deployed.decision.writes, *found.writes)
+    )
     return replace(deployed, decision=decision, again_seconds=found.again_seconds)
 
 
-def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Step:
+def _put_in_place(
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
+) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
         if problem := _held_up(seen, known, subject, planned.record):
-            return _end(seen, known, StandingPlan(record=None), _kept(seen, known, now, problems=(problem,)), now)
-        record = _numbered(seen, known, seen.course.kept_in(_where_it_is(seen, known, subject, planned.record)))
+            return _end(
+                seen,
+                known,
+                StandingPlan(record=None),
+                _kept(seen, known, now, problems=(problem,)),
+                now,
+            )
+        record = _numbered(
+            seen,
+            known,
+            seen.course.kept_in(_where_it_is(seen, known, subject, planned.record)),
+        )
         planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
             return placing
         if isinstance(placing, Problem):
             stands = replace(planned, record=known.record, events=())
-            return _end(seen, known, stands, _kept(seen, known, now, refused=placing), now)
+            return _end(
+                seen, known, stands, _kept(seen, known, now, refused=placing), now
+            )
     return _run(seen, known, subject, planned, now)
 
 
-def _run(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Step:
-    """Deploy what the plan of record says, unless groups do not come up with it and are to go back."""
+def _run(
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
+) -> Step:
+    """Deploy what the plan of record says, unless groups do not come up with it and are to go
+    back.
+    """
     deployed = _deploy(seen, known, subject, planned, now)
     if course := given_up(seen, subject, deployed.decision):
         return _taken_back(seen, known, planned, deployed, course, now)
@@ -140,19 +234,41 @@ def _run(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now:
     return _good(seen, known, subject, planned, deployed, now)
 
 
-def _good(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, deployed: Deployed, now: datetime) -> Step:
+def _good(
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    planned: StandingPlan,
+    deployed: Deployed,
+    now: datetime,
+) -> Step:
     """Keep what runs as a revision where all groups serve with it, and end."""
     if planned.record and not seen.resource.paused and _is_good(planned, deployed):
-        history = renewed(history_of(seen.resource.status), subject, planned.record, seen.told, now)
+        history = renewed(
+            history_of(seen.resource.status), subject, planned.record, seen.told, now
+        )
         if history is None:
             return Step(tell=True)
         deployed = replace(deployed, history=history)
     return _end(seen, known, planned, deployed, now)
 
 
-def _taken_back(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, course: Course, now: datetime) -> Step:
-    """Write down that the spec is given up, before anything follows from it; all groups stay as they are until the next look."""
-    record = _numbered(seen, known, course.kept_in(planned.record)) if planned.record else None
+def _taken_back(
+    seen: Seen,
+    known: Known,
+    planned: StandingPlan,
+    deployed: Deployed,
+    course: Course,
+    now: datetime,
+) -> Step:
+    """Write down that the spec is given up, before anything follows from it; all groups stay as
+    they are until the next look.
+    """
+    record = (
+        _numbered(seen, known, course.kept_in(planned.record))
+        if planned.record
+        else None
+    )
     placing = _record(seen, known, record) if record else None
     if isinstance(placing, Step):
         return placing
@@ -165,21 +281,33 @@ def _is_good(planned: StandingPlan, deployed: Deployed) -> bool:
     """Return whether all groups have served for long enough with what is wanted."""
     states = deployed.decision.groups if deployed.decision and deployed.record else ()
     expected = len(deployed.record.plan.groups) if deployed.record else 0
-    return planned.short is None and 0 < expected == len(states) and all(state.available and not state.hold for state in states)
+    return (
+        planned.short is None
+        and 0 < expected == len(states)
+        and all(state.available and not state.hold for state in states)
+    )
 
 
-def _where_it_is(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> PlanRecord:
+def _where_it_is(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> PlanRecord:
     """Return a plan of record with the nodes that groups have got which had sought some."""
     if not record.sought:
         return record
     try:
-        return following(record, _bundle(seen, subject, known, record).objects, known.observed)
+        return following(
+            record, _bundle(seen, subject, known, record).objects, known.observed
+        )
     except InputError:
         return record
 
 
-def _held_up(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
-    """Return why a plan that was made because the one that is stored is not believed stays unwritten: it would end what runs."""
+def _held_up(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> Problem | None:
+    """Return why a plan that was made because the one that is stored is not believed stays
+    unwritten: it would end what runs.
+    """
     if seen.refused is None or known.record is not None:
         return None
     owner = seen.resource.owner
@@ -193,41 +321,71 @@ def _held_up(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> 
 
 def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
     """Return a plan of record with its serial: one more than that of the newest where it is new."""
-    there = (*((known.record,) if known.record else ()), *(attempt for attempt, _ in seen.recorded))
+    there = (
+        *((known.record,) if known.record else ()),
+        *(attempt for attempt, _ in seen.recorded),
+    )
     newest = max((seen.serial, *(item.serial for item in there)))
     serial = next((item.serial for item in there if item == record), newest + 1)
-    return replace(record, serial=max(serial, 1) if seen.keys else serial)  # 0: it was taken over, and is signed now
+    return replace(
+        record, serial=max(serial, 1) if seen.keys else serial
+    )  # 0: it was taken over, and is signed now
 
 
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
     """Return how a plan of record comes into its place, why it does not, None where it is there.
 
-    One that is there, but not as it was written, is written again; where that is not taken, it counts all the same.
+    One that is there, but not as it was written, is written again; where that is not taken, it
+    counts all the same.
     """
     owner, stands = seen.resource.owner, record == known.record
-    tried = next((outcome for attempt, outcome in reversed(seen.recorded) if attempt == record), None)
+    tried = next(
+        (outcome for attempt, outcome in reversed(seen.recorded) if attempt == record),
+        None,
+    )
     if tried is None:
         content = record_object(owner, record, seen.keys)
         if stands and object_key(content) in seen.contested:
             return None
-        if writes := _after_marks(seen, known, placed(content, owner.uid, known.observed)):
+        if writes := _after_marks(
+            seen, known, placed(content, owner.uid, known.observed)
+        ):
             return Step(records=record, writes=writes)
         if stands:
             return None
         live = known.observed.objects[object_key(content)]
         return place_taken(content, leftover=is_leftover(live, content))
-    return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
+    return (
+        problem_of(tried.refused[0], queued=False)
+        if tried.refused and not stands
+        else None
+    )
 
 
-def _after_marks(seen: Seen, known: Known, writes: Sequence[Write]) -> tuple[Write, ...]:
-    """Return the writes of a plan of record, after those that keep what the one that there is says of groups."""
-    first = marks(seen.observed, known.observed, seen.resource.owner.uid) if isinstance(seen.observed, Observed) else ()
+def _after_marks(
+    seen: Seen, known: Known, writes: Sequence[Write]
+) -> tuple[Write, ...]:
+    """Return the writes of a plan of record, after those that keep what the one that there is says
+    of groups.
+    """
+    first = (
+        marks(seen.observed, known.observed, seen.resource.owner.uid)
+        if isinstance(seen.observed, Observed)
+        else ()
+    )
     needs = frozenset((STATEFUL_SET, mark.name) for mark in first)
-    after = (replace(item, needs=item.needs | needs) if isinstance(item, Create | Apply) else item for item in writes)
+    after = (
+        replace(item, needs=item.needs | needs)
+        if isinstance(item, Create | Apply)
+        else item
+        for item in writes
+    )
     return (*first, *after) if writes else ()
 
 
-def _deploy(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Deployed:
+def _deploy(
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
+) -> Deployed:
     """Return what is to be written, or kept alive where it is not known what there should be."""
     record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
@@ -241,43 +399,86 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, n
     rejected = record.rejected == subject.deployment.asked != ""
     rules = replace(known.rules, rejected=rejected, revision=hash_of(subject))
     if rules.progress_deadline_seconds is None:
-        rules = replace(rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment))
+        rules = replace(
+            rules,
+            progress_deadline_seconds=start_deadline_seconds(
+                record.plan, subject.deployment
+            ),
+        )
     return _decided(seen, replace(known, rules=rules), planned, bundle, now)
 
 
 def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> bool:
-    """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
-    if planned.undeployable or planned.unplaced or not (record.plan.deployable or subject.intent.plan_only):
+    """Return whether a record says how to run the spec as it is: all of it, or the groups that
+    there is room for.
+    """
+    if (
+        planned.undeployable
+        or planned.unplaced
+        or not (record.plan.deployable or subject.intent.plan_only)
+    ):
         return False
-    fewer = (planned.short or planned.barred) is not None and record.cut_hash == subject.cut_hash
+    fewer = (
+        planned.short or planned.barred
+    ) is not None and record.cut_hash == subject.cut_hash
     return record.input_hash == subject.input_hash or fewer
 
 
-def _decided(seen: Seen, known: Known, planned: StandingPlan, bundle: Bundle, now: datetime) -> Deployed:
+def _decided(
+    seen: Seen, known: Known, planned: StandingPlan, bundle: Bundle, now: datetime
+) -> Deployed:
     """Return the next writes for the objects that a plan turns into."""
-    owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
+    owner, record, cluster = (
+        seen.resource.owner,
+        planned.record,
+        seen.cluster or Cluster(),
+    )
     place = record_place(owner)  # what it says has been written by now
     objects, config = (place, *bundle.objects), seen.resource.config
-    desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, config=config, rules=known.rules)
-    decision = decide(desired, known.observed.having(place, owner.uid), now, cluster.most_moving)
+    desired = Desired(
+        owner_uid=owner.uid,
+        objects=objects,
+        keys=bundle.keys,
+        config=config,
+        rules=known.rules,
+    )
+    decision = decide(
+        desired, known.observed.having(place, owner.uid), now, cluster.most_moving
+    )
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
 def _beside(
-    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, deployed: Deployed
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    planned: StandingPlan,
+    deployed: Deployed,
 ) -> StandingPlan | Step | Problem | None:
-    """Return how the first group that is to stop starts on free GPUs as well; None where there are none.
+    """Return how the first group that is to stop starts on free GPUs as well; None where there are
+    none.
 
-    Where the plan of record that says so is not taken, that is the problem: nobody stops a group for an answer that was lost.
+    Where the plan of record that says so is not taken, that is the problem: nobody stops a group
+    for an answer that was lost.
     """
-    if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
+    if (
+        subject.intent.paused
+        or deployed.decision is None
+        or not deployed.decision.stopping
+    ):
         return None
     group = deployed.decision.stopping[0]
     name = deployed.decision.groups[group].name
-    ask = Ask(on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1))
+    ask = Ask(
+        on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1)
+    )
     answer = seen.answers.get(ask)
     if answer is None:
-        return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask, subject=subject)
+        return (
+            None
+            if seen.outcome or generation_of(name)[1] >= GENERATION_MAX
+            else Step(ask=ask, subject=subject)
+        )
     if isinstance(answer, Problem) or answer.record is None:
         return None
     record = _numbered(seen, known, answer.record)
@@ -285,40 +486,73 @@ def _beside(
     if placing is not None:
         return placing
     event = surge_event(name, record.plan.groups[group])
-    return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
+    return replace(
+        planned, record=record, report=record.report(), events=(*planned.events, event)
+    )
 
 
 def _kept(
-    seen: Seen, known: Known, now: datetime, *, problems: tuple[Problem, ...] = (), refused: Problem | None = None
+    seen: Seen,
+    known: Known,
+    now: datetime,
+    *,
+    problems: tuple[Problem, ...] = (),
+    refused: Problem | None = None,
 ) -> Deployed:
-    """Return what keeps the groups that there are alive as they are; nothing where the resource is paused."""
+    """Return what keeps the groups that there are alive as they are; nothing where the resource is
+    paused.
+    """
     if seen.resource.paused:
         return Deployed(problems=problems, refused=refused)
     size = known.record.plan.nodes_per_replica if known.record else None
     most_moving = (seen.cluster or Cluster()).most_moving
-    decision = keep_alive(known.observed, seen.resource.owner.uid, known.rules, now, size=size, most_moving=most_moving)
+    decision = keep_alive(
+        known.observed,
+        seen.resource.owner.uid,
+        known.rules,
+        now,
+        size=size,
+        most_moving=most_moving,
+    )
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 
-def _end(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime) -> Step:
+def _end(
+    seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
+) -> Step:
     """Return what is to be written, with what will have been found when all of it is taken."""
     if seen.outcome is not None:
         return Step(published=publish(seen, known, planned, deployed, now))
     kept = deployed.history.writes if deployed.history else ()
-    writes = () if seen.resource.paused else (*_taken_up(seen, deployed), *kept, *_questions(seen, known, now))
-    return Step(writes=writes, published=publish(seen.done(Outcome(written=writes)), known, planned, deployed, now))
+    writes = (
+        ()
+        if seen.resource.paused
+        else (*_taken_up(seen, deployed), *kept, *_questions(seen, known, now))
+    )
+    return Step(
+        writes=writes,
+        published=publish(
+            seen.done(Outcome(written=writes)), known, planned, deployed, now
+        ),
+    )
 
 
 def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
     """Yield the writes but for repairs of what somebody else sets back each time."""
     for write in deployed.decision.writes if deployed.decision else ():
-        contested = isinstance(write, Apply) and write.why is Why.DRIFT and object_key(write.content) in seen.contested
+        contested = (
+            isinstance(write, Apply)
+            and write.why is Why.DRIFT
+            and object_key(write.content) in seen.contested
+        )
         if not contested:
             yield write
 
 
 def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
-    """Yield what asks why pods have not been created for a while: only the API server knows what it refuses."""
+    """Yield what asks why pods have not been created for a while: only the API server knows what it
+    refuses.
+    """
     limit = timedelta(seconds=NO_PODS_SECONDS)
     for (kind, _), live in known.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == seen.resource.owner.uid:
@@ -337,11 +571,23 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         return Bundle(objects=())
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
-    sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
+    sets = [
+        live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET
+    ]
     ready = frozenset(group.name for group in known.standing if group.ready)
-    places = dict(zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True))
+    places = dict(
+        zip(
+            group_names(base_name(owner.name), plan.group_numbers),
+            plan.groups,
+            strict=True,
+        )
+    )
     pods = plan.nodes_per_replica
-    asking = replace(bounded(subject.deployment, cluster), sought=record.sought, secret_seed=seed_of(seen.keys, owner, sets))
+    asking = replace(
+        bounded(subject.deployment, cluster),
+        sought=record.sought,
+        secret_seed=seed_of(seen.keys, owner, sets),
+    )
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(

@@ -1,7 +1,8 @@
-"""What is remembered of a group: annotations on its StatefulSet, which are the only place that keeps it.
+"""What is remembered of a group: annotations on its StatefulSet, which are the only place that
+keeps it.
 
-Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so killing the
-operator between any two writes loses nothing.
+Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so
+killing the operator between any two writes loses nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +24,8 @@ from shardwright.reconcile.templates import PENDING_MAX, asked_by
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of
 
-READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
+# the disruption budget counts groups that have been ready
+READY_ONCE: Final = "shardwright.io/ready-once"
 STOPPED_FOR: Final = "shardwright.io/stopped-for"
 STOPPED_AT: Final = "shardwright.io/stopped-at"
 READY_SINCE: Final = "shardwright.io/ready-since"
@@ -58,7 +60,8 @@ NAMES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartsBefore:
-    """Restarts that speak against nothing that is wanted now: ``count`` of the pod ``uid``, of before it was (empty: none were).
+    """Restarts that speak against nothing that is wanted now: ``count`` of the pod ``uid``, of
+    before it was (empty: none were).
 
     ``revision`` is the hash of what was wanted when they were counted.
     """
@@ -72,10 +75,12 @@ class RestartsBefore:
 class GroupAnnotations:
     """What is remembered of one group.
 
-    ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
-    when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero; ``size`` is how many pods it
-    had before that. ``asked`` is the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
-    although the same is asked for. ``restarts_before`` are those of a group of one pod, which its kubelet starts again in place.
+    ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became
+    so; ``stopped_at`` is when the group that is not ready again yet was stopped, and
+    ``stopped_for`` why it is at zero; ``size`` is how many pods it had before that. ``asked`` is
+    the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
+    although the same is asked for. ``restarts_before`` are those of a group of one pod, which its
+    kubelet starts again in place.
     """
 
     incident: Incident | None = None
@@ -96,35 +101,74 @@ class GroupAnnotations:
         return replace(self, **changes)
 
     def forgiven(self) -> "GroupAnnotations":
-        """Return what is remembered, after somebody has changed something: failures in a row are counted anew."""
-        return replace(self, incident=self.incident.forgiven() if self.incident else None)
+        """Return what is remembered, after somebody has changed something: failures in a row are
+        counted anew.
+        """
+        return replace(
+            self, incident=self.incident.forgiven() if self.incident else None
+        )
 
     def stable(self, now: datetime, seconds: int) -> bool:
         """Return whether the group has been ready for some seconds before what happens now."""
-        return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
+        return (
+            self.ready_since is not None
+            and (now - self.ready_since).total_seconds() >= seconds
+        )
 
     @property
     def since_failure(self) -> bool:
-        """Return whether a failure ended the service that has not come back since, and nobody has changed anything."""
-        return self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
+        """Return whether a failure ended the service that has not come back since, and nobody has
+        changed anything.
+        """
+        return (
+            self.stopped_at is not None
+            and self.incident is not None
+            and self.incident.attempt > 0
+        )
 
     def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
-        """Return what is remembered of a group that goes to zero; an outage begins with the first stop."""
+        """Return what is remembered of a group that goes to zero; an outage begins with the first
+        stop.
+        """
         began = self.stopped_at or _whole(now)
-        return replace(self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size)
+        return replace(
+            self,
+            members="",
+            ready_since=None,
+            stopped_for=str(why),
+            stopped_at=began,
+            size=size,
+        )
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
-        """Return that of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
+        """Return that of a next generation, which starts ``beside`` one that serves or in place of
+        one that has stopped.
+        """
         anew = replace(self, members="", ready_since=None, stopped_for="")
-        return replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
+        return (
+            replace(anew.forgiven(), stopped_at=None, outage_seconds=0)
+            if beside
+            else anew
+        )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
         """Return what is remembered of a group whose pods are all ready."""
         uids = members_value(members)
         if self.members == uids and self.ready_since:
             return self
-        outage = round((now - self.stopped_at).total_seconds()) if self.stopped_at else self.outage_seconds
-        return replace(self, members=uids, ready_once=True, ready_since=_whole(now), stopped_at=None, outage_seconds=outage)
+        outage = (
+            round((now - self.stopped_at).total_seconds())
+            if self.stopped_at
+            else self.outage_seconds
+        )
+        return replace(
+            self,
+            members=uids,
+            ready_once=True,
+            ready_since=_whole(now),
+            stopped_at=None,
+            outage_seconds=outage,
+        )
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations that hold it; nothing for what there is not."""
@@ -145,10 +189,14 @@ class GroupAnnotations:
         return {name: value for name, value in found.items() if value}
 
 
-def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> dict[str, str | None]:
+def changed_annotations(
+    before: GroupAnnotations, after: GroupAnnotations
+) -> dict[str, str | None]:
     """Return the annotations that turn one into the other, None for those that go."""
     was, wanted = before.annotations(), after.annotations()
-    return {name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)}
+    return {
+        name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)
+    }
 
 
 def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
@@ -170,11 +218,17 @@ def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
     )
 
 
-def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: int, ready: Collection[str] = ()) -> int:
-    """Return the pods of the groups that have been ready at some time, at most ``groups`` of them, each counted once.
+def ready_pods(
+    stateful_sets: Iterable[Mapping[str, Any]],
+    groups: int,
+    size: int,
+    ready: Collection[str] = (),
+) -> int:
+    """Return the pods of the groups that have been ready at some time, at most ``groups`` of them,
+    each counted once.
 
-    ``ready`` are the names of those that are ready now, which is noted in the same look. A group that is at zero comes back with
-    ``size`` pods; one that stands has as many as it was made with.
+    ``ready`` are the names of those that are ready now, which is noted in the same look. A group
+    that is at zero comes back with ``size`` pods; one that stands has as many as it was made with.
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
@@ -187,14 +241,24 @@ def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: in
 def _restarts_value(before: RestartsBefore | None) -> str:
     if before is None:
         return ""
-    return f"{before.revision} {before.uid} {before.count}" if before.uid else before.revision
+    return (
+        f"{before.revision} {before.uid} {before.count}"
+        if before.uid
+        else before.revision
+    )
 
 
 def _restarts_before(text: str) -> RestartsBefore | None:
-    """Return what an annotation says of restarts, None where somebody has written what we never write."""
+    """Return what an annotation says of restarts, None where somebody has written what we never
+    write.
+    """
     words = _word(text).split()
-    count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004  as it is written
-    return None if count is None else RestartsBefore(revision=words[0], uid="".join(words[1:2]), count=count)
+    count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004
+    return (
+        None
+        if count is None
+        else RestartsBefore(revision=words[0], uid="".join(words[1:2]), count=count)
+    )
 
 
 def _whole(now: datetime) -> datetime:

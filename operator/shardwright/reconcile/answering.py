@@ -1,4 +1,6 @@
-"""What the planner answers to what a look asks, on what there is for the model; and what a model that waits claims."""
+"""What the planner answers to what a look asks, on what there is for the model; and what a model
+that waits claims.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,38 +21,69 @@ from shardwright.resolving.subject import Subject
 
 
 def answer(
-    subject: Subject, ask: Ask, inventory: Inventory, planned: Callable[[Subject, Inventory], Report] = plan_serving
+    subject: Subject,
+    ask: Ask,
+    inventory: Inventory,
+    planned: Callable[[Subject, Inventory], Report] = plan_serving,
 ) -> Replanned:
     """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
 
-    An earlier plan whose groups would have no room however long they waited, as its hardware is gone, gives way to a new one.
+    An earlier plan whose groups would have no room however long they waited, as its hardware is
+    gone, gives way to a new one.
     """
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
-        return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is PlanChoice.IMPROVE)
+        return improve(
+            subject,
+            ask.on,
+            inventory,
+            planned,
+            ask.worst,
+            take=ask.choice is PlanChoice.IMPROVE,
+        )
     if ask.choice is PlanChoice.RESTORE and ask.restored:
-        restored = restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
-        if restored.short is None or (restored.short.heals_by_itself and not restored.short.awaits_nodes):
+        restored = restore(
+            subject, ask.on, ask.restored, inventory, ask.held, ask.worst
+        )
+        if restored.short is None or (
+            restored.short.heals_by_itself and not restored.short.awaits_nodes
+        ):
             return restored
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
-    """Return an answer whose record says when its plan took the place of one that served, where it did."""
-    if ask.choice is not PlanChoice.IMPROVE or answer.record is None or answer.record == ask.on:
+    """Return an answer whose record says when its plan took the place of one that served, where it
+    did.
+    """
+    if (
+        ask.choice is not PlanChoice.IMPROVE
+        or answer.record is None
+        or answer.record == ask.on
+    ):
         return answer
     return replace(answer, record=replace(answer.record, improved_at=now))
 
 
 def plans_anew(ask: Ask) -> bool:
     """Return whether :func:`answer` makes a new plan in any case."""
-    return ask.on is None or ask.choice not in {PlanChoice.RESCALE, PlanChoice.REHOUSE, PlanChoice.RESTORE}
+    return ask.on is None or ask.choice not in {
+        PlanChoice.RESCALE,
+        PlanChoice.REHOUSE,
+        PlanChoice.RESTORE,
+    }
 
 
-def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:
+def with_ways_out(
+    subject: Subject,
+    ask: Ask,
+    inventory: Inventory,
+    made: Replanned,
+    holders: Sequence[Holder],
+) -> Replanned:
     """Return an answer that says what would make room, where there is none."""
     short = made.short
     if short is None or short.lack is None:
@@ -59,28 +92,49 @@ def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replan
     def fits(other: Inventory) -> bool:
         return answer(subject, ask, other).short is None
 
-    return replace(made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders)))
+    return replace(
+        made,
+        short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders)),
+    )
 
 
-def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
-    """Yield the nodes that a model may claim: ``whole`` as if nothing ran, what others hold, what those before it claim."""
+def rooms(
+    whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
+) -> Iterator[Room]:
+    """Yield the nodes that a model may claim: ``whole`` as if nothing ran, what others hold, what
+    those before it claim.
+    """
     for pool in whole.pools:
         for node in pool.nodes:
             gpus = max(0, node.gpus - claimed.get(node.name, 0))
-            yield Room(node=node.name, gpus=gpus, free=min(gpus, max(0, node.gpus - taken.get(node.name, 0))))
+            yield Room(
+                node=node.name,
+                gpus=gpus,
+                free=min(gpus, max(0, node.gpus - taken.get(node.name, 0))),
+            )
 
 
 def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return what a model claims of these nodes: the GPUs of the plan that it would get on them, beyond those that it has."""
+    """Return what a model claims of these nodes: the GPUs of the plan that it would get on them,
+    beyond those that it has.
+    """
     room_of = {room.node: room.gpus for room in found}
-    blocked = {node.name: node.gpus - room_of.get(node.name, 0) for pool in whole.pools for node in pool.nodes}
+    blocked = {
+        node.name: node.gpus - room_of.get(node.name, 0)
+        for pool in whole.pools
+        for node in pool.nodes
+    }
     vacant = whole.without(blocked)
 
     def fit(near: Sequence[Room]) -> Claim | None:
-        made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
+        made = answer(
+            subject, ask, vacant.of_nodes(frozenset(room.node for room in near))
+        )
         if made.short or made.record is None:
             return None
-        return _gpus(made.record.plan) - _gpus(ask.on.plan if isinstance(ask.on, PlanRecord) else None)
+        return _gpus(made.record.plan) - _gpus(
+            ask.on.plan if isinstance(ask.on, PlanRecord) else None
+        )
 
     return choose(found, fit)
 

@@ -19,7 +19,9 @@ class QuestionFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionBudget:
-    """What one question may cost: CPU seconds of the worker, and memory of the whole worker in bytes."""
+    """What one question may cost: CPU seconds of the worker, and memory of the whole worker in
+    bytes.
+    """
 
     cpu_seconds: float
     memory_bytes: int
@@ -41,7 +43,8 @@ def config_too_costly(failed: Failed) -> Problem:
         what="reading the resource and its model's config",
         limit=_limit(failed),
         gap=_GAPS[failed.fault],
-        remedy="give the model's own config.json, with few, simple patterns in quantization_config; that is read again",
+        remedy="give the model's own config.json, with few, simple patterns in "
+        "quantization_config; that is read again",
     )
 
 
@@ -53,13 +56,17 @@ def plan_too_costly(failed: Failed) -> Problem:
         what="planning this model",
         limit=_limit(failed),
         gap=_GAPS[failed.fault],
-        remedy="ask for fewer replicas, or pin spec.parallelism; it is planned again when the spec changes, and after an hour",
+        remedy="ask for fewer replicas, or pin spec.parallelism; it is planned again when the "
+        "spec changes, and after an hour",
     )
 
 
 def _limit(failed: Failed) -> str:
     budget = failed.budget
-    return f"must take at most {budget.cpu_seconds:g} s of CPU and {budget.memory_bytes // MEBIBYTE} MiB of memory"
+    return (
+        f"must take at most {budget.cpu_seconds:g} s of CPU and {budget.memory_bytes // MEBIBYTE}"
+        " MiB of memory"
+    )
 
 
 _GAPS: Final = {

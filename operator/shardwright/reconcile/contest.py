@@ -1,4 +1,6 @@
-"""Who keeps setting our objects back? After so many repairs of one object it is repaired now and then only."""
+"""Who keeps setting our objects back? After so many repairs of one object it is repaired now and
+then only.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +10,16 @@ from typing import Final
 from shardwright.reconcile.writes import ObjectKey
 
 REPAIRS_MAX: Final = 5
-"""Repairs of one object within :data:`WINDOW_SECONDS` that are still taken for chance. Basis: assumed."""
+"""Repairs of one object within :data:`WINDOW_SECONDS` that are still taken for chance. Basis:
+assumed.
+"""
 
 WINDOW_SECONDS: Final = 300.0
 
 PAUSE_SECONDS: Final = 300.0
-"""How long a contested object is left as it is. Basis: assumed; as long as any other back-off here at its longest."""
+"""How long a contested object is left as it is. Basis: assumed; as long as any other back-off here
+at its longest.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +30,33 @@ class Repair:
     fields: tuple[str, ...]
 
 
-def contested(repairs: Mapping[ObjectKey, Sequence[Repair]], now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return the objects that somebody else keeps setting back and that are to be left alone for now, with their fields."""
+def contested(
+    repairs: Mapping[ObjectKey, Sequence[Repair]], now: datetime
+) -> dict[ObjectKey, tuple[str, ...]]:
+    """Return the objects that somebody else keeps setting back and that are to be left alone for
+    now, with their fields.
+    """
     return {
         key: done[-1].fields
         for key, done in repairs.items()
-        if len(done) >= REPAIRS_MAX and now - done[-1].at < timedelta(seconds=PAUSE_SECONDS)
+        if len(done) >= REPAIRS_MAX
+        and now - done[-1].at < timedelta(seconds=PAUSE_SECONDS)
     }
 
 
 def remembered(
-    repairs: Mapping[ObjectKey, Sequence[Repair]], repaired: Mapping[ObjectKey, tuple[str, ...]], now: datetime
+    repairs: Mapping[ObjectKey, Sequence[Repair]],
+    repaired: Mapping[ObjectKey, tuple[str, ...]],
+    now: datetime,
 ) -> dict[ObjectKey, tuple[Repair, ...]]:
     """Return the repairs that still count, with those of this look."""
     window = timedelta(seconds=WINDOW_SECONDS + PAUSE_SECONDS)
-    kept = {key: tuple(repair for repair in done if now - repair.at < window) for key, done in repairs.items()}
-    added = {key: (*kept.get(key, ()), Repair(at=now, fields=fields))[-REPAIRS_MAX:] for key, fields in repaired.items()}
+    kept = {
+        key: tuple(repair for repair in done if now - repair.at < window)
+        for key, done in repairs.items()
+    }
+    added = {
+        key: (*kept.get(key, ()), Repair(at=now, fields=fields))[-REPAIRS_MAX:]
+        for key, fields in repaired.items()
+    }
     return {key: done for key, done in {**kept, **added}.items() if done}

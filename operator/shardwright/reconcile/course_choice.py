@@ -1,7 +1,7 @@
 """Which of two things a model is to run: what its spec says, or an earlier revision.
 
-It follows from the plan of record, which says what was decided, and from an annotation of the resource. What was decided ends
-when the spec changes.
+It follows from the plan of record, which says what was decided, and from an annotation of the
+resource. What was decided ends when the spec changes.
 """
 
 from dataclasses import replace
@@ -12,7 +12,14 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.holds import Rejection
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.revisions import Course, Former, Revision, hash_of, revisions_of, unusable
+from shardwright.reconcile.revisions import (
+    Course,
+    Former,
+    Revision,
+    hash_of,
+    revisions_of,
+    unusable,
+)
 from shardwright.reconcile.seen import Seen
 from shardwright.resolving.subject import Subject
 
@@ -27,7 +34,10 @@ SAID_LENGTH: Final = 256
 
 def course_of(seen: Seen) -> Course:
     """Return which course a model is on; one that is paused stays on its own."""
-    record, subject = seen.record if isinstance(seen.record, PlanRecord) else None, seen.subject
+    record, subject = (
+        seen.record if isinstance(seen.record, PlanRecord) else None,
+        seen.subject,
+    )
     if not isinstance(subject, Subject):
         return _as_it_stood(record)
     before = _as_it_stood(record)
@@ -35,7 +45,10 @@ def course_of(seen: Seen) -> Course:
         before = replace(before, rollback=None)
     request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
     if request == before.answered and before.unknown:
-        return replace(before, problem=_unknown(_number_in(request), revisions_of(seen.resource.status)))
+        return replace(
+            before,
+            problem=_unknown(_number_in(request), revisions_of(seen.resource.status)),
+        )
     if request == before.answered or seen.resource.paused:
         return before
     return _asked(seen, subject, request, before.rollback)
@@ -43,14 +56,22 @@ def course_of(seen: Seen) -> Course:
 
 def _as_it_stood(record: PlanRecord | None) -> Course:
     """Return the course that a plan of record says."""
-    return Course(rollback=record.rollback, answered=record.answered, unknown=record.unknown) if record else Course()
+    return (
+        Course(
+            rollback=record.rollback, answered=record.answered, unknown=record.unknown
+        )
+        if record
+        else Course()
+    )
 
 
 def _number_in(request: str) -> str:
     return request.partition("@")[0].strip()
 
 
-def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None) -> Course:
+def _asked(
+    seen: Seen, subject: Subject, request: str, stands: Rollback | None
+) -> Course:
     """Return the course of a model of which something is asked anew.
 
     What is not there is answered, too: a later revision of that number is not what was asked for.
@@ -58,35 +79,70 @@ def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None) 
     spec = hash_of(subject)
     wanted, revisions = _number_in(request), revisions_of(seen.resource.status)
     if not wanted:  # what somebody has asked for by it ends with it
-        return Course(rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request)
+        return Course(
+            rollback=None if stands and stands.cause is Cause.ASKED else stands,
+            answered=request,
+        )
     if wanted == SPEC:
         return Course(answered=request)
     found = next((item for item in revisions if str(item.number) == wanted), None)
     if found is None:
-        return Course(rollback=stands, answered=request, unknown=True, problem=_unknown(wanted, revisions))
+        return Course(
+            rollback=stands,
+            answered=request,
+            unknown=True,
+            problem=_unknown(wanted, revisions),
+        )
     if found.hash == spec:
         return Course(answered=request)
-    rollback = Rollback(to=found.hash, instead_of=spec, cause=Cause.ASKED, engine_version=subject.default_version)
+    rollback = Rollback(
+        to=found.hash,
+        instead_of=spec,
+        cause=Cause.ASKED,
+        engine_version=subject.default_version,
+    )
     return Course(rollback=rollback, answered=request)
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
-    """Return the revision that is gone back to, as it would run; only which one it is where it has not been read yet."""
+    """Return the revision that is gone back to, as it would run; only which one it is where it has
+    not been read yet.
+    """
     if seen.former and seen.former.hash == rollback.to:
         return seen.former
-    found = next((item for item in revisions_of(seen.resource.status) if item.hash == rollback.to), None)
-    return found or Former(hash=rollback.to, subject=(unusable(None, "is not among status.revisions any more"),))
+    found = next(
+        (
+            item
+            for item in revisions_of(seen.resource.status)
+            if item.hash == rollback.to
+        ),
+        None,
+    )
+    return found or Former(
+        hash=rollback.to,
+        subject=(unusable(None, "is not among status.revisions any more"),),
+    )
 
 
 def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course | None:
-    """Return the course of a model whose groups do not come up with what its spec says, None where it stays on its own."""
+    """Return the course of a model whose groups do not come up with what its spec says, None where
+    it stays on its own.
+    """
     rejection = decision.rejection if decision else None
     if rejection is None or seen.course.rollback or seen.resource.paused:
         return None
-    newest, spec = next(iter(revisions_of(seen.resource.status)[-1:]), None), hash_of(subject)
-    if newest is None or newest.hash == spec:  # nothing was ever good, or what fails now was: no change of it is to blame
+    newest, spec = (
+        next(iter(revisions_of(seen.resource.status)[-1:]), None),
+        hash_of(subject),
+    )
+    if (
+        newest is None or newest.hash == spec
+    ):  # nothing was ever good, or what fails now was: no change of it is to blame
         return None
-    rollback = replace(_because_of(rejection, newest.hash, spec), engine_version=subject.default_version)
+    rollback = replace(
+        _because_of(rejection, newest.hash, spec),
+        engine_version=subject.default_version,
+    )
     return replace(seen.course, rollback=rollback)
 
 
@@ -94,7 +150,13 @@ def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:
     failure = rejection.failure
     said = (failure.message.splitlines() or [failure.reason])[-1] if failure else ""
     cause = Cause.PROGRESS_DEADLINE_EXCEEDED if rejection.late else Cause.ENGINE_FAILED
-    return Rollback(to=to, instead_of=instead_of, cause=cause, group=rejection.group, said=said[:SAID_LENGTH])
+    return Rollback(
+        to=to,
+        instead_of=instead_of,
+        cause=cause,
+        group=rejection.group,
+        said=said[:SAID_LENGTH],
+    )
 
 
 def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
@@ -102,10 +164,15 @@ def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
     return Problem(
         code="RevisionUnknown",
         what=f"{ROLLBACK_TO}: '{wanted}'",
-        limit=f"names no revision that there was when it was set; there are {there}" if there else _NONE_YET,
-        remedy=f"ask for one that there is with 'kubectl shardwright rollout undo NAME --to-revision N', or for {SPEC}",
+        limit=f"names no revision that there was when it was set; there are {there}"
+        if there
+        else _NONE_YET,
+        remedy="ask for one that there is with 'kubectl shardwright rollout undo NAME "
+        f"--to-revision N', or for {SPEC}",
         path="metadata.annotations",
     )
 
 
-_NONE_YET: Final = "names none; there are none yet, as the model has never served with all groups"
+_NONE_YET: Final = (
+    "names none; there are none yet, as the model has never served with all groups"
+)

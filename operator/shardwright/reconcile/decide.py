@@ -1,7 +1,8 @@
-"""Desired and observed to the next writes: create what is missing, repair what is ours, prune what is over.
+"""Desired and observed to the next writes: create what is missing, repair what is ours, prune what
+is over.
 
-Applied again and again it comes to rest: once the observed objects say what was rendered, nothing is
-written. It never touches an object that another controller, or nobody, owns.
+Applied again and again it comes to rest: once the observed objects say what was rendered, nothing
+is written. It never touches an object that another controller, or nobody, owns.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,17 +12,39 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
+from shardwright.reconcile.generations import (
+    finds_no_place,
+    former_generations,
+    overdue,
+)
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
-from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import (
+    CONFIG_MAP,
+    SECRET,
+    STATEFUL_SET,
+    Observed,
+    controller,
+    controller_uid,
+    object_key,
+)
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
-from shardwright.reconcile.writes import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    CreateKey,
+    Delete,
+    ObjectKey,
+    Patch,
+    Why,
+    Write,
+    written_name,
+)
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
@@ -30,10 +53,11 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all.
+    """Everything that shall exist, in order of creation, how groups live, and the uid of the
+    ShardedModel that owns it all.
 
-    ``keys`` are Secrets that pods need and nobody but the kubelet reads. ``config`` is the ConfigMap that the spec has its config
-    from (empty: none): it is input, and stays.
+    ``keys`` are Secrets that pods need and nobody but the kubelet reads. ``config`` is the
+    ConfigMap that the spec has its config from (empty: none): it is input, and stays.
     """
 
     owner_uid: str
@@ -47,10 +71,11 @@ class Desired:
 class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
-    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has left to
-    the garbage collector (kind and name): then what runs is kept alive, and nothing else is written. ``stopping`` are the
-    groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``rejection`` says
-    which group will not come up with what is wanted, where that is to be taken back. ``wake_at`` is when to look
+    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of
+    the same name has left to the garbage collector (kind and name): then what runs is kept alive,
+    and nothing else is written. ``stopping`` are the groups, by index, whose service these writes
+    end on purpose, and that could be made anew beside it first. ``rejection`` says which group will
+    not come up with what is wanted, where that is to be taken back. ``wake_at`` is when to look
     again although nothing may have happened.
     """
 
@@ -64,43 +89,82 @@ class Decision:
     @property
     def wake_at(self) -> datetime | None:
         """Return when the first back-off or wait for a place ends, or None where none runs."""
-        return min((group.look_at for group in self.groups if group.look_at), default=None)
+        return min(
+            (group.look_at for group in self.groups if group.look_at), default=None
+        )
 
 
-def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int | None = None) -> Decision:
+def decide(
+    desired: Desired, observed: Observed, now: datetime, most_moving: int | None = None
+) -> Decision:
     """Return the next writes; none when everything is as it should be.
 
-    ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this model say (None: any number).
+    ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this
+    model say (None: any number).
     """
     foreign = _foreign(desired, observed)
     if foreign:
-        leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if is_leftover(live, content))
-        conflicts = tuple(_conflict(live) for live, content in foreign if not is_leftover(live, content))
-        alive = keep_alive(observed, desired.owner_uid, desired.rules, now, most_moving=most_moving)
+        leftovers = tuple(
+            " ".join(object_key(live))
+            for live, content in foreign
+            if is_leftover(live, content)
+        )
+        conflicts = tuple(
+            _conflict(live)
+            for live, content in foreign
+            if not is_leftover(live, content)
+        )
+        alive = keep_alive(
+            observed, desired.owner_uid, desired.rules, now, most_moving=most_moving
+        )
         return replace(alive, conflicts=conflicts, leftovers=leftovers)
-    wanted = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
+    wanted = [
+        _group(content, observed, desired.rules)
+        for content in desired.objects
+        if content["kind"] == STATEFUL_SET
+    ]
     groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
     most = 0 if any(former.values()) else desired.rules.max_unavailable
-    steps = one_after_another(groups, [next_step(group, now) for group in groups], now, most, most_moving)
+    steps = one_after_another(
+        groups, [next_step(group, now) for group in groups], now, most, most_moving
+    )
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
-    repairs = [write for content in plain for write in _repaired(content, desired.owner_uid, observed)]
+    repairs = [
+        write
+        for content in plain
+        for write in _repaired(content, desired.owner_uid, observed)
+    ]
     needs = _Needs(desired, groups)
     lives = [needs.noted(write) for step in steps for write in step.writes]
     ends = [write for write in lives if _ends_what_is_broken(write)]
     others = [write for write in lives if not _ends_what_is_broken(write)]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     return Decision(
-        writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept, former)),
+        writes=(
+            *ends,
+            *repairs,
+            *_keys(desired, lives),
+            *others,
+            *_prune(desired, observed, kept, former),
+        ),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
         rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
 
 
-def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tuple[int, ...]:
-    """Return the groups that stop for other pods; one that is held back has none to begin with beside itself."""
-    return tuple(index for index, (group, step) in enumerate(zip(groups, steps, strict=True)) if step.planned and not group.hold)
+def _to_begin_beside(
+    groups: Sequence[Group], steps: Sequence[GroupStep]
+) -> tuple[int, ...]:
+    """Return the groups that stop for other pods; one that is held back has none to begin with
+    beside itself.
+    """
+    return tuple(
+        index
+        for index, (group, step) in enumerate(zip(groups, steps, strict=True))
+        if step.planned and not group.hold
+    )
 
 
 def keep_alive(
@@ -112,26 +176,50 @@ def keep_alive(
     size: int | None = None,
     most_moving: int | None = None,
 ) -> Decision:
-    """Return what keeps the groups that exist alive as they are, where nobody knows what they should be.
+    """Return what keeps the groups that exist alive as they are, where nobody knows what they
+    should be.
 
-    A group that fails still stops as a whole and comes back as it was, and so do all, one after another, where a restart is
-    asked for; nothing is created, changed or deleted. ``size`` is how many pods a group has that is at zero and does not
-    remember (None: it stays at zero), ``most_moving`` as in :func:`decide`.
+    A group that fails still stops as a whole and comes back as it was, and so do all, one after
+    another, where a restart is asked for; nothing is created, changed or deleted. ``size`` is how
+    many pods a group has that is at zero and does not remember (None: it stays at zero),
+    ``most_moving`` as in :func:`decide`.
     """
-    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
-    ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
-    wanted = [next_step(group, now) if group.size else GroupStep(state=next_step(group, now).state) for group in ours]
+    lives = [
+        live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
+    ]
+    ours = [
+        _as_it_is(live, observed, rules, size)
+        for live in lives
+        if controller_uid(live) == owner_uid
+    ]
+    wanted = [
+        next_step(group, now)
+        if group.size
+        else GroupStep(state=next_step(group, now).state)
+        for group in ours
+    ]
     steps = one_after_another(ours, wanted, now, rules.max_unavailable, most_moving)
-    return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
+    return Decision(
+        writes=tuple(write for step in steps for write in step.writes),
+        groups=tuple(step.state for step in steps),
+    )
 
 
-def _as_it_is(live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None) -> Group:
-    return replace(_group(as_it_stands(live, size or 0), observed, rules), as_it_is=True)
+def _as_it_is(
+    live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None
+) -> Group:
+    return replace(
+        _group(as_it_stands(live, size or 0), observed, rules), as_it_is=True
+    )
 
 
 def _ends_what_is_broken(write: Write) -> bool:
-    """Return whether a write ends pods that serve nobody: nothing that is refused elsewhere may hold it up."""
-    return isinstance(write, Delete) or (isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE})
+    """Return whether a write ends pods that serve nobody: nothing that is refused elsewhere may
+    hold it up.
+    """
+    return isinstance(write, Delete) or (
+        isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
+    )
 
 
 class _Needs:
@@ -145,74 +233,141 @@ class _Needs:
         for content in desired.objects:
             if content["kind"] == CONFIG_MAP:
                 self._config_maps.add(content["metadata"]["name"])
-            elif content["kind"] != STATEFUL_SET and (group := (content["metadata"].get("labels") or {}).get(GROUP)):
+            elif content["kind"] != STATEFUL_SET and (
+                group := (content["metadata"].get("labels") or {}).get(GROUP)
+            ):
                 self._of_group.setdefault(group, set()).add(object_key(content))
 
     def noted(self, write: Write) -> Write:
-        """Return a write with all objects that its pods need: without them they would hang, and had ended for nothing."""
+        """Return a write with all objects that its pods need: without them they would hang, and had
+        ended for nothing.
+        """
         if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
             return write
-        own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
-        mounted = self._config_maps.intersection(mounted_config_maps(write.content["spec"]["template"]["spec"]))
+        own = self._of_group.get(
+            write.content["metadata"]["labels"].get(GROUP, ""), set()
+        )
+        mounted = self._config_maps.intersection(
+            mounted_config_maps(write.content["spec"]["template"]["spec"])
+        )
         secrets = self._secrets - self._had.get(written_name(write), frozenset())
-        return replace(write, needs=write.needs | {*secrets, *own, *((CONFIG_MAP, name) for name in mounted)})
+        return replace(
+            write,
+            needs=write.needs
+            | {*secrets, *own, *((CONFIG_MAP, name) for name in mounted)},
+        )
 
 
 def _had_secrets(group: Group) -> frozenset[ObjectKey]:
     """Return the Secrets that a group which has served mounts.
 
-    They were made before its template was written: a quota that lets no more be created keeps it from nothing.
+    They were made before its template was written: a quota that lets no more be created keeps it
+    from nothing.
     """
     if group.live is None or not group.remembered.ready_once:
         return frozenset()
-    return frozenset((SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"]))
+    return frozenset(
+        (SECRET, name)
+        for name in mounted_secrets(group.live["spec"]["template"]["spec"])
+    )
 
 
 def _former_generations(
     groups: Sequence[Group], desired: Desired, observed: Observed, now: datetime
 ) -> dict[str, frozenset[str]]:
     """Return by name of group what there still is of its earlier generations."""
-    return {group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now) for group in groups}
+    return {
+        group.name: former_generations(
+            *generation_of(group.name), observed, desired.owner_uid, now
+        )
+        for group in groups
+    }
 
 
-def _kept_sets(groups: Sequence[Group], former: Mapping[str, Collection[str]], now: datetime) -> Iterator[ObjectKey]:
-    """Yield the former generations that serve until the next one does, unless that one finds no place beside them."""
+def _kept_sets(
+    groups: Sequence[Group], former: Mapping[str, Collection[str]], now: datetime
+) -> Iterator[ObjectKey]:
+    """Yield the former generations that serve until the next one does, unless that one finds no
+    place beside them.
+    """
     for group in groups:
-        if group.served_by and not group.available(now) and not finds_no_place(group, now):
+        if (
+            group.served_by
+            and not group.available(now)
+            and not finds_no_place(group, now)
+        ):
             yield from ((STATEFUL_SET, name) for name in former[group.name])
 
 
 def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
-    """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what schedulers were told."""
+    """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what
+    schedulers were told.
+    """
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
     for key, live in observed.objects.items():
         if key[0] == STATEFUL_SET:
-            yield from ((CONFIG_MAP, name) for name in mounted_config_maps(live["spec"].get("template", {}).get("spec", {})))
+            yield from (
+                (CONFIG_MAP, name)
+                for name in mounted_config_maps(
+                    live["spec"].get("template", {}).get("spec", {})
+                )
+            )
         elif (live["metadata"].get("labels") or {}).get(GROUP) in there:
             yield key
     yield from ((CONFIG_MAP, name) for member in members for name in member.config_maps)
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
-    """Yield the creation of every key that pods are about to need: whether it exists is not ours to read."""
-    if any(isinstance(write, Create | Apply) and not _ends_what_is_broken(write) for write in lives):
+    """Yield the creation of every key that pods are about to need: whether it exists is not ours to
+    read.
+    """
+    if any(
+        isinstance(write, Create | Apply) and not _ends_what_is_broken(write)
+        for write in lives
+    ):
         yield from (CreateKey(content=content) for content in desired.keys)
 
 
-def not_as_they_are(observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the StatefulSets with pods whose template these objects change, or that are not among them."""
-    templates = {object_key(content): template_hash(content) for content in objects if content["kind"] == STATEFUL_SET}
-    ours = ((key, live) for key, live in sorted(observed.objects.items()) if controller_uid(live) == owner_uid)
-    run = ((key, live) for key, live in ours if key[0] == STATEFUL_SET and live["spec"].get("replicas"))
-    return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
+def not_as_they_are(
+    observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the StatefulSets with pods whose template these objects change, or that are not among
+    them.
+    """
+    templates = {
+        object_key(content): template_hash(content)
+        for content in objects
+        if content["kind"] == STATEFUL_SET
+    }
+    ours = (
+        (key, live)
+        for key, live in sorted(observed.objects.items())
+        if controller_uid(live) == owner_uid
+    )
+    run = (
+        (key, live)
+        for key, live in ours
+        if key[0] == STATEFUL_SET and live["spec"].get("replicas")
+    )
+    return tuple(
+        key[1] for key, live in run if templates.get(key) != template_hash(live)
+    )
 
 
-def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
+def standing_groups(
+    observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES
+) -> tuple[GroupState, ...]:
     """Return how the groups stand that exist, whatever is wanted now."""
-    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
+    lives = [
+        live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
+    ]
     rules = replace(rules, restart_asked="", keeps_templates=True)
-    ours = [_group(live, observed, rules) for live in lives if controller_uid(live) == owner_uid]
+    ours = [
+        _group(live, observed, rules)
+        for live in lives
+        if controller_uid(live) == owner_uid
+    ]
     return tuple(next_step(group, now).state for group in ours)
 
 
@@ -226,34 +381,55 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         members=observed.members_of(name),
         rules=rules,
         former=former,
-        former_members=observed.members_of(former["metadata"]["name"]) if former else (),
+        former_members=observed.members_of(former["metadata"]["name"])
+        if former
+        else (),
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
         crowded_out=generation_of(name)[0] in observed.crowded_out,
         nodes_to_come=observed.nodes_to_come.get(generation_of(name)[0]),
         ready_since=observed.ready_since.get(live["metadata"]["uid"]) if live else None,
-        starting_since=observed.starting_since.get(live["metadata"]["uid"]) if live else None,
+        starting_since=observed.starting_since.get(live["metadata"]["uid"])
+        if live
+        else None,
     )
 
 
 def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
     """Return the StatefulSet of the generation before, where a group is made anew beside it."""
     root, number = generation_of(name)
-    return observed.objects.get((STATEFUL_SET, generation_name(root, number - 1))) if number else None
+    return (
+        observed.objects.get((STATEFUL_SET, generation_name(root, number - 1)))
+        if number
+        else None
+    )
 
 
-def _foreign(desired: Desired, observed: Observed) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _foreign(
+    desired: Desired, observed: Observed
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Return what is not ours in our places, each with what we would have there."""
-    pairs = ((observed.objects.get(object_key(content)), content) for content in desired.objects)
-    return [(live, content) for live, content in pairs if live is not None and controller_uid(live) != desired.owner_uid]
+    pairs = (
+        (observed.objects.get(object_key(content)), content)
+        for content in desired.objects
+    )
+    return [
+        (live, content)
+        for live, content in pairs
+        if live is not None and controller_uid(live) != desired.owner_uid
+    ]
 
 
 def is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
-    """Return whether an object is going, or of an earlier resource of our name: it goes by itself, the user need not act."""
+    """Return whether an object is going, or of an earlier resource of our name: it goes by itself,
+    the user need not act.
+    """
     if "deletionTimestamp" in live["metadata"]:
         return True
     theirs, ours = controller(live), controller(content)
-    return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
+    return all(
+        theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name")
+    )
 
 
 def _conflict(live: Mapping[str, Any]) -> Problem:
@@ -269,42 +445,75 @@ def _conflict(live: Mapping[str, Any]) -> Problem:
     )
 
 
-def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tuple[Write, ...]:
-    """Return the write that one object needs, none where it is as rendered or belongs to somebody else."""
+def placed(
+    content: Mapping[str, Any], owner_uid: str, observed: Observed
+) -> tuple[Write, ...]:
+    """Return the write that one object needs, none where it is as rendered or belongs to somebody
+    else.
+    """
     live = observed.objects.get(object_key(content))
     if live is None:
         return (Create(content=content),)
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)
-    return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
+    return (
+        (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),)
+        if drift
+        else ()
+    )
 
 
-def _repaired(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tuple[Write, ...]:
-    """Return the write that an object beside the pods needs; one that cannot be set right goes, and is made again."""
+def _repaired(
+    content: Mapping[str, Any], owner_uid: str, observed: Observed
+) -> tuple[Write, ...]:
+    """Return the write that an object beside the pods needs; one that cannot be set right goes, and
+    is made again.
+    """
     writes = placed(content, owner_uid, observed)
     live = observed.objects.get(object_key(content))
-    if live is None or not any(isinstance(write, Apply) and is_in_the_way(content, live, write.fields) for write in writes):
+    if live is None or not any(
+        isinstance(write, Apply) and is_in_the_way(content, live, write.fields)
+        for write in writes
+    ):
         return writes
     return (replace(_delete(object_key(content), live), why=Why.DRIFT),)
 
 
 def _delete(key: ObjectKey, live: Mapping[str, Any]) -> Delete:
-    return Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
+    return Delete(
+        kind=key[0],
+        namespace=live["metadata"]["namespace"],
+        name=key[1],
+        uid=live["metadata"]["uid"],
+    )
 
 
 def _prune(
-    desired: Desired, observed: Observed, kept: Collection[ObjectKey], former: Mapping[str, Collection[str]]
+    desired: Desired,
+    observed: Observed,
+    kept: Collection[ObjectKey],
+    former: Mapping[str, Collection[str]],
 ) -> tuple[Write, ...]:
-    """Delete what is ours and no longer wanted; an object without our owner reference is never deleted.
+    """Delete what is ours and no longer wanted; an object without our owner reference is never
+    deleted.
 
-    An earlier generation goes when the next one is there, and remembers what became of the group before. So do configs that were
-    read from the hub for an earlier spec: a model that goes back has its config in its revision.
+    An earlier generation goes when the next one is there, and remembers what became of the group
+    before. So do configs that were read from the hub for an earlier spec: a model that goes back
+    has its config in its revision.
     """
-    wanted = {object_key(content) for content in desired.objects}.union(kept, {(CONFIG_MAP, desired.config)})
-    heirs = {(STATEFUL_SET, name): frozenset({(STATEFUL_SET, group)}) for group, names in former.items() for name in names}
+    wanted = {object_key(content) for content in desired.objects}.union(
+        kept, {(CONFIG_MAP, desired.config)}
+    )
+    heirs = {
+        (STATEFUL_SET, name): frozenset({(STATEFUL_SET, group)})
+        for group, names in former.items()
+        for name in names
+    }
     return tuple(
         replace(_delete(key, live), needs=heirs.get(key, frozenset()))
         for key, live in sorted(observed.objects.items())
-        if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
+        if key not in wanted
+        and controller_uid(live) == desired.owner_uid
+        and "deletionTimestamp" not in live["metadata"]
     )

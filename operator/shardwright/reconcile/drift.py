@@ -1,7 +1,8 @@
-"""Does a live object still say what was rendered? Compared field by field, after the API server's defaulting.
+"""Does a live object still say what was rendered? Compared field by field, after the API server's
+defaulting.
 
-Only rendered fields count: what the server or somebody else added beside them is none of our business,
-except in lists without keys, which belong to one writer as a whole.
+Only rendered fields count: what the server or somebody else added beside them is none of our
+business, except in lists without keys, which belong to one writer as a whole.
 """
 
 import re
@@ -21,12 +22,18 @@ LIST_KEYS: Final = {
     "resourceClaims": "name",
     "claims": "name",
 }
-"""Keyed lists by field name, and their key; source: listMapKey and patchMergeKey of the Kubernetes API.
-``ports`` are keyed, too, but we own all of them, so they are compared in order."""
+"""Keyed lists by field name, and their key; source: listMapKey and patchMergeKey of the Kubernetes
+API. ``ports`` are keyed, too, but we own all of them, so they are compared in order.
+"""
 
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
 QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
-SUFFIXES: Final = {"": Decimal(1), "m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")} | {
+SUFFIXES: Final = {
+    "": Decimal(1),
+    "m": Decimal("1e-3"),
+    "u": Decimal("1e-6"),
+    "n": Decimal("1e-9"),
+} | {
     suffix + binary: Decimal(base) ** power
     for power, suffix in enumerate("kMGTPE", 1)
     for binary, base in (("", 1000), ("i", 1024))
@@ -38,7 +45,9 @@ NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A rendered field that an object does not hold: its path, and what the object has there (None: nothing)."""
+    """A rendered field that an object does not hold: its path, and what the object has there (None:
+    nothing).
+    """
 
     path: str
     live: Any
@@ -47,19 +56,30 @@ class Difference:
 def drifted_fields(rendered: Any, live: Any) -> tuple[str, ...]:
     """Return the paths of rendered fields that the live object does not hold, in order.
 
-    >>> drifted_fields({"spec": {"replicas": 2, "paused": False}}, {"spec": {"replicas": 1, "extra": 9}})
+    >>> drifted_fields(
+    ...     {"spec": {"replicas": 2, "paused": False}},
+    ...     {"spec": {"replicas": 1, "extra": 9}},
+    ... )
     ('spec.replicas',)
     """
     return tuple(difference.path for difference in _differences(rendered, live, ""))
 
 
 def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
-    """Return the paths of fields that were sent and are not there in what the API server has made of it, in order.
+    """Return the paths of fields that were sent and are not there in what the API server has made
+    of it, in order.
 
-    >>> dropped_fields({"spec": {"schedulingGroup": {"podGroupName": "a"}, "replicas": 2}}, {"spec": {"replicas": 1}})
+    >>> dropped_fields(
+    ...     {"spec": {"schedulingGroup": {"podGroupName": "a"}, "replicas": 2}},
+    ...     {"spec": {"replicas": 1}},
+    ... )
     ('spec.schedulingGroup',)
     """
-    return tuple(difference.path for difference in _differences(sent, stored, "") if difference.live in (None, ()))
+    return tuple(
+        difference.path
+        for difference in _differences(sent, stored, "")
+        if difference.live in (None, ())
+    )
 
 
 def _differences(rendered: Any, live: Any, path: str) -> Iterator[Difference]:
@@ -73,13 +93,17 @@ def _differences(rendered: Any, live: Any, path: str) -> Iterator[Difference]:
         yield Difference(path, live)
 
 
-def _of_mapping(rendered: Mapping[str, Any], live: Any, path: str) -> Iterator[Difference]:
+def _of_mapping(
+    rendered: Mapping[str, Any], live: Any, path: str
+) -> Iterator[Difference]:
     if not isinstance(live, Mapping):
         if rendered or live is not None:
             yield Difference(path, live)
         return
     for field, value in rendered.items():
-        yield from _differences(value, live.get(field), f"{path}.{field}" if path else str(field))
+        yield from _differences(
+            value, live.get(field), f"{path}.{field}" if path else str(field)
+        )
 
 
 def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Difference]:
@@ -93,7 +117,9 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
         yield from _differences(item, by_key.get(item[key]), f"{path}[{item[key]}]")
 
 
-def _of_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[Difference]:
+def _of_atomic_list(
+    rendered: Sequence[Any], live: Sequence[Any], path: str
+) -> Iterator[Difference]:
     if len(rendered) != len(live):
         yield Difference(path, live)
         return
@@ -104,7 +130,11 @@ def _of_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> 
 def _same_scalar(rendered: Any, live: Any, path: str) -> bool:
     if live is None:
         return rendered in NO_VALUE  # the server leaves out what has no value
-    return _is_quantity(path) and (wanted := amount(rendered)) is not None and wanted == amount(live)
+    return (
+        _is_quantity(path)
+        and (wanted := amount(rendered)) is not None
+        and wanted == amount(live)
+    )
 
 
 def _is_quantity(path: str) -> bool:

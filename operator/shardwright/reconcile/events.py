@@ -10,12 +10,23 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.conditions import rolled_back, rollout_stopped
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import failure_sentence
-from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    Delete,
+    Patch,
+    Why,
+    Write,
+    written_kind,
+    written_name,
+)
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
 WRITES_TOLD: Final = 20
-"""Writes of one look that have an event of their own: a thousand groups that fail at once say no more. Basis: assumed."""
+"""Writes of one look that have an event of their own: a thousand groups that fail at once say no
+more. Basis: assumed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +39,9 @@ class Event:
     warning: bool = False
 
 
-def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]) -> Iterator[Event]:
+def events_of(
+    before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]
+) -> Iterator[Event]:
     """Yield the events of one look.
 
     Args:
@@ -38,39 +51,79 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     """
     summary = summarise(found)
     ready = _before(before, ConditionType.READY)
-    begins = not ready and summary.reason == Reason.PROGRESSING  # says no more than that there is a plan
+    begins = (
+        not ready and summary.reason == Reason.PROGRESSING
+    )  # says no more than that there is a plan
     if ready.get("reason") != summary.reason and not begins:
-        yield Event(reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled)
+        yield Event(
+            reason=summary.reason,
+            action="Reconcile",
+            note=summary.message,
+            warning=summary.stalled,
+        )
     refused = _before(before, ConditionType.RECORD_REFUSED)
     if found.distrusted and refused.get("status") != "True":
-        yield Event(reason=Reason.PLAN_RECORD_REFUSED, action="Repair", note=found.distrusted.sentence(), warning=True)
-    stopped, was = rollout_stopped(found), _before(before, ConditionType.ROLLOUT_STOPPED)
+        yield Event(
+            reason=Reason.PLAN_RECORD_REFUSED,
+            action="Repair",
+            note=found.distrusted.sentence(),
+            warning=True,
+        )
+    stopped, was = (
+        rollout_stopped(found),
+        _before(before, ConditionType.ROLLOUT_STOPPED),
+    )
     if stopped.status and was.get("status") != "True":
-        yield Event(reason="RolloutStopped", action="Restart", note=stopped.message, warning=True)
+        yield Event(
+            reason="RolloutStopped",
+            action="Restart",
+            note=stopped.message,
+            warning=True,
+        )
     back, was = rolled_back(found), _before(before, ConditionType.ROLLED_BACK)
     if back.status and was.get("status") != "True":
-        yield Event(reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected)
+        yield Event(
+            reason="RolledBack",
+            action="Restart",
+            note=back.message,
+            warning=found.spec_rejected,
+        )
     elif found.of_going_back and back.reason != was.get("reason"):
-        yield Event(reason=back.reason, action="Reconcile", note=back.message, warning=True)
+        yield Event(
+            reason=back.reason, action="Reconcile", note=back.message, warning=True
+        )
     told = [event for write in written for event in _of_write(write, found)]
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:
-        yield replace(told[WRITES_TOLD], note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows")
+        yield replace(
+            told[WRITES_TOLD],
+            note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows",
+        )
 
 
-def _before(conditions: Iterable[Mapping[str, Any]], kind: ConditionType) -> Mapping[str, Any]:
-    return next((condition for condition in conditions if condition["type"] == kind), {})
+def _before(
+    conditions: Iterable[Mapping[str, Any]], kind: ConditionType
+) -> Mapping[str, Any]:
+    return next(
+        (condition for condition in conditions if condition["type"] == kind), {}
+    )
 
 
 def plan_event(plan: Plan) -> Event:
     """Return the event of a new plan of record."""
-    return Event(reason="Planned", action="Plan", note=f"{copies(plan.layout)} on {plan.pool}, {plan.layout.gpus} GPUs")
+    return Event(
+        reason="Planned",
+        action="Plan",
+        note=f"{copies(plan.layout)} on {plan.pool}, {plan.layout.gpus} GPUs",
+    )
 
 
 def surge_event(group: str, nodes: Sequence[str]) -> Event:
     """Return the event of a group that is started anew beside the one that serves."""
     return Event(
-        reason="Surging", action="Restart", note=f"{group} serves until its next generation on {', '.join(nodes)} is ready"
+        reason="Surging",
+        action="Restart",
+        note=f"{group} serves until its next generation on {', '.join(nodes)} is ready",
     )
 
 
@@ -82,32 +135,61 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
         case Patch(why=Why.ROLLOUT):
-            note = f"{_name(write)} stops as a whole and gives way to its next generation: it cannot become what is wanted"
+            note = (
+                f"{_name(write)} stops as a whole and gives way to its next generation: it "
+                "cannot become what is wanted"
+            )
             yield Event(reason="RollingOut", action="Restart", note=note)
-        case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if found.lost and generation_of(name)[1]:
-            note = f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should be gone, and are not"
+        case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if (
+            found.lost and generation_of(name)[1]
+        ):
+            note = (
+                f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should "
+                "be gone, and are not"
+            )
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
         case Apply(why=Why.REQUESTED) | Patch(why=Why.REQUESTED):
-            yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
+            yield Event(
+                reason="Restarting",
+                action="Restart",
+                note=f"{_name(write)} restarts as a whole, as asked",
+            )
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
-            yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
+            yield Event(
+                reason="Repaired",
+                action="Repair",
+                note=f"{_name(write)}: {', '.join(fields[:5])}",
+            )
         case Delete(kind=kind, name=name, why=Why.DRIFT):
             yield Event(
-                reason="Repaired", action="Repair", note=f"{kind} {name} is made again: what differs cannot be changed in it"
+                reason="Repaired",
+                action="Repair",
+                note=f"{kind} {name} is made again: what differs cannot be changed in it",
             )
         case Delete(kind=kind, name=name) if kind != "Pod":
-            yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
+            yield Event(
+                reason="Pruned",
+                action="Delete",
+                note=f"{kind} {name} is not part of the plan any more",
+            )
 
 
 def _by_somebody_else(fields: tuple[str, ...]) -> bool:
     """Return whether somebody else changed an object: not what we render anew ourselves."""
     ours = any(field.endswith(CONTENT_HASH) for field in fields)
-    return not ours and any(not field.startswith("metadata.annotations") for field in fields)
+    return not ours and any(
+        not field.startswith("metadata.annotations") for field in fields
+    )
 
 
 def _restart(write: Apply | Patch, found: Findings) -> Event:
     group = next(group for group in found.groups if group.name == written_name(write))
-    return Event(reason="GroupFailed", action="Restart", note=f"{group.name}: {failure_sentence(group)}", warning=True)
+    return Event(
+        reason="GroupFailed",
+        action="Restart",
+        note=f"{group.name}: {failure_sentence(group)}",
+        warning=True,
+    )
 
 
 def _name(write: Write) -> str:

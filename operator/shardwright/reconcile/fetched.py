@@ -1,7 +1,8 @@
-"""What becomes of a model whose config is to be read from the hub: a Job reads it, its pod says it, a ConfigMap keeps it.
+"""What becomes of a model whose config is to be read from the hub: a Job reads it, its pod says it,
+a ConfigMap keeps it.
 
-The Job goes by itself some time after it has ended. As long as there is no config, it is begun again then: a hub that was not
-there may be, and who had to accept the terms of a model may have.
+The Job goes by itself some time after it has ended. As long as there is no config, it is begun
+again then: a hub that was not there may be, and who had to accept the terms of a model may have.
 """
 
 from collections.abc import Mapping
@@ -19,28 +20,53 @@ from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
 from shardwright.reconcile.writes import Create, StartJob, Write, written_name
-from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, HubFetch, config_name, fetch_job, job_name
+from shardwright.rendering.fetch_job import (
+    DEADLINE_SECONDS,
+    KEPT_SECONDS,
+    HubFetch,
+    config_name,
+    fetch_job,
+    job_name,
+)
 
 PATH: Final = "spec.model.id"
 
 SOON_SECONDS: Final = 3.0
-"""How soon to look again at a Job that runs: no cache shows Jobs. Basis: assumed; one takes about as long."""
+"""How soon to look again at a Job that runs: no cache shows Jobs. Basis: assumed; one takes about
+as long.
+"""
 
 LATER_SECONDS: Final = 60.0
 """The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
 
 OVERDUE_SECONDS: Final = DEADLINE_SECONDS + 60
-"""How old a Job is that should have ended. Basis: its deadline, 30 s for its pod to end, the rest assumed."""
+"""How old a Job is that should have ended. Basis: its deadline, 30 s for its pod to end, the rest
+assumed.
+"""
 
 ALREADY_EXISTS: Final = "AlreadyExists"
-"""Reason of the API server against a second object of a name. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``."""
+"""Reason of the API server against a second object of a name. Source: Kubernetes 1.36
+``apimachinery/pkg/apis/meta/v1``.
+"""
 
-_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name
-_BY_HAND: Final = "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
+_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105
+_BY_HAND: Final = (
+    "make its ConfigMap with `shardwright fetch`, and name that in "
+    "spec.model.configMapRef"
+)
 _REMEDIES: Final = {
-    "HubAccessDenied": f"accept its terms there, and name a Secret with a token that may read it in {_TOKEN}",
-    "HubModelMissing": f"correct the id or the revision, or name a Secret with a token that may read it in {_TOKEN}",
-    "HubUnavailable": "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the engine",
+    "HubAccessDenied": (
+        "accept its terms there, and name a Secret with a token that may read it "
+        f"in {_TOKEN}"
+    ),
+    "HubModelMissing": (
+        "correct the id or the revision, or name a Secret with a token that may read it in "
+        f"{_TOKEN}"
+    ),
+    "HubUnavailable": (
+        "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the "
+        "engine"
+    ),
     "HubAnswerInvalid": f"look at HF_ENDPOINT and the proxy between, or {_BY_HAND}",
     "HubSettingInvalid": "correct the variable of the engine, or the Secret",
     "ConfigInvalid": "give the config in spec.model.config or spec.model.configMapRef",
@@ -72,26 +98,48 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     """Return how it goes on with a config that is to be read."""
     owner, fetch, job = seen.resource.owner, fetching.fetch, fetching.job
     name = job_name(owner, fetch)
-    if against := _refused(seen, fetching) or (too_many(seen.cluster) if seen.cluster and job is None else None):
+    if against := _refused(seen, fetching) or (
+        too_many(seen.cluster) if seen.cluster and job is None else None
+    ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     state = None if job is None else state_of(job, now)
     if job is not None and state in {JobState.COMPLETE, JobState.FAILED}:
-        return _found(seen, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, _why_ended(job)))
+        return _found(
+            seen,
+            fetch,
+            read_handover(fetching.left)
+            if fetching.left
+            else _without_words(name, _why_ended(job)),
+        )
     if state is JobState.SUSPENDED or state is JobState.OVERDUE:
         return Fetched(problem=_stuck(name, state), again_seconds=LATER_SECONDS)
-    start = (StartJob(content=fetch_job(owner, fetch)),) if job is None and seen.cluster else ()
-    return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
+    start = (
+        (StartJob(content=fetch_job(owner, fetch)),)
+        if job is None and seen.cluster
+        else ()
+    )
+    return Fetched(
+        writes=start,
+        problem=_on_its_way(fetch, f"is read by Job {name}"),
+        again_seconds=SOON_SECONDS,
+    )
 
 
 def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
     """Return what is done with what the pod has left."""
     owner = seen.resource.owner
     if isinstance(found, Problem):
-        return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
+        return Fetched(
+            problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS
+        )
     keep = Create(content=fetched_config(owner, fetch, found, seen.keys))
-    return Fetched(writes=(keep,), problem=_on_its_way(fetch, "was read"), again_seconds=SOON_SECONDS)
+    return Fetched(
+        writes=(keep,),
+        problem=_on_its_way(fetch, "was read"),
+        again_seconds=SOON_SECONDS,
+    )
 
 
 def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
@@ -101,9 +149,16 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
     ours = {job_name(owner, fetch), config}
     refused = seen.outcome.refused if seen.outcome else ()
     for item in refused:
-        if isinstance(item.write, Create) and written_name(item.write) == config and item.reason == ALREADY_EXISTS:
+        if (
+            isinstance(item.write, Create)
+            and written_name(item.write) == config
+            and item.reason == ALREADY_EXISTS
+        ):
             return config_taken(config)
-        if isinstance(item.write, Create | StartJob) and written_name(item.write) in ours:
+        if (
+            isinstance(item.write, Create | StartJob)
+            and written_name(item.write) in ours
+        ):
             return problem_of(item, queued=False)
     return fetching.problem
 
@@ -114,7 +169,11 @@ def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
     for state in (JobState.COMPLETE, JobState.FAILED, JobState.SUSPENDED):
         if state.value in holds:
             return state
-    return JobState.OVERDUE if age is not None and age > OVERDUE_SECONDS else JobState.RUNNING
+    return (
+        JobState.OVERDUE
+        if age is not None and age > OVERDUE_SECONDS
+        else JobState.RUNNING
+    )
 
 
 def age_seconds(job: Mapping[str, Any], now: datetime) -> float | None:
@@ -130,60 +189,115 @@ def _why_ended(job: Mapping[str, Any]) -> str:
 
 
 def _stuck(name: str, state: JobState) -> Problem:
-    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody has taken it up."""
+    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody
+    has taken it up.
+    """
     if state is JobState.SUSPENDED:
-        limit, remedy = "is suspended", f"let the queue or the webhook that suspends it admit it, or {_BY_HAND}"
+        limit, remedy = (
+            "is suspended",
+            f"let the queue or the webhook that suspends it admit it, or {_BY_HAND}",
+        )
     else:
         limit = f"has not ended {OVERDUE_SECONDS} s after it was made"
         remedy = f"see that Kubernetes' Job controller runs, and delete the Job, or {_BY_HAND}"
-    return Problem(code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit=limit, remedy=remedy)
+    return Problem(
+        code="ConfigFetchFailed",
+        path=PATH,
+        what=f"Job {name}",
+        limit=limit,
+        remedy=remedy,
+    )
 
 
 def _holding(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of a Job that are true, by their type."""
     conditions = (job.get("status") or {}).get("conditions") or ()
-    return {str(condition.get("type")): condition for condition in conditions if condition.get("status") == "True"}
+    return {
+        str(condition.get("type")): condition
+        for condition in conditions
+        if condition.get("status") == "True"
+    }
 
 
 def _said(problem: Problem, job: str) -> Problem:
     """Return what a pod has found wrong with the way out that its user has."""
-    again = f"it is tried again within {KEPT_SECONDS // 60} minutes, or at once when Job {job} is deleted"
+    again = (
+        f"it is tried again within {KEPT_SECONDS // 60} minutes, or at once when Job {job} is "
+        "deleted"
+    )
     if problem.code == "ConfigFetchFailed":
         return replace(problem, path=PATH, remedy=again)
     remedy = _REMEDIES.get(problem.code)
-    return replace(problem, path=PATH, remedy=f"{remedy}; {again}") if remedy else _damaged(job)
+    return (
+        replace(problem, path=PATH, remedy=f"{remedy}; {again}")
+        if remedy
+        else _damaged(job)
+    )
 
 
 def _on_its_way(fetch: HubFetch, how: str) -> Problem:
     at = fetch.revision or "its newest commit"
-    return Problem(code="ConfigFetching", path=PATH, what=f"the config of {fetch.model} at {at}", limit=how)
+    return Problem(
+        code="ConfigFetching",
+        path=PATH,
+        what=f"the config of {fetch.model} at {at}",
+        limit=how,
+    )
 
 
 def _without_words(job: str, reason: str) -> Problem:
     late = reason == "DeadlineExceeded"
-    limit = f"did not end in {DEADLINE_SECONDS} s" if late else f"ended without a word ({reason or 'its pod is gone'})"
+    limit = (
+        f"did not end in {DEADLINE_SECONDS} s"
+        if late
+        else f"ended without a word ({reason or 'its pod is gone'})"
+    )
     gap = "its pod found no node, no image or no Secret" if late else ""
     return Problem(code="ConfigFetchFailed", what=f"Job {job}", limit=limit, gap=gap)
 
 
 def _damaged(job: str) -> Problem:
     what, limit = f"the pod of Job {job}", "has left what is none of our messages"
-    return Problem(code="ConfigFetchFailed", path=PATH, what=what, limit=limit, remedy=f"delete the Job, or {_BY_HAND}")
+    return Problem(
+        code="ConfigFetchFailed",
+        path=PATH,
+        what=what,
+        limit=limit,
+        remedy=f"delete the Job, or {_BY_HAND}",
+    )
 
 
 def config_taken(name: str) -> Problem:
-    """Return the problem of a ConfigMap in the place of the one that is to keep the config: nothing is read as long as it is."""
+    """Return the problem of a ConfigMap in the place of the one that is to keep the config: nothing
+    is read as long as it is.
+    """
     limit = "is there and is not what the operator has read"
-    return Problem(code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it")
+    return Problem(
+        code="NameConflict",
+        path=PATH,
+        what=f"ConfigMap {name}",
+        limit=limit,
+        remedy="delete it",
+    )
 
 
 def job_unread(name: str, message: str) -> Problem:
     """Return the problem of a Job whose state the API server does not tell."""
     return Problem(
-        code="ApiUnavailable", path=PATH, what=f"Job {name} could not be read", limit=message, remedy="it is tried again"
+        code="ApiUnavailable",
+        path=PATH,
+        what=f"Job {name} could not be read",
+        limit=message,
+        remedy="it is tried again",
     )
 
 
 def _in_the_way(job: str) -> Problem:
     limit = "is not controlled by this ShardedModel"
-    return Problem(code="NameConflict", path=PATH, what=f"Job {job}", limit=limit, remedy="delete it")
+    return Problem(
+        code="NameConflict",
+        path=PATH,
+        what=f"Job {job}",
+        limit=limit,
+        remedy="delete it",
+    )

@@ -1,7 +1,8 @@
-"""The ConfigMap that keeps a config which was read from the hub: signed, as others may write ConfigMaps of the namespace.
+"""The ConfigMap that keeps a config which was read from the hub: signed, as others may write
+ConfigMaps of the namespace.
 
-Anybody can work out its name, and write an owner reference: what it says counts where the operator has signed it, for this
-resource and under this name.
+Anybody can work out its name, and write an owner reference: what it says counts where the operator
+has signed it, for this resource and under this name.
 """
 
 import json
@@ -21,13 +22,24 @@ KIND: Final = "FetchedConfig"
 """What kind of text it is, to the signature."""
 
 
-def fetched_config(owner: Owner, fetch: HubFetch, found: CheckpointFiles, keys: SigningKeys) -> dict[str, Any]:
+def fetched_config(
+    owner: Owner, fetch: HubFetch, found: CheckpointFiles, keys: SigningKeys
+) -> dict[str, Any]:
     """Return the ConfigMap of what was found, signed where there is a key."""
     content = config_map(owner, fetch, found)
-    signature, metadata = keys.sign(KIND, owner.uid, _text(content)), content["metadata"]
+    signature, metadata = (
+        keys.sign(KIND, owner.uid, _text(content)),
+        content["metadata"],
+    )
     if signature is None:
         return content
-    return {**content, "metadata": {**metadata, "annotations": {**metadata["annotations"], SIGNATURE: signature}}}
+    return {
+        **content,
+        "metadata": {
+            **metadata,
+            "annotations": {**metadata["annotations"], SIGNATURE: signature},
+        },
+    }
 
 
 def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -> bool:
@@ -42,4 +54,6 @@ def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    return json.dumps([content["metadata"]["name"], content.get("data") or {}], sort_keys=True)
+    return json.dumps(
+        [content["metadata"]["name"], content.get("data") or {}], sort_keys=True
+    )

@@ -13,12 +13,22 @@ from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.revisions import Revision
-from shardwright.reconcile.sentences import no_place_sentence, not_ready_sentence, rollback_sentence
+from shardwright.reconcile.sentences import (
+    no_place_sentence,
+    not_ready_sentence,
+    rollback_sentence,
+)
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.writes import ObjectKey
 
 _PASSING: Final = frozenset(
-    {Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING, Reason.CONFIG_FETCHING, Reason.HUB_UNAVAILABLE}
+    {
+        Reason.WAITING_FOR_QUOTA,
+        Reason.API_UNAVAILABLE,
+        Reason.PROGRESSING,
+        Reason.CONFIG_FETCHING,
+        Reason.HUB_UNAVAILABLE,
+    }
 )
 """Reasons for which nothing was written, and which pass without the user."""
 
@@ -27,7 +37,9 @@ _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEngine:
-    """An engine whose version the spec leaves open: the one that it is kept at, and the newer one that is the default now."""
+    """An engine whose version the spec leaves open: the one that it is kept at, and the newer one
+    that is the default now.
+    """
 
     engine: str
     version: str
@@ -38,21 +50,24 @@ class KeptEngine:
 class Findings:
     """Everything that the conditions and the metrics of a model are made from.
 
-    ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
-    the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
-    ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
-    the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted`` is
-    how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
-    nothing may be deployed. ``hidden`` is why what there is cannot be read: nothing else is known then. ``lost`` are
-    nodes that do not give pods of the model back, ``strangers`` pods with its labels that nobody of it controls,
-    ``contested`` objects that somebody else keeps setting back, with their fields, ``overfull`` objects that somebody has filled,
-    with what is too large in them.
-    ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
-    ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
-    ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
-    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to,
-    ``history_problem`` why what serves is not kept to be gone back to. ``alpha_groups``: its PodGroups are of an API that the
-    next release of Kubernetes does not have. ``unread`` are watched namespaces of which something was never read.
+    ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec.
+    ``problems`` are what the user must correct, ``refused`` what the API server did not take or
+    keep, or why nothing was sent to it. ``undeployable`` is why the plan is not run,
+    ``pods_refused`` why pods are not created. ``stale`` is what is wrong with the plan that stands,
+    ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted``
+    is how many groups shall run, None where that cannot be told. ``standing`` are the groups that
+    exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is
+    cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the
+    model back, ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects
+    that somebody else keeps setting back, with their fields, ``overfull`` objects that somebody has
+    filled, with what is too large in them. ``kept_engine`` is the engine's version by default where
+    an earlier release has chosen it, unless a revision is run. ``distrusted`` is why a plan of
+    record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
+    ``most_moving`` is how many groups may be down on purpose for the sake of all models.
+    ``rollback`` is what is run instead of what the spec says, ``rollback_problem`` why what was
+    asked for is not gone back to, ``history_problem`` why what serves is not kept to be gone back
+    to. ``alpha_groups``: its PodGroups are of an API that the next release of Kubernetes does not
+    have. ``unread`` are watched namespaces of which something was never read.
     """
 
     generation: int
@@ -100,24 +115,36 @@ class Findings:
 
     @property
     def revision_number(self) -> int | None:
-        """Return the number of the revision that is gone back to, None where none is, or the status does not say."""
+        """Return the number of the revision that is gone back to, None where none is, or the status
+        does not say.
+        """
         revision = self.rollback[1] if self.rollback else None
         return revision.number if revision else None
 
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
         """Return the groups that are to restart and wait because groups of other models do."""
-        waiting = (group for group in self.groups if group.situation is Situation.OUTDATED and not group.hold)
+        waiting = (
+            group
+            for group in self.groups
+            if group.situation is Situation.OUTDATED and not group.hold
+        )
         return tuple(waiting) if self.most_moving == 0 else ()
 
     @property
     def of_another_release(self) -> tuple[GroupState, ...]:
-        """Return the groups whose pods another release of the operator rendered, and this one would render otherwise."""
+        """Return the groups whose pods another release of the operator rendered, and this one would
+        render otherwise.
+        """
         return tuple(group for group in self.groups if group.pending)
 
     def held_by(self, what: Awaited) -> tuple[GroupState, ...]:
-        """Return the groups that keep the pods that they have for this reason, although others are wanted."""
-        return tuple(group for group in self.groups if group.hold and group.hold.what is what)
+        """Return the groups that keep the pods that they have for this reason, although others are
+        wanted.
+        """
+        return tuple(
+            group for group in self.groups if group.hold and group.hold.what is what
+        )
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -142,7 +169,12 @@ class Summary:
 
 def summarise(found: Findings) -> Summary:
     """Return the first thing that keeps the model from serving, or that it serves."""
-    return _blocked_by_user(found) or _blocked_by_cluster(found) or _resting(found) or _running(found)
+    return (
+        _blocked_by_user(found)
+        or _blocked_by_cluster(found)
+        or _resting(found)
+        or _running(found)
+    )
 
 
 def _blocked_by_user(found: Findings) -> Summary | None:
@@ -151,66 +183,130 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         reason = _reason(problems[0])
-        return Summary(reason=reason, message=problems[0].sentence() + more, stalled=reason not in _PASSING)
+        return Summary(
+            reason=reason,
+            message=problems[0].sentence() + more,
+            stalled=reason not in _PASSING,
+        )
     if found.hidden:
-        return Summary(reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True)
+        return Summary(
+            reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True
+        )
     if found.refused:
         reason = _reason(found.refused)
-        return Summary(reason=reason, message=found.refused.sentence(), stalled=reason not in _PASSING)
+        return Summary(
+            reason=reason,
+            message=found.refused.sentence(),
+            stalled=reason not in _PASSING,
+        )
     return None
 
 
 def _blocked_by_cluster(found: Findings) -> Summary | None:
     if not found.cluster_known:
-        return Summary(reason=Reason.CLUSTER_READING, message="nodes and pods have not been listed yet")
+        return Summary(
+            reason=Reason.CLUSTER_READING,
+            message="nodes and pods have not been listed yet",
+        )
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
-        late = [not_ready_sentence(group) for group in found.groups if _waits_for(group, Awaited.LATE_NODES)]
+        late = [
+            not_ready_sentence(group)
+            for group in found.groups
+            if _waits_for(group, Awaited.LATE_NODES)
+        ]
         if late:
-            return Summary(reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3]))
+            return Summary(
+                reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3])
+            )
         back = no_place_sentence(found.revision_number) if found.rollback else ""
-        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out), back)
-        return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
+        said = (
+            found.no_plan.problem.sentence(),
+            ways_sentence(found.no_plan.ways_out),
+            back,
+        )
+        return Summary(
+            reason=reason, message="; ".join(filter(None, said)), stalled=not heals
+        )
     if found.barred:
-        return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
+        return Summary(
+            reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True
+        )
     return None
 
 
 def _resting(found: Findings) -> Summary | None:
     if found.decision and found.decision.leftovers:
-        message = f"{', '.join(found.decision.leftovers[:3])} of an earlier ShardedModel of this name is still to be deleted"
+        message = (
+            f"{', '.join(found.decision.leftovers[:3])} of an earlier ShardedModel of this "
+            "name is still to be deleted"
+        )
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         message = "planned and shown; spec.mode says not to deploy it"
         return Summary(reason=Reason.PLAN_ONLY, message=message, ready=not found.groups)
     if found.undeployable:
-        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True)
+        return Summary(
+            reason=Reason.NOT_DEPLOYABLE,
+            message=found.undeployable.sentence(),
+            stalled=True,
+        )
     if found.scaled_to_zero:
-        return Summary(reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups)
+        return Summary(
+            reason=Reason.SCALED_TO_ZERO,
+            message="spec.replicas is 0",
+            ready=not found.groups,
+        )
     if found.paused and not (found.decision and _all_ready(found)):
-        return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
+        return Summary(
+            reason=Reason.PAUSED, message="spec.paused is true: nothing is changed"
+        )
     return None
 
 
 def _running(found: Findings) -> Summary:
     if _all_ready(found) and found.spec_rejected:
-        return Summary(reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True)
+        return Summary(
+            reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True
+        )
     if _all_ready(found):
-        return Summary(reason=Reason.SERVING, message=f"{len(found.groups)} of {len(found.groups)} groups ready", ready=True)
-    ready, held = sum(group.ready for group in found.groups), found.held_by(Awaited.STOPPED_ROLLOUT)
-    waiting = [*(group for group in found.groups if not group.ready), *(group for group in held if group.ready)]
+        return Summary(
+            reason=Reason.SERVING,
+            message=f"{len(found.groups)} of {len(found.groups)} groups ready",
+            ready=True,
+        )
+    ready, held = (
+        sum(group.ready for group in found.groups),
+        found.held_by(Awaited.STOPPED_ROLLOUT),
+    )
+    waiting = [
+        *(group for group in found.groups if not group.ready),
+        *(group for group in held if group.ready),
+    ]
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
-    message = f"{ready} of {len(found.groups)} groups ready; " + "; ".join(not_ready_sentence(group) for group in waiting[:3])
+    message = f"{ready} of {len(found.groups)} groups ready; " + "; ".join(
+        not_ready_sentence(group) for group in waiting[:3]
+    )
     if found.pods_refused:
-        return Summary(reason=Reason.PODS_REFUSED, message=f"{found.pods_refused.sentence()}; {message}", stalled=True)
-    stopped = any(group.situation is Situation.STOPPED or group.late for group in waiting)
+        return Summary(
+            reason=Reason.PODS_REFUSED,
+            message=f"{found.pods_refused.sentence()}; {message}",
+            stalled=True,
+        )
+    stopped = any(
+        group.situation is Situation.STOPPED or group.late for group in waiting
+    )
     return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
 
 
 def _all_ready(found: Findings) -> bool:
-    return bool(found.groups) and all(group.ready for group in found.groups) and not found.held_by(Awaited.STOPPED_ROLLOUT)
+    return (
+        bool(found.groups)
+        and all(group.ready for group in found.groups)
+        and not found.held_by(Awaited.STOPPED_ROLLOUT)
+    )
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
@@ -218,7 +314,10 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):
         return Reason.PROGRESS_DEADLINE_EXCEEDED
-    if any(group.unplaced or group.gave_its_place_back or _seeks(group) for group in waiting):
+    if any(
+        group.unplaced or group.gave_its_place_back or _seeks(group)
+        for group in waiting
+    ):
         return _why_without_a_place(waiting)
     if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
@@ -226,11 +325,17 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
 
 
 def _why_on_its_way(waiting: list[GroupState]) -> Reason:
-    if any(group.situation in _BROKEN or (group.situation is Situation.STOPPING and group.failing) for group in waiting):
+    if any(
+        group.situation in _BROKEN
+        or (group.situation is Situation.STOPPING and group.failing)
+        for group in waiting
+    ):
         return Reason.GROUPS_NOT_READY
     if any(_waits_for(group, Awaited.STOPPED_ROLLOUT) for group in waiting):
         return Reason.GROUPS_NOT_READY
-    if any(group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting):
+    if any(
+        group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting
+    ):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
 
@@ -238,7 +343,9 @@ def _why_on_its_way(waiting: list[GroupState]) -> Reason:
 def _why_without_a_place(waiting: list[GroupState]) -> Reason:
     if any(_waits_for(group, Awaited.LATE_NODES) for group in waiting):
         return Reason.NODES_DID_NOT_COME
-    return Reason.WAITING_FOR_NODES if any(map(_seeks, waiting)) else Reason.UNSCHEDULABLE
+    return (
+        Reason.WAITING_FOR_NODES if any(map(_seeks, waiting)) else Reason.UNSCHEDULABLE
+    )
 
 
 def _seeks(group: GroupState) -> bool:
@@ -259,5 +366,9 @@ def rollback_message(found: Findings) -> str:
         return ""
     stands, revision = found.rollback
     image = revision.image if revision else ""
-    message = rollback_sentence(stands, found.revision_number, image, placed=found.no_plan is None)
-    return "; ".join((message, *(problem.sentence() for problem in found.of_going_back)))
+    message = rollback_sentence(
+        stands, found.revision_number, image, placed=found.no_plan is None
+    )
+    return "; ".join(
+        (message, *(problem.sentence() for problem in found.of_going_back))
+    )

@@ -1,7 +1,9 @@
-"""Nodes that died with pods on them, and the groups that are made anew beside their former selves because of it.
+"""Nodes that died with pods on them, and the groups that are made anew beside their former selves
+because of it.
 
-A StatefulSet never replaces a pod that is still there, and the pod of a dead node stays until the node comes back or its
-Node object goes. So the group goes on under a name of the next generation, on other nodes; nothing is deleted by force.
+A StatefulSet never replaces a pod that is still there, and the pod of a dead node stays until the
+node comes back or its Node object goes. So the group goes on under a name of the next generation,
+on other nodes; nothing is deleted by force.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,41 +18,70 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
-from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
+from shardwright.rendering.names import (
+    GENERATION_MAX,
+    generation_name,
+    generation_of,
+    group_names,
+)
 
 LOST_SECONDS: Final = 60
-"""How long after the end of its grace a pod of a node that is not ready is given up. Basis: assumed; source: a kubelet that
-comes back ends its pods within seconds."""
+"""How long after the end of its grace a pod of a node that is not ready is given up. Basis:
+assumed; source: a kubelet that comes back ends its pods within seconds.
+"""
 
 
 HANGING_SECONDS: Final = 240
-"""The same on a node that answers. Basis: assumed; a stuck unmount or a GPU process that cannot be killed rarely ends after
-minutes, and what ends late by itself mostly has."""
+"""The same on a node that answers. Basis: assumed; a stuck unmount or a GPU process that cannot be
+killed rarely ends after minutes, and what ends late by itself mostly has.
+"""
 
 
-def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime) -> frozenset[str]:
-    """Return the nodes that hold pods that should have been gone for a while: dead ones soon, others later."""
+def lost_nodes(
+    members: Iterable[Member], silent: Collection[str], now: datetime
+) -> frozenset[str]:
+    """Return the nodes that hold pods that should have been gone for a while: dead ones soon,
+    others later.
+    """
     return frozenset(
         member.node
         for member in members
-        if member.node and overdue(member, now, LOST_SECONDS if member.node in silent else HANGING_SECONDS)
+        if member.node
+        and overdue(
+            member, now, LOST_SECONDS if member.node in silent else HANGING_SECONDS
+        )
     )
 
 
 def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
-    """Return when it is time to look again at pods that should be gone: nothing happens when one of them is given up."""
+    """Return when it is time to look again at pods that should be gone: nothing happens when one of
+    them is given up.
+    """
     waits = [member.gone_by for member in members if member.node and member.gone_by]
-    times = (by + timedelta(seconds=seconds) for by in waits for seconds in (LOST_SECONDS, HANGING_SECONDS))
+    times = (
+        by + timedelta(seconds=seconds)
+        for by in waits
+        for seconds in (LOST_SECONDS, HANGING_SECONDS)
+    )
     return min((time for time in times if time > now), default=None)
 
 
 def unsettled_groups(
-    groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState], numbers: Sequence[int] = ()
+    groups: Sequence[Sequence[str]],
+    base: str,
+    standing: Iterable[GroupState],
+    numbers: Sequence[int] = (),
 ) -> frozenset[int]:
-    """Return the planned groups that need a place now: they do not exist, wait for a pod to be bound, or restart."""
+    """Return the planned groups that need a place now: they do not exist, wait for a pod to be
+    bound, or restart.
+    """
     roots = group_names(base, numbers or range(len(groups)))
     pods = {root: len(nodes) for root, nodes in zip(roots, groups, strict=True)}
-    settled = {root for state in standing if state.settled(pods.get(root := generation_of(state.name)[0], 0))}
+    settled = {
+        root
+        for state in standing
+        if state.settled(pods.get(root := generation_of(state.name)[0], 0))
+    }
     return frozenset(index for index, root in enumerate(roots) if root not in settled)
 
 
@@ -63,75 +94,126 @@ def generations(
 ) -> tuple[int, ...]:
     """Return the generation under which each planned group is to exist.
 
-    It is the one that exists, or the next where that one is at zero, only pods on lost nodes are left of it, and the group is
-    planned elsewhere by now; never less than what the plan of record says (``least``). ``groups`` are their nodes by name,
-    without the generation.
+    It is the one that exists, or the next where that one is at zero, only pods on lost nodes are
+    left of it, and the group is planned elsewhere by now; never less than what the plan of record
+    says (``least``). ``groups`` are their nodes by name, without the generation.
     """
     floors = (*least, *(0 for _ in groups))
-    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
-    return tuple(max(number, floor) for number, floor in zip(found, floors, strict=False))
+    found = (
+        _generation(root, nodes, observed, owner_uid, lost)
+        for root, nodes in groups.items()
+    )
+    return tuple(
+        max(number, floor) for number, floor in zip(found, floors, strict=False)
+    )
 
 
-def following_generations(rendered: Iterable[Mapping[str, Any]], numbers: Sequence[int], observed: Observed) -> tuple[int, ...]:
-    """Return the generation of each group, the next one where a StatefulSet without pods cannot become what is rendered."""
+def following_generations(
+    rendered: Iterable[Mapping[str, Any]], numbers: Sequence[int], observed: Observed
+) -> tuple[int, ...]:
+    """Return the generation of each group, the next one where a StatefulSet without pods cannot
+    become what is rendered.
+    """
     sets = [content for content in rendered if content["kind"] == STATEFUL_SET]
     return tuple(
-        number + 1 if number < GENERATION_MAX and _gives_way(content, observed) else number
+        number + 1
+        if number < GENERATION_MAX and _gives_way(content, observed)
+        else number
         for content, number in zip(sets, numbers, strict=True)
     )
 
 
 def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
-    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is rendered.
+    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is
+    rendered.
 
-    It does where it is ours and was stopped for a change: one that failed may be held back, and is to start again as it was.
+    It does where it is ours and was stopped for a change: one that failed may be held back, and is
+    to start again as it was.
     """
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
-    return ours and read_annotations(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
-
-
-def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:
-    """Return the names of the earlier generations of a group that are still there: a StatefulSet, or pods that can end."""
-    numbers = observed.generations.get(root, {})
-    earlier = {generation_name(root, number): uid for number, uid in numbers.items() if number < generation}
-    return frozenset(
-        name
-        for name, uid in earlier.items()
-        if uid == owner_uid or not all(overdue(member, now) for member in observed.members_of(name))
+    return (
+        ours
+        and read_annotations(live).stopped_for in {"", Why.ROLLOUT}
+        and bool(made_anew(rendered, live))
     )
 
 
-def _generation(root: str, nodes: Sequence[str], observed: Observed, owner_uid: str, lost: Collection[str]) -> int:
+def former_generations(
+    root: str, generation: int, observed: Observed, owner_uid: str, now: datetime
+) -> frozenset[str]:
+    """Return the names of the earlier generations of a group that are still there: a StatefulSet,
+    or pods that can end.
+    """
     numbers = observed.generations.get(root, {})
-    latest = max((number for number, uid in numbers.items() if uid in (None, owner_uid)), default=0)
+    earlier = {
+        generation_name(root, number): uid
+        for number, uid in numbers.items()
+        if number < generation
+    }
+    return frozenset(
+        name
+        for name, uid in earlier.items()
+        if uid == owner_uid
+        or not all(overdue(member, now) for member in observed.members_of(name))
+    )
+
+
+def _generation(
+    root: str,
+    nodes: Sequence[str],
+    observed: Observed,
+    owner_uid: str,
+    lost: Collection[str],
+) -> int:
+    numbers = observed.generations.get(root, {})
+    latest = max(
+        (number for number, uid in numbers.items() if uid in (None, owner_uid)),
+        default=0,
+    )
     current = generation_name(root, latest)
     left = observed.members_of(current)
-    stuck = bool(left) and all(member.deleting and member.node in lost for member in left)
+    stuck = bool(left) and all(
+        member.deleting and member.node in lost for member in left
+    )
     live = observed.objects.get((STATEFUL_SET, current))
     stopped = live is None or live["spec"].get("replicas") == 0
-    moves = stuck and stopped and not set(nodes).intersection(lost) and latest < GENERATION_MAX
+    moves = (
+        stuck
+        and stopped
+        and not set(nodes).intersection(lost)
+        and latest < GENERATION_MAX
+    )
     return latest + 1 if moves else latest
 
 
 def overdue(member: Member, now: datetime, seconds: float = LOST_SECONDS) -> bool:
     """Return whether a pod should have been gone for so long that nobody waits for it any more."""
-    return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=seconds)
+    return member.gone_by is not None and now >= member.gone_by + timedelta(
+        seconds=seconds
+    )
 
 
 def finds_no_place(group: Group, now: datetime) -> bool:
-    """Return whether a group that was made beside its former self has waited long enough for all its pods to be placed.
+    """Return whether a group that was made beside its former self has waited long enough for all
+    its pods to be placed.
 
-    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing because the group
-    restarts say nothing of places.
+    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing
+    because the group restarts say nothing of places.
     """
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
-    waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
+    waiting = [
+        member.unschedulable_since
+        for member in group.members
+        if member.unschedulable_since
+    ]
     first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)
-    return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)
+    return any(
+        now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting
+    )

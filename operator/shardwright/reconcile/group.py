@@ -1,4 +1,6 @@
-"""A group as it is wanted and as it is, and what the user says of its life; ``groups`` has the steps of that life."""
+"""A group as it is wanted and as it is, and what the user says of its life; ``groups`` has the
+steps of that life.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,25 +8,37 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, read_annotations
+from shardwright.reconcile.annotations import (
+    GroupAnnotations,
+    RestartsBefore,
+    read_annotations,
+)
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
-from shardwright.reconcile.templates import asked_by, own_hash, pending_fields, template_hash
+from shardwright.reconcile.templates import (
+    asked_by,
+    own_hash,
+    pending_fields,
+    template_hash,
+)
 from shardwright.resolving.intent import RestartPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeRules:
-    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart annotation, or empty.
+    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart
+    annotation, or empty.
 
-    ``keeps_templates``: pods stay as they are where the same is asked for and only another release would render them otherwise.
-    ``min_ready_seconds`` is how long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
-    may take to become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
-    ``rejected``: a group did not come up with what is wanted, and is gone. ``rolls_back``: what groups do not
-    come up with is taken back. ``revision`` tells what is wanted from all else that was (empty: nobody knows what is).
+    ``keeps_templates``: pods stay as they are where the same is asked for and only another release
+    would render them otherwise. ``min_ready_seconds`` is how long a group is ready before it counts
+    as available, ``progress_deadline_seconds`` how long it may take to become ready on its nodes
+    (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
+    ``rejected``: a group did not come up with what is wanted, and is gone. ``rolls_back``: what
+    groups do not come up with is taken back. ``revision`` tells what is wanted from all else that
+    was (empty: nobody knows what is).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -42,14 +56,17 @@ class LifeRules:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
+    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in
+    rank order.
 
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
-    ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
-    ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
-    ``crowded_out``: others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
-    ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all have nodes and it has not come up.
-    ``hold`` is why it keeps the pods that it has although others are wanted.
+    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside
+    it, with its pods. ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one
+    with all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its
+    pods (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``:
+    others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be
+    made. ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all
+    have nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others
+    are wanted.
     """
 
     rendered: Mapping[str, Any]
@@ -84,18 +101,30 @@ class Group:
 
     @property
     def complete(self) -> bool:
-        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made.
+        """Return whether all its pods are ready together, of whatever revision and in whatever
+        number they were made.
 
-        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to end or not.
+        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to
+        end or not.
         """
         live = self.live or {"metadata": {}, "spec": {}}
-        standing = 0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
+        standing = (
+            0
+            if "deletionTimestamp" in live["metadata"]
+            else live["spec"].get("replicas") or 0
+        )
         return standing > 0 and all_ready(self.members, standing)
 
     def available_at(self, now: datetime) -> datetime | None:
-        """Return when it will have been ready for long enough, None where it is not ready or need not wait for that."""
+        """Return when it will have been ready for long enough, None where it is not ready or need
+        not wait for that.
+        """
         seconds = self.rules.min_ready_seconds
-        return (self.ready_since or now) + timedelta(seconds=seconds) if seconds and self.complete else None
+        return (
+            (self.ready_since or now) + timedelta(seconds=seconds)
+            if seconds and self.complete
+            else None
+        )
 
     def available(self, now: datetime) -> bool:
         """Return whether it is ready, and has been so for as long as the user asks."""
@@ -103,26 +132,53 @@ class Group:
         return self.complete and (until is None or now >= until)
 
     def late(self, now: datetime) -> bool:
-        """Return whether it has had its nodes for longer than a start may take, and has not come up."""
+        """Return whether it has had its nodes for longer than a start may take, and has not come
+        up.
+        """
         seconds, since = self.rules.progress_deadline_seconds, self.starting_since
-        return seconds is not None and since is not None and now >= since + timedelta(seconds=seconds)
+        return (
+            seconds is not None
+            and since is not None
+            and now >= since + timedelta(seconds=seconds)
+        )
 
     @property
     def restarts_since(self) -> int:
-        """Return how often a group of one pod was started again in place, since it is wanted as it is and last served well."""
+        """Return how often a group of one pod was started again in place, since it is wanted as it
+        is and last served well.
+        """
         before = self.remembered.restarts_before
-        return sum(pod.restarts - (before.count if before and before.uid == pod.uid else 0) for pod in self.members)
+        return sum(
+            pod.restarts - (before.count if before and before.uid == pod.uid else 0)
+            for pod in self.members
+        )
 
     def forgets_restarts_at(self) -> datetime | None:
-        """Return when it will have served for so long that its restarts were not in a row, None where it had none."""
-        if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
+        """Return when it will have served for so long that its restarts were not in a row, None
+        where it had none.
+        """
+        if self.size > 1 or not (
+            self.complete and self.ready_since and self.restarts_since > 0
+        ):
             return None
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
 
     def restarts_before(self, now: datetime) -> RestartsBefore | None:
-        """Return the restarts to remember that count no more: those of before something else was wanted, or it served well."""
-        before, revision, pod = self.remembered.restarts_before, self.rules.revision, next(iter(self.members), None)
-        if self.size > 1 or self.as_it_is or not revision or pod is None or (before is None and not pod.restarts):
+        """Return the restarts to remember that count no more: those of before something else was
+        wanted, or it served well.
+        """
+        before, revision, pod = (
+            self.remembered.restarts_before,
+            self.rules.revision,
+            next(iter(self.members), None),
+        )
+        if (
+            self.size > 1
+            or self.as_it_is
+            or not revision
+            or pod is None
+            or (before is None and not pod.restarts)
+        ):
             return before
         stable = (at := self.forgets_restarts_at()) is not None and now >= at
         if before and before.revision == revision and not stable:
@@ -133,14 +189,21 @@ class Group:
     def served_by(self) -> str | None:
         """Return the former generation that serves in place of this one, None where there is none.
 
-        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks together again.
+        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks
+        together again.
         """
-        return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
+        return (
+            str(self.former["metadata"]["name"])
+            if self.former and self.former["spec"].get("replicas")
+            else None
+        )
 
     @property
     def former_serves(self) -> bool:
         """Return whether all pods of the former generation are ready."""
-        return self.former is not None and all_ready(self.former_members, self.former["spec"].get("replicas", 0))
+        return self.former is not None and all_ready(
+            self.former_members, self.former["spec"].get("replicas", 0)
+        )
 
     @property
     def asked(self) -> bool:
@@ -155,40 +218,66 @@ class Group:
 
     @property
     def is_made_anew(self) -> bool:
-        """Return whether its StatefulSet cannot become what is rendered: its next generation takes its place."""
-        return self.live is not None and not self.as_it_is and bool(made_anew(self.rendered, self.live))
+        """Return whether its StatefulSet cannot become what is rendered: its next generation takes
+        its place.
+        """
+        return (
+            self.live is not None
+            and not self.as_it_is
+            and bool(made_anew(self.rendered, self.live))
+        )
 
     @property
     def asks_the_same(self) -> bool:
         """Return whether its pods were made for what is asked for now."""
-        return self.remembered.asked != "" and self.remembered.asked == asked_by(self.rendered)
+        return self.remembered.asked != "" and self.remembered.asked == asked_by(
+            self.rendered
+        )
 
     @property
     def template_waits(self) -> bool:
-        """Return whether another template waits for the next restart: a release made it another one, or what waits for one."""
-        return self.asks_the_same and (self.rules.keeps_templates or self._differs_by_what_waits_alone)
+        """Return whether another template waits for the next restart: a release made it another
+        one, or what waits for one.
+        """
+        return self.asks_the_same and (
+            self.rules.keeps_templates or self._differs_by_what_waits_alone
+        )
 
     @property
     def _differs_by_what_waits_alone(self) -> bool:
-        """Return whether its pods, or the StatefulSet that has none, are as wanted but for LimitRanges and the pull policy."""
-        hashes = {member.own_hash for member in self.members} or {own_hash(self.live or {})}
+        """Return whether its pods, or the StatefulSet that has none, are as wanted but for
+        LimitRanges and the pull policy.
+        """
+        hashes = {member.own_hash for member in self.members} or {
+            own_hash(self.live or {})
+        }
         return hashes == {own_hash(self.rendered)}
 
     @property
     def must_roll(self) -> bool:
-        """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
+        """Return whether pods are of another revision, or would be: pods are never compared with
+        updateRevision.
+        """
         if self.as_it_is:
             return False
         if self.is_made_anew:
             return True
         if self.members:
-            return self.outdated and not (self.template_waits and not self._restarts_in_place)
+            return self.outdated and not (
+                self.template_waits and not self._restarts_in_place
+            )
         return template_hash(self.live or {}) != template_hash(self.rendered)
 
     @property
     def _restarts_in_place(self) -> bool:
-        """Return whether it is one pod that its kubelet restarts: it would come back as it was, without what is mended since."""
-        return self.size == 1 and not self.complete and any(member.failure for member in self.members)
+        """Return whether it is one pod that its kubelet restarts: it would come back as it was,
+        without what is mended since.
+        """
+        return (
+            self.size == 1
+            and not self.complete
+            and any(member.failure for member in self.members)
+        )
 
     @property
     def pending(self) -> tuple[str, ...]:
@@ -201,11 +290,15 @@ class Group:
 
 
 def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does not remember, ``size``."""
+    """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does
+    not remember, ``size``.
+    """
     pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}
 
 
 def all_ready(members: Sequence[Member], count: int) -> bool:
     """Return whether these are so many pods, all of them ready."""
-    return len(members) == count and all(member.ready and not member.deleting for member in members)
+    return len(members) == count and all(
+        member.ready and not member.deleting for member in members
+    )

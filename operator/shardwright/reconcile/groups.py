@@ -1,8 +1,9 @@
-"""The life of one group: it starts, rolls and restarts as one, always by way of zero pods; ``states`` has the picture.
+"""The life of one group: it starts, rolls and restarts as one, always by way of zero pods;
+``states`` has the picture.
 
-A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when every pod
-is gone, so that no rank meets a peer of another revision or of an earlier start, wherever we are killed.
-What is remembered stands in annotations of the StatefulSet (``remembered``).
+A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
+every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
+we are killed. What is remembered stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, changed_annotations
+from shardwright.reconcile.annotations import (
+    GroupAnnotations,
+    RestartsBefore,
+    changed_annotations,
+)
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import (
@@ -21,7 +26,13 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
+from shardwright.reconcile.members import (
+    MESSAGE_LENGTH,
+    PODS_REFUSED,
+    Failure,
+    Member,
+    nodes_of,
+)
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
@@ -36,7 +47,9 @@ PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
 
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 REFUSED_SECONDS: Final = 300
-"""How long a group holds GPUs while its pods are refused. Basis: assumed, as for one that the scheduler finds no place for."""
+"""How long a group holds GPUs while its pods are refused. Basis: assumed, as for one that the
+scheduler finds no place for.
+"""
 
 SHOWN_LATE: Final = 3
 """How many pods that should be gone are named; assumed: each node of them is to be looked at."""
@@ -44,7 +57,9 @@ SHOWN_LATE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStep:
-    """What to write for a group now, and how it stands. ``planned``: it ends a service that could go on for now."""
+    """What to write for a group now, and how it stands. ``planned``: it ends a service that could
+    go on for now.
+    """
 
     state: GroupState
     writes: tuple[Write, ...] = ()
@@ -56,7 +71,9 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
-        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
+        return GroupStep(
+            state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
+        )
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
     if group.remembered.stopped_for:
@@ -64,42 +81,71 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
-    failure = _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
+    failure = _refused(group, now) or (
+        _find_failure(group, now) if group.size > 1 else None
+    )
     return _fail(group, failure, now) if failure else _keep(group, now)
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
     stable = group.remembered.stable(now, group.rules.restart.stable_seconds)
-    incident = new_incident(failure, group.members, group.remembered.incident, now, stable=stable)
-    return _go_to_zero(group, Why.FAILURE, group.remembered.with_(incident=incident), now)
+    incident = new_incident(
+        failure, group.members, group.remembered.incident, now, stable=stable
+    )
+    return _go_to_zero(
+        group, Why.FAILURE, group.remembered.with_(incident=incident), now
+    )
 
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
     failure = find_failure(group.members, group.size, group.remembered.members)
     if failure:
         return failure
-    unplaced = find_unschedulable(group.members, nodes_to_come=group.nodes_to_come is not None)
+    unplaced = find_unschedulable(
+        group.members, nodes_to_come=group.nodes_to_come is not None
+    )
     return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
 def _refused(group: Group, now: datetime) -> Failure | None:
-    """Return why a group that never came to run gives its GPUs back: its pods have been refused for long enough."""
+    """Return why a group that never came to run gives its GPUs back: its pods have been refused for
+    long enough.
+    """
     kept_out = group.kept_out
-    if kept_out is None or group.complete or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS):
+    if (
+        kept_out is None
+        or group.complete
+        or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS)
+    ):
         return None
-    missing = min({*range(group.size)} - {member.rank for member in group.members}, default=0)
-    return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
+    missing = min(
+        {*range(group.size)} - {member.rank for member in group.members}, default=0
+    )
+    return Failure(
+        rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:]
+    )
 
 
 def _create(group: Group) -> GroupStep:
     if group.members:
-        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
-    intent = _intent(group, _started(group, group.remembered.begun_anew(beside=group.served_by is not None)))
-    return GroupStep(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
+        return GroupStep(
+            state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS))
+        )
+    intent = _intent(
+        group,
+        _started(
+            group, group.remembered.begun_anew(beside=group.served_by is not None)
+        ),
+    )
+    return GroupStep(
+        state=_state(group, Situation.STARTING), writes=(Create(content=intent),)
+    )
 
 
 def _leave_zero(group: Group, now: datetime) -> GroupStep:
-    """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
+    """Wait until every pod is gone and the back-off is over, then start all of them at once; a
+    change waits for none.
+    """
     remembered, policy = group.remembered, group.rules.restart
     if group.members:
         return _end(group, now)
@@ -107,25 +153,64 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
     if _changed_since(group) or not incident:
         remembered = remembered.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
-        return GroupStep(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
+        return GroupStep(
+            state=_state(
+                group,
+                Situation.STOPPED,
+                Wait(what=Awaited.CHANGE, said=str(incident.counted)),
+            )
+        )
     elif group.crowded_out:
-        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
-    elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
+        return GroupStep(
+            state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM))
+        )
+    elif (
+        incident.time <= now < (until := incident.restart_at(policy))
+    ):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
-        return GroupStep(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
+        return GroupStep(
+            state=_state(group, Situation.BACKING_OFF, pause, look_at=until)
+        )
     elif group.kept_out:
-        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
-    refused = remembered.incident and remembered.incident.attempt and remembered.incident.failure.reason == PODS_REFUSED
-    (start,) = _write(group, _started(group, remembered.with_(stopped_for="")), Why.START, replicas=group.size)
-    return GroupStep(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
+        return GroupStep(
+            state=_state(
+                group,
+                Situation.BACKING_OFF,
+                Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}"),
+            )
+        )
+    refused = (
+        remembered.incident
+        and remembered.incident.attempt
+        and remembered.incident.failure.reason == PODS_REFUSED
+    )
+    (start,) = _write(
+        group,
+        _started(group, remembered.with_(stopped_for="")),
+        Why.START,
+        replicas=group.size,
+    )
+    return GroupStep(
+        state=_state(group, Situation.STARTING),
+        writes=asked_first(group.rendered, start) if refused else (start,),
+    )
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
     """Return what is remembered of a group whose pods are made as they are rendered now."""
     rules = group.rules
-    before = RestartsBefore(revision=rules.revision) if group.size == 1 and rules.revision and not group.as_it_is else None
+    before = (
+        RestartsBefore(revision=rules.revision)
+        if group.size == 1 and rules.revision and not group.as_it_is
+        else None
+    )
     asked = asked_by(group.rendered)
-    return remembered.with_(restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before)
+    return remembered.with_(
+        restarted_for=rules.restart_asked,
+        asked=asked,
+        pending=(),
+        restarts_before=before,
+    )
 
 
 def _end(group: Group, now: datetime) -> GroupStep:
@@ -133,23 +218,36 @@ def _end(group: Group, now: datetime) -> GroupStep:
     remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
-        remembered = remembered.with_(incident=better_known(remembered.incident, group.members))
+        remembered = remembered.with_(
+            incident=better_known(remembered.incident, group.members)
+        )
     known = remembered != group.remembered
     writes = _write(group, remembered, Why.CAUSE, replicas=0) if known else ()
-    state = _state(group, Situation.STOPPING, Wait(what=Awaited.PODS_GONE), *_late(group, now), remembered=remembered)
+    state = _state(
+        group,
+        Situation.STOPPING,
+        Wait(what=Awaited.PODS_GONE),
+        *_late(group, now),
+        remembered=remembered,
+    )
     return GroupStep(state=state, writes=(*writes, *_hurried(group)))
 
 
 def _late(group: Group, now: datetime) -> Iterator[Wait]:
     """Yield the pods that should be gone by now, the first three."""
     late = [m for m in group.members if m.gone_by and now > m.gone_by]
-    yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE])
+    yield from (
+        Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node))
+        for m in late[:SHOWN_LATE]
+    )
 
 
 def _stay_at_zero(group: Group) -> GroupStep:
     """Carry a stop through that somebody has scaled away: what began it is no second failure."""
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
-    return GroupStep(state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0))
+    return GroupStep(
+        state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0)
+    )
 
 
 def _changed_since(group: Group) -> bool:
@@ -158,59 +256,116 @@ def _changed_since(group: Group) -> bool:
 
 
 def _changed(group: Group) -> bool:
-    """Return whether a group at zero would start otherwise than it was stopped, by more than what another release renders."""
-    return not group.asks_the_same and template_hash(group.live or {}) != template_hash(group.rendered)
+    """Return whether a group at zero would start otherwise than it was stopped, by more than what
+    another release renders.
+    """
+    return not group.asks_the_same and template_hash(group.live or {}) != template_hash(
+        group.rendered
+    )
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken, and requests may go on."""
+    """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken,
+    and requests may go on.
+    """
     remembered = group.remembered
-    if remembered.stopped_for != Why.FAILURE or (remembered.incident and remembered.incident.failure.reason in TAKEN_GRACEFULLY):
+    if remembered.stopped_for != Why.FAILURE or (
+        remembered.incident and remembered.incident.failure.reason in TAKEN_GRACEFULLY
+    ):
         return ()
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
-        Delete(kind="Pod", namespace=namespace, name=m.name, uid=m.uid, grace_seconds=BROKEN_GRACE_SECONDS)
+        Delete(
+            kind="Pod",
+            namespace=namespace,
+            name=m.name,
+            uid=m.uid,
+            grace_seconds=BROKEN_GRACE_SECONDS,
+        )
         for m in group.members
         if m.grace_seconds > BROKEN_GRACE_SECONDS
     )
 
 
-def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datetime) -> GroupStep:
-    asked = group.rules.restart_asked if why is Why.REQUESTED else remembered.restarted_for
+def _go_to_zero(
+    group: Group, why: Why, remembered: GroupAnnotations, now: datetime
+) -> GroupStep:
+    asked = (
+        group.rules.restart_asked if why is Why.REQUESTED else remembered.restarted_for
+    )
     stopped = remembered.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are what was asked for then.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
-    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped)
-    return GroupStep(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
+    state = _state(
+        group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped
+    )
+    return GroupStep(
+        state=state,
+        writes=_write(group, stopped, why, replicas=0),
+        planned=why in ON_PURPOSE and group.complete,
+    )
 
 
 def _keep(group: Group, now: datetime) -> GroupStep:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
-    remembered = group.remembered.ready(group.members, now) if group.complete else group.remembered
+    remembered = (
+        group.remembered.ready(group.members, now)
+        if group.complete
+        else group.remembered
+    )
     state = _standing(group, remembered, now)
-    if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get("replicas"):
-        drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
+    if group.outdated and len(group.members) < group.size == (group.live or {})[
+        "spec"
+    ].get("replicas"):
+        drift: tuple[
+            str, ...
+        ] = ()  # the pods that are missing come as those that there are
     else:
         remembered = remembered.with_(
-            pending=group.pending, asked=_found_asked(group), restarts_before=group.restarts_before(now)
+            pending=group.pending,
+            asked=_found_asked(group),
+            restarts_before=group.restarts_before(now),
         )
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
-        return GroupStep(state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift))
-    return GroupStep(state=state, writes=_write(group, remembered, Why.NOTE) if remembered != group.remembered else ())
+        return GroupStep(
+            state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift)
+        )
+    return GroupStep(
+        state=state,
+        writes=_write(group, remembered, Why.NOTE)
+        if remembered != group.remembered
+        else (),
+    )
 
 
 def _found_asked(group: Group) -> str:
-    """Return what the pods of a group were made for; those that are as they are rendered now will do for what is asked now."""
-    return group.remembered.asked if group.outdated or not group.members else asked_by(group.rendered)
+    """Return what the pods of a group were made for; those that are as they are rendered now will
+    do for what is asked now.
+    """
+    return (
+        group.remembered.asked
+        if group.outdated or not group.members
+        else asked_by(group.rendered)
+    )
 
 
 def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
     """Return how a group stands that nothing stops."""
     if group.complete:
-        stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
-        ready = _state(group, Situation.READY, *stopped, remembered=remembered, look_at=_comes_of_age(group, now))
+        stopped = (
+            (group.hold,)
+            if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT
+            else ()
+        )
+        ready = _state(
+            group,
+            Situation.READY,
+            *stopped,
+            remembered=remembered,
+            look_at=_comes_of_age(group, now),
+        )
         return replace(ready, available=group.available(now))
     situation = Situation.STARTING
     if _queued(group):
@@ -218,31 +373,56 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
     elif _unready(group):
         situation = Situation.UNREADY
     seeks = group.nodes_to_come is not None
-    unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
+    unplaced = (
+        find_unschedulable(group.members, nodes_to_come=seeks)
+        if group.size > 1
+        else None
+    )
     look_at = unplaced[1] if unplaced else None
-    return _state(group, situation, *_overdue(group, now), *_waits(group), remembered=remembered, look_at=look_at)
+    return _state(
+        group,
+        situation,
+        *_overdue(group, now),
+        *_waits(group),
+        remembered=remembered,
+        look_at=look_at,
+    )
 
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
     """Return when a group that is ready counts as available, or as stable, None where it does."""
-    times = (None if group.available(now) else group.available_at(now), group.forgets_restarts_at())
+    times = (
+        None if group.available(now) else group.available_at(now),
+        group.forgets_restarts_at(),
+    )
     return min((at for at in times if at and at > now), default=None)
 
 
 def _overdue(group: Group, now: datetime) -> Iterator[Wait]:
     if group.late(now):
-        yield Wait(what=Awaited.OVERDUE, said=str(group.rules.progress_deadline_seconds))
+        yield Wait(
+            what=Awaited.OVERDUE, said=str(group.rules.progress_deadline_seconds)
+        )
 
 
 def _queued(group: Group) -> bool:
-    """Return whether a queue holds pods of the group back; they wait for it indefinitely, and hold nothing."""
-    return any(gate.startswith(QUEUE_GATES) for member in group.members for gate in member.gates)
+    """Return whether a queue holds pods of the group back; they wait for it indefinitely, and hold
+    nothing.
+    """
+    return any(
+        gate.startswith(QUEUE_GATES)
+        for member in group.members
+        for gate in member.gates
+    )
 
 
 def _waits(group: Group) -> Iterator[Wait]:
     """Yield what a group waits for, that which only some ranks wait for first."""
     if group.served_by:
-        yield Wait(what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by)
+        yield Wait(
+            what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO,
+            said=group.served_by,
+        )
     if group.nodes_to_come:
         yield group.nodes_to_come
     if group.crowded_out and not any(member.node for member in group.members):
@@ -252,62 +432,108 @@ def _waits(group: Group) -> Iterator[Wait]:
         yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
         return
     ranks: dict[tuple[Awaited, str], list[int]] = {}
-    for member in sorted(group.members, key=lambda m: (m.unschedulable_since is None, not m.waiting)):
+    for member in sorted(
+        group.members, key=lambda m: (m.unschedulable_since is None, not m.waiting)
+    ):
         if not member.ready:
-            what = (Awaited.POD, member.waiting) if member.waiting else (_why_not_ready(member, group), "")
+            what = (
+                (Awaited.POD, member.waiting)
+                if member.waiting
+                else (_why_not_ready(member, group), "")
+            )
             ranks.setdefault(what, []).append(member.rank)
-    yield from (Wait(what=what, ranks=tuple(whose), said=said) for (what, said), whose in ranks.items())
+    yield from (
+        Wait(what=what, ranks=tuple(whose), said=said)
+        for (what, said), whose in ranks.items()
+    )
 
 
 def _why_not_ready(member: Member, group: Group) -> Awaited:
-    """Return why a member whose containers wait for nothing is not ready: a follower has started when all ranks have met."""
+    """Return why a member whose containers wait for nothing is not ready: a follower has started
+    when all ranks have met.
+    """
     if member in _unready(group):
         return Awaited.PROBE
     met = all(other.started or other.ready for other in group.members if other.rank > 0)
-    if met or member.started or not member.runs or group.remembered.ready_since is not None:
+    if (
+        met
+        or member.started
+        or not member.runs
+        or group.remembered.ready_since is not None
+    ):
         return Awaited.START
     return Awaited.PEERS
 
 
 def _unready(group: Group) -> list[Member]:
-    """Return the members of a group that has been ready whose engines run and are not ready any more."""
+    """Return the members of a group that has been ready whose engines run and are not ready any
+    more.
+    """
     served = group.remembered.ready_since is not None
     return [m for m in group.members if served and m.started and not m.ready]
 
 
 def _intent(group: Group, remembered: GroupAnnotations) -> dict[str, Any]:
-    """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not repeat."""
+    """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not
+    repeat.
+    """
     metadata = group.rendered["metadata"]
     annotations = {**metadata.get("annotations", {}), **remembered.annotations()}
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _write(
-    group: Group, remembered: GroupAnnotations, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
+    group: Group,
+    remembered: GroupAnnotations,
+    why: Why,
+    *,
+    replicas: int | None = None,
+    fields: tuple[str, ...] = (),
 ) -> tuple[Apply | Patch]:
-    """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
+    """Return the write that brings a StatefulSet to what is remembered of it and to a number of
+    pods (None: as it has).
 
-    A patch is one request, an apply of all of it up to three, so what is broken is emptied by one; the start applies what is
-    rendered. A group that serves goes to zero with what it is to start with, so that what is refused takes none down; one that
-    is to be made anew takes nothing of that.
+    A patch is one request, an apply of all of it up to three, so what is broken is emptied by one;
+    the start applies what is rendered. A group that serves goes to zero with what it is to start
+    with, so that what is refused takes none down; one that is to be made anew takes nothing of
+    that.
     """
     metadata = (group.live or {})["metadata"]
     if group.as_it_is or why in PATCHED or group.is_made_anew:
         changed = changed_annotations(group.remembered, remembered)
-        where = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+        where = {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
         return (Patch(**where, annotations=changed, why=why, replicas=replicas),)
     intent = _intent(group, remembered)
-    content = intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
+    content = (
+        intent
+        if replicas is None
+        else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
+    )
     return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
 
 def outdated(group: Group, now: datetime) -> GroupState:
-    """Return how a group stands that serves as it was until it is its turn, or for as long as the rollout has stopped."""
-    return _state(group, Situation.OUTDATED, group.hold or Wait(what=Awaited.TURN), look_at=_comes_of_age(group, now))
+    """Return how a group stands that serves as it was until it is its turn, or for as long as the
+    rollout has stopped.
+    """
+    return _state(
+        group,
+        Situation.OUTDATED,
+        group.hold or Wait(what=Awaited.TURN),
+        look_at=_comes_of_age(group, now),
+    )
 
 
 def _state(
-    group: Group, situation: Situation, *waits: Wait, remembered: GroupAnnotations | None = None, look_at: datetime | None = None
+    group: Group,
+    situation: Situation,
+    *waits: Wait,
+    remembered: GroupAnnotations | None = None,
+    look_at: datetime | None = None,
 ) -> GroupState:
     remembered = remembered or group.remembered
     incident: Incident | None = remembered.incident
@@ -319,22 +545,37 @@ def _state(
         serves=group.complete or group.former_serves,
         situation=situation,
         waits=waits,
-        unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
-        restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
-        last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=situation is not Situation.READY and (bool(failures) if alone else remembered.since_failure),
+        unplaced=frozenset(
+            member.rank for member in group.members if member.unschedulable_since
+        ),
+        restarts=sum(m.restarts for m in group.members)
+        if alone
+        else incident.restarts
+        if incident
+        else 0,
+        last_failure=next(iter(failures), None)
+        if alone
+        else incident.failure
+        if incident
+        else None,
+        failing=situation is not Situation.READY
+        and (bool(failures) if alone else remembered.since_failure),
         look_at=look_at,
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=remembered.outage_seconds,
-        moving=situation is not Situation.READY and not group.former_serves and _on_the_move(remembered, situation),
+        moving=situation is not Situation.READY
+        and not group.former_serves
+        and _on_the_move(remembered, situation),
         pending=group.pending,
         hold=group.hold,
     )
 
 
 def _on_the_move(remembered: GroupAnnotations, situation: Situation) -> bool:
-    """Return whether a group is down because we stopped it on purpose, and is not ready again yet."""
+    """Return whether a group is down because we stopped it on purpose, and is not ready again
+    yet.
+    """
     if situation in AT_ZERO:
         return remembered.stopped_for in ON_PURPOSE
     return remembered.stopped_at is not None and not remembered.since_failure

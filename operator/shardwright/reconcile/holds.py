@@ -1,7 +1,9 @@
-"""Groups that keep the pods that they have although others are wanted: below the partition, and where a rollout has stopped.
+"""Groups that keep the pods that they have although others are wanted: below the partition, and
+where a rollout has stopped.
 
-Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups those are follows in every look
-from what there is, so nothing is remembered: a rollout goes on as soon as the group serves that has stopped it.
+Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
+those are follows in every look from what there is, so nothing is remembered: a rollout goes on as
+soon as the group serves that has stopped it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +22,26 @@ from shardwright.rendering.names import number_of
 
 _GONE: Final = "a group that is gone"
 
-_WITHOUT_A_PLACE: Final = frozenset({UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"})
-"""Failures after which a group cannot go on where it was. Source: ours, and the reasons of the condition DisruptionTarget for a
-node that is silent or gone."""
+_WITHOUT_A_PLACE: Final = frozenset(
+    {UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"}
+)
+"""Failures after which a group cannot go on where it was. Source: ours, and the reasons of the
+condition DisruptionTarget for a node that is silent or gone.
+"""
 
 
 FAILED_STARTS: Final = 3
-"""How often in a row the engine of a group must have failed before a change is given up. Basis: assumed; it starts again at once,
-then after 30 s and 60 s, and what passes by itself (a name that is not resolved yet, a GPU that is reset) is over then."""
+"""How often in a row the engine of a group must have failed before a change is given up. Basis:
+assumed; it starts again at once, then after 30 s and 60 s, and what passes by itself (a name that
+is not resolved yet, a GPU that is reset) is over then.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A group that will not come up with what is wanted: its deadline is over (``late``), or its engine fails again and again."""
+    """A group that will not come up with what is wanted: its deadline is over (``late``), or its
+    engine fails again and again.
+    """
 
     group: str
     late: bool
@@ -44,14 +53,18 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     for group in groups:
         late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
-        if _speaks_against(group, now) and (late or spent or _starts_failed(group) >= FAILED_STARTS):
+        if _speaks_against(group, now) and (
+            late or spent or _starts_failed(group) >= FAILED_STARTS
+        ):
             failure = next(_failures(group), incident.failure if incident else None)
             return Rejection(group=group.name, late=late, failure=failure)
     return None
 
 
 def _starts_failed(group: Group) -> int:
-    """Return how often the engine has failed in a row: of a single pod the kubelet counts, which starts it again in place."""
+    """Return how often the engine has failed in a row: of a single pod the kubelet counts, which
+    starts it again in place.
+    """
     if group.size == 1:
         return group.restarts_since
     return group.remembered.incident.counted if group.remembered.incident else 0
@@ -59,7 +72,10 @@ def _starts_failed(group: Group) -> int:
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:
     """Return the groups; those that keep the pods that they have, as they stand."""
-    against = next((group.name for group in groups if _speaks_against(group, now)), _GONE if _is_rejected(groups) else None)
+    against = next(
+        (group.name for group in groups if _speaks_against(group, now)),
+        _GONE if _is_rejected(groups) else None,
+    )
     return [_held(group, _hold(group, against, now)) for group in groups]
 
 
@@ -74,46 +90,85 @@ def _hold(group: Group, against: str | None, now: datetime) -> Wait | None:
 def _held(group: Group, hold: Wait | None) -> Group:
     if hold is None or group.live is None:
         return group
-    stands = replace(group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold)
-    return replace(stands, nodes_to_come=None, crowded_out=False) if _is_planned_elsewhere(group) else stands
+    stands = replace(
+        group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold
+    )
+    return (
+        replace(stands, nodes_to_come=None, crowded_out=False)
+        if _is_planned_elsewhere(group)
+        else stands
+    )
 
 
 def _is_rejected(groups: Sequence[Group]) -> bool:
-    """Return whether a group that is gone did not come up with what is wanted, and none has come up with it since."""
+    """Return whether a group that is gone did not come up with what is wanted, and none has come up
+    with it since.
+    """
     rejected = any(group.rules.rejected for group in groups)
-    return rejected and not any(group.live and group.complete and not _would_change(group) for group in groups)
+    return rejected and not any(
+        group.live and group.complete and not _would_change(group) for group in groups
+    )
 
 
 def is_against(state: GroupState) -> bool:
-    """Return whether a group that has what is wanted does not come up, as far as its state tells."""
+    """Return whether a group that has what is wanted does not come up, as far as its state
+    tells.
+    """
     failure = state.last_failure
-    return state.late or (state.failing and failure is not None and engine_to_blame(failure))
+    return state.late or (
+        state.failing and failure is not None and engine_to_blame(failure)
+    )
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
-    """Return whether a group that has what is wanted does not come up, and not for want of a place or of a node.
+    """Return whether a group that has what is wanted does not come up, and not for want of a place
+    or of a node.
 
     What a lost node, an eviction or the scheduler does to it says nothing of the template.
     """
-    if group.live is None or _would_change(group) or any(member.unschedulable_since for member in group.members):
+    if (
+        group.live is None
+        or _would_change(group)
+        or any(member.unschedulable_since for member in group.members)
+    ):
         return False
     return group.late(now) or any(map(engine_to_blame, _failures(group)))
 
 
 def _failures(group: Group) -> Iterator[Failure]:
-    """Yield why a group does not serve, or is about to end: one of several pods never goes on after a failure."""
+    """Yield why a group does not serve, or is about to end: one of several pods never goes on after
+    a failure.
+    """
     wanted = template_hash(group.rendered)
-    if group.size > 1 or not group.complete:  # a single pod is restarted in place, and remembers the failure for ever
-        alive = (member for member in group.members if not member.deleting)  # of one that is taken away, the incident says why
-        told = (member for member in alive if not (group.size == 1 and member.restarts and not group.restarts_since))
-        yield from (member.failure for member in told if member.failure and member.template_hash == wanted)
+    if (
+        group.size > 1 or not group.complete
+    ):  # a single pod is restarted in place, and remembers the failure for ever
+        alive = (
+            member for member in group.members if not member.deleting
+        )  # of one that is taken away, the incident says why
+        told = (
+            member
+            for member in alive
+            if not (group.size == 1 and member.restarts and not group.restarts_since)
+        )
+        yield from (
+            member.failure
+            for member in told
+            if member.failure and member.template_hash == wanted
+        )
     incident = group.remembered.incident
-    if group.size > 1 and incident and group.remembered.since_failure and not group.complete:
+    if (
+        group.size > 1
+        and incident
+        and group.remembered.since_failure
+        and not group.complete
+    ):
         yield incident.failure
 
 
 def _would_change(group: Group) -> bool:
-    """Return whether a group that there is would get other pods now or, where a failure has taken it to zero, when it starts.
+    """Return whether a group that there is would get other pods now or, where a failure has taken
+    it to zero, when it starts.
 
     One that is at zero for the sake of the change has left its former pods behind.
     """
@@ -121,19 +176,36 @@ def _would_change(group: Group) -> bool:
         return False
     if group.live["spec"].get("replicas"):
         return group.must_roll
-    if group.remembered.size is None or group.remembered.stopped_for in {"", Why.ROLLOUT}:
+    if group.remembered.size is None or group.remembered.stopped_for in {
+        "",
+        Why.ROLLOUT,
+    }:
         return False
-    return not group.template_waits and template_hash(group.live) != template_hash(group.rendered)
+    return not group.template_waits and template_hash(group.live) != template_hash(
+        group.rendered
+    )
 
 
 def _can_stay(group: Group, now: datetime) -> bool:
-    """Return whether a group can live on where it is: not where it has lost its place and is planned elsewhere by now."""
+    """Return whether a group can live on where it is: not where it has lost its place and is
+    planned elsewhere by now.
+    """
     if group.complete or not _is_planned_elsewhere(group):
         return True
     incident = group.remembered.incident
-    no_place = incident is not None and group.remembered.since_failure and incident.failure.reason in _WITHOUT_A_PLACE
+    no_place = (
+        incident is not None
+        and group.remembered.since_failure
+        and incident.failure.reason in _WITHOUT_A_PLACE
+    )
     late = timedelta(seconds=UNSCHEDULABLE_SECONDS)
-    return not (no_place or any(m.unschedulable_since and now - m.unschedulable_since >= late for m in group.members))
+    return not (
+        no_place
+        or any(
+            m.unschedulable_since and now - m.unschedulable_since >= late
+            for m in group.members
+        )
+    )
 
 
 def _is_planned_elsewhere(group: Group) -> bool:

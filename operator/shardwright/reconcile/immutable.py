@@ -1,10 +1,12 @@
-"""Fields that the API server lets nobody change once an object exists: what differs there takes another object.
+"""Fields that the API server lets nobody change once an object exists: what differs there takes
+another object.
 
-A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves where the plan of record has
-a place for that, else once its pods are gone. Everything else is deleted and made again. Source: the ``ValidateUpdate`` functions
-of Kubernetes 1.36 for these kinds, and the schema of NVIDIA's ComputeDomain. Of what is rendered, disruption budgets,
-NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its size in its
-name, a Secret the kind of its content, and neither is ever written again.
+A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
+where the plan of record has a place for that, else once its pods are gone. Everything else is
+deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds,
+and the schema of NVIDIA's ComputeDomain. Of what is rendered, disruption budgets, NetworkPolicies
+and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its
+size in its name, a Secret the kind of its content, and neither is ever written again.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,33 +19,58 @@ CLAIMS: Final = "volumeClaimTemplates"
 OF_A_SET: Final = ("selector", "serviceName", "podManagementPolicy", CLAIMS)
 """Fields of the spec of a StatefulSet that never change."""
 
-_SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {"Service": ("spec.clusterIP",), "ComputeDomain": ("spec",)}
+_SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "Service": ("spec.clusterIP",),
+    "ComputeDomain": ("spec",),
+}
 """The same by kind of what is beside the pods; of a ConfigMap it is all data, where it says so."""
 
 
 def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields of a StatefulSet that keep it from becoming what is rendered; none where the same is asked of its pods.
+    """Return the fields of a StatefulSet that keep it from becoming what is rendered; none where
+    the same is asked of its pods.
 
-    A release of the operator that renders such a field otherwise restarts nothing: see :func:`as_it_can_be`.
+    A release of the operator that renders such a field otherwise restarts nothing: see
+    :func:`as_it_can_be`.
     """
     asked = asked_by(live)
     return () if asked and asked == asked_by(rendered) else _differing(rendered, live)
 
 
-def as_it_can_be(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a rendered StatefulSet as the one that exists can become it, where the same is asked of its pods."""
+def as_it_can_be(
+    rendered: Mapping[str, Any], live: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a rendered StatefulSet as the one that exists can become it, where the same is asked
+    of its pods.
+    """
     differing = () if made_anew(rendered, live) else _differing(rendered, live)
     if not differing:
         return rendered
-    others = {name: value for name, value in rendered["spec"].items() if name not in OF_A_SET}
-    return {**rendered, "spec": {**others, **{name: live["spec"][name] for name in OF_A_SET if name in live["spec"]}}}
+    others = {
+        name: value for name, value in rendered["spec"].items() if name not in OF_A_SET
+    }
+    return {
+        **rendered,
+        "spec": {
+            **others,
+            **{name: live["spec"][name] for name in OF_A_SET if name in live["spec"]},
+        },
+    }
 
 
-def is_in_the_way(rendered: Mapping[str, Any], live: Mapping[str, Any], fields: Collection[str]) -> bool:
+def is_in_the_way(
+    rendered: Mapping[str, Any], live: Mapping[str, Any], fields: Collection[str]
+) -> bool:
     """Return whether these fields of an object beside the pods cannot be set right in it."""
     if rendered["kind"] == "ConfigMap":
-        return bool(live.get("immutable")) and any(_is_under(path, "data") for path in fields)
-    return any(_is_under(path, frozen) for frozen in _SPEC_OF.get(rendered["kind"], ()) for path in fields)
+        return bool(live.get("immutable")) and any(
+            _is_under(path, "data") for path in fields
+        )
+    return any(
+        _is_under(path, frozen)
+        for frozen in _SPEC_OF.get(rendered["kind"], ())
+        for path in fields
+    )
 
 
 def _is_under(path: str, parent: str) -> bool:
@@ -52,7 +79,13 @@ def _is_under(path: str, parent: str) -> bool:
 
 def _differing(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
     wanted, there = rendered["spec"], live["spec"]
-    plain = (name for name in OF_A_SET if name in wanted and name != CLAIMS and drifted_fields(wanted[name], there.get(name)))
+    plain = (
+        name
+        for name in OF_A_SET
+        if name in wanted
+        and name != CLAIMS
+        and drifted_fields(wanted[name], there.get(name))
+    )
     claims = () if tuple(_claims(wanted)) == tuple(_claims(there)) else (CLAIMS,)
     return (*plain, *claims)
 

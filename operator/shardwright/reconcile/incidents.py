@@ -1,7 +1,7 @@
 """Why a group of several pods must restart as one, and what is remembered of it.
 
-The memory is one annotation on the StatefulSet, written together with ``replicas: 0``: container counts and
-pod status vanish at zero, and status is never read back.
+The memory is one annotation on the StatefulSet, written together with ``replicas: 0``: container
+counts and pod status vanish at zero, and status is never read back.
 """
 
 import json
@@ -27,8 +27,10 @@ INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
 INCIDENT_LENGTH: Final = 16_384
-"""What is read of the annotation, characters: it is cut off where it is longer, and so no JSON any more. Basis: a message of
-``MESSAGE_LENGTH`` takes six times as many where every character is escaped."""
+"""What is read of the annotation, characters: it is cut off where it is longer, and so no JSON any
+more. Basis: a message of ``MESSAGE_LENGTH`` takes six times as many where every character is
+escaped.
+"""
 
 LONGEST_ID: Final = 64
 NAME_LENGTH: Final = 253
@@ -37,27 +39,37 @@ EXIT_CODES: Final = 2**31
 """Bounds of what the status shows. Source: ``api/published.py``."""
 
 YEARS: Final = (2000, 2200)
-"""Between which a time can be that an operator wrote. Basis: assumed; far enough from where adding to it overflows."""
+"""Between which a time can be that an operator wrote. Basis: assumed; far enough from where adding
+to it overflows.
+"""
 
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""How a container ended that nobody saw end: its node was started anew. Source: containerd (exit code 255), the kubelet (137)."""
+"""How a container ended that nobody saw end: its node was started anew. Source: containerd (exit
+code 255), the kubelet (137).
+"""
 
-TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"})
-"""Why a pod ends that still runs and drains: its leader goes on answering. Source: condition DisruptionTarget, and ours."""
+TAKEN_GRACEFULLY: Final = frozenset(
+    {"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"}
+)
+"""Why a pod ends that still runs and drains: its leader goes on answering. Source: condition
+DisruptionTarget, and ours.
+"""
 
 UNSCHEDULABLE_SECONDS: Final = 300
 """How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
 
 NODES_COME_SECONDS: Final = 1200
-"""The same while an autoscaler makes nodes for it. Basis: assumed; Karpenter and cluster-autoscaler give a node up that has not
-registered within 15 minutes, and its GPU driver takes a few more."""
+"""The same while an autoscaler makes nodes for it. Basis: assumed; Karpenter and cluster-autoscaler
+give a node up that has not registered within 15 minutes, and its GPU driver takes a few more.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """One failure of a group that restarts it as a whole.
 
-    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` of these the ones that the engine is to blame for.
+    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` of these the ones that the
+    engine is to blame for.
     """
 
     id: str
@@ -75,9 +87,18 @@ class Incident:
         if self.spent(policy):
             return policy.max_delay_seconds
         pauses = (
-            self.attempt if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED} else self.attempt - 1
+            self.attempt
+            if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED}
+            else self.attempt - 1
         )  # the same stands against it now
-        return min(policy.max_delay_seconds, policy.delay_seconds * 2 ** min(pauses - 1, 20)) if pauses > 0 else 0
+        return (
+            min(
+                policy.max_delay_seconds,
+                policy.delay_seconds * 2 ** min(pauses - 1, 20),
+            )
+            if pauses > 0
+            else 0
+        )
 
     def spent(self, policy: RestartPolicy) -> bool:
         """Return whether the engine has failed more often in a row than the budget allows."""
@@ -88,66 +109,107 @@ class Incident:
         return replace(self, attempt=0, counted=0)
 
 
-def find_failure(members: Sequence[Member], expected: int, known: str) -> Failure | None:
-    """Return why these pods are no NCCL world any more, or None while they are, or are still becoming, one.
+def find_failure(
+    members: Sequence[Member], expected: int, known: str
+) -> Failure | None:
+    """Return why these pods are no NCCL world any more, or None while they are, or are still
+    becoming, one.
 
-    What was done to a pod comes before how an engine ended, and that before a rank that ended because of another.
-    ``known`` is the members annotation: the uids of the pods that were ready together, or empty before that.
+    What was done to a pod comes before how an engine ended, and that before a rank that ended
+    because of another. ``known`` is the members annotation: the uids of the pods that were ready
+    together, or empty before that.
     """
-    found = min((*_ended(members), *_lost(members, expected, known)), key=_how_remote, default=None)
+    found = min(
+        (*_ended(members), *_lost(members, expected, known)),
+        key=_how_remote,
+        default=None,
+    )
     return found and (_behind(found, members) or found)
 
 
 def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
-    """Return what is behind the end of an engine where the node of another rank does not answer, None where nothing is.
+    """Return what is behind the end of an engine where the node of another rank does not answer,
+    None where nothing is.
 
-    A silent node is no failure by itself, and whoever takes a pod away does so whether its node answers or not. What the engine
-    said stands before it: the node may have been silent for a moment only.
+    A silent node is no failure by itself, and whoever takes a pod away does so whether its node
+    answers or not. What the engine said stands before it: the node may have been silent for a
+    moment only.
     """
-    silent = (member for member in members if member.node and not member.node_answers and member.rank != failure.rank)
+    silent = (
+        member
+        for member in members
+        if member.node and not member.node_answers and member.rank != failure.rank
+    )
     member = next(silent, None)
     if member is None or not failure.by_engine:
         return None
     why = f"node {member.node} does not answer"
-    said = f"rank {failure.rank} ended with exit code {failure.exit_code}" + (f": {failure.message}" if failure.message else "")
-    return Failure(rank=member.rank, reason="NodeNotReady", message=f"{said[-(MESSAGE_LENGTH - len(why) - 1) :]}\n{why}")
+    said = f"rank {failure.rank} ended with exit code {failure.exit_code}" + (
+        f": {failure.message}" if failure.message else ""
+    )
+    return Failure(
+        rank=member.rank,
+        reason="NodeNotReady",
+        message=f"{said[-(MESSAGE_LENGTH - len(why) - 1) :]}\n{why}",
+    )
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
-    follows = failure.exit_code == GROUP_ENDED_EXIT_CODE  # because of another rank: never the root cause
-    return follows, failure.by_engine, failure.by_engine and not failure.exit_code, failure.rank
+    follows = (
+        failure.exit_code == GROUP_ENDED_EXIT_CODE
+    )  # because of another rank: never the root cause
+    return (
+        follows,
+        failure.by_engine,
+        failure.by_engine and not failure.exit_code,
+        failure.rank,
+    )
 
 
 def _ended(members: Sequence[Member]) -> Iterator[Failure]:
     for member in members:
         if member.deleting and (member.failure is None or member.failure.by_engine):
             yield Failure(rank=member.rank, reason=member.taken_by or "PodDeleted")
-        elif member.failure:  # of a pod that the kubelet ended, also when it is deleted afterwards: it said why
+        # of a pod that the kubelet ended, also when it is deleted afterwards: it said why
+        elif member.failure:
             yield member.failure
     if len({member.revision for member in members if member.revision}) > 1:
         yield Failure(rank=members[-1].rank, reason="MixedRevisions")
 
 
-def find_unschedulable(members: Sequence[Member], *, nodes_to_come: bool = False) -> tuple[Failure, datetime] | None:
-    """Return which rank finds no place while others of the group hold GPUs, and until when they hold them.
+def find_unschedulable(
+    members: Sequence[Member], *, nodes_to_come: bool = False
+) -> tuple[Failure, datetime] | None:
+    """Return which rank finds no place while others of the group hold GPUs, and until when they
+    hold them.
 
     They hold them longer where nodes are made for the group (``nodes_to_come``).
     """
     if not any(member.node for member in members):
         return None
-    waiting = [(member.unschedulable_since, member) for member in members if member.unschedulable_since]
+    waiting = [
+        (member.unschedulable_since, member)
+        for member in members
+        if member.unschedulable_since
+    ]
     if not waiting:
         return None
     since, member = min(waiting, key=lambda item: item[0])
     failure = Failure(rank=member.rank, reason=UNSCHEDULABLE, message=member.waiting)
-    return failure, since + timedelta(seconds=NODES_COME_SECONDS if nodes_to_come else UNSCHEDULABLE_SECONDS)
+    return failure, since + timedelta(
+        seconds=NODES_COME_SECONDS if nodes_to_come else UNSCHEDULABLE_SECONDS
+    )
 
 
 def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Failure]:
     """Yield the ranks whose pods were ready with the others and are there no more."""
     joined = {member.rank for member in members if member.uid in known.split(",")}
     if known:
-        yield from (Failure(rank=rank, reason="PodLost") for rank in range(expected) if rank not in joined)
+        yield from (
+            Failure(rank=rank, reason="PodLost")
+            for rank in range(expected)
+            if rank not in joined
+        )
 
 
 def members_value(members: Sequence[Member]) -> str:
@@ -156,9 +218,16 @@ def members_value(members: Sequence[Member]) -> str:
 
 
 def new_incident(
-    failure: Failure, members: Sequence[Member], previous: Incident | None, now: datetime, *, stable: bool
+    failure: Failure,
+    members: Sequence[Member],
+    previous: Incident | None,
+    now: datetime,
+    *,
+    stable: bool,
 ) -> Incident:
-    """Return the incident that a failure makes, counted on from the previous one unless the group was ``stable`` since."""
+    """Return the incident that a failure makes, counted on from the previous one unless the group
+    was ``stable`` since.
+    """
     row = previous if previous and not stable else None
     return Incident(
         id=sha256(members_value(members).encode()).hexdigest()[:12],
@@ -171,29 +240,55 @@ def new_incident(
 
 
 def engine_to_blame(failure: Failure) -> bool:
-    """Return whether the engine is to blame: not where a rank followed another one, or its node took it."""
-    return failure.by_engine and failure.exit_code != GROUP_ENDED_EXIT_CODE and failure.reason not in CONTAINER_LOST
+    """Return whether the engine is to blame: not where a rank followed another one, or its node
+    took it.
+    """
+    return (
+        failure.by_engine
+        and failure.exit_code != GROUP_ENDED_EXIT_CODE
+        and failure.reason not in CONTAINER_LOST
+    )
 
 
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
-    """Return an incident with its cause, where that shows only later: a rank misses its peer before the node counts as silent."""
+    """Return an incident with its cause, where that shows only later: a rank misses its peer before
+    the node counts as silent.
+    """
     behind = _behind(incident.failure, members)
-    return replace(incident, failure=behind, counted=incident.counted - engine_to_blame(incident.failure)) if behind else incident
+    return (
+        replace(
+            incident,
+            failure=behind,
+            counted=incident.counted - engine_to_blame(incident.failure),
+        )
+        if behind
+        else incident
+    )
 
 
 def encode_incident(incident: Incident) -> str:
     """Return the incident annotation."""
-    return json.dumps({**asdict(incident), "time": incident.time.isoformat()}, sort_keys=True)
+    return json.dumps(
+        {**asdict(incident), "time": incident.time.isoformat()}, sort_keys=True
+    )
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
-    """Return the last incident, or None where there was none, or somebody has written what we never write."""
+    """Return the last incident, or None where there was none, or somebody has written what we never
+    write.
+    """
     try:
         record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
         if not _is_record(record, _INCIDENT_FIELDS):
             return None
         failure = Failure(**record.pop("failure"))
-        return Incident(**{**record, "failure": failure, "time": datetime.fromisoformat(record["time"])})
+        return Incident(
+            **{
+                **record,
+                "failure": failure,
+                "time": datetime.fromisoformat(record["time"]),
+            }
+        )
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
 
@@ -204,12 +299,16 @@ def read_time(text: object) -> datetime | None:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return found if found and found.tzinfo and YEARS[0] <= found.year < YEARS[1] else None
+    return (
+        found if found and found.tzinfo and YEARS[0] <= found.year < YEARS[1] else None
+    )
 
 
 def _is_record(record: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
     """Return whether this is an object of no other fields, each as we write it."""
-    return isinstance(record, dict) and all(name in fields and fields[name](value) for name, value in record.items())
+    return isinstance(record, dict) and all(
+        name in fields and fields[name](value) for name, value in record.items()
+    )
 
 
 def _text(length: int) -> Callable[[object], bool]:
@@ -224,7 +323,9 @@ _FAILURE_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {
     "rank": _number(0, RANKS_MAX - 1),
     "reason": _text(LONGEST_REASON),
     "container": _text(NAME_LENGTH),
-    "exit_code": lambda value: value is None or _number(-EXIT_CODES, EXIT_CODES - 1)(value),
+    "exit_code": lambda value: (
+        value is None or _number(-EXIT_CODES, EXIT_CODES - 1)(value)
+    ),
     "message": _text(MESSAGE_LENGTH),
 }
 _INCIDENT_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {

@@ -1,4 +1,6 @@
-"""What follows from what one look has read, before anything is decided: who stands where, what is wrong with which node."""
+"""What follows from what one look has read, before anything is decided: who stands where, what is
+wrong with which node.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -43,17 +45,19 @@ from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 SHOWN_NODES: Final = 3
-"""How many nodes to come of a group are named; assumed: the first ones tell which pool they are of."""
+"""How many nodes to come of a group are named; assumed: the first ones tell which pool they are of.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What there is of a model, by our own clock.
 
-    ``record`` is the plan of record, ``unreadable`` why the one that there is cannot be read. ``standing`` is how the groups
-    stand that exist. ``unfit`` are planned nodes with a fault, ``lost`` nodes that do not give pods back, ``leaving`` the groups
-    that go elsewhere; ``recheck_at`` is when a further one may have to. ``late`` are nodes that an autoscaler should have made
-    by now. ``since`` is when each passing fact was first seen.
+    ``record`` is the plan of record, ``unreadable`` why the one that there is cannot be read.
+    ``standing`` is how the groups stand that exist. ``unfit`` are planned nodes with a fault,
+    ``lost`` nodes that do not give pods back, ``leaving`` the groups that go elsewhere;
+    ``recheck_at`` is when a further one may have to. ``late`` are nodes that an autoscaler should
+    have made by now. ``since`` is when each passing fact was first seen.
     """
 
     record: PlanRecord | None
@@ -71,24 +75,50 @@ class Known:
 
 def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     """Return what follows from what was read."""
-    cluster, subject = seen.cluster or Cluster(), seen.subject if isinstance(seen.subject, Subject) else None
+    cluster, subject = (
+        seen.cluster or Cluster(),
+        seen.subject if isinstance(seen.subject, Subject) else None,
+    )
     record = seen.record if isinstance(seen.record, PlanRecord) else None
-    rules = life_rules(subject.intent, seen.resource.annotations) if subject else LifeRules()
+    rules = (
+        life_rules(subject.intent, seen.resource.annotations)
+        if subject
+        else LifeRules()
+    )
     base = base_name(seen.resource.owner.name)
-    unfit = _unfit(record, base, cluster, observed, subject) if record and subject and seen.cluster else ()
+    unfit = (
+        _unfit(record, base, cluster, observed, subject)
+        if record and subject and seen.cluster
+        else ()
+    )
     uid, silent = seen.resource.owner.uid, cluster.silent_nodes(observed)
     starts = of_starts(observed, uid, silent)
-    sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out), *starts)
+    sighted = (
+        *of_members(observed.members),
+        *map(of_node, unfit),
+        *of_sets(observed, uid, seen.kept_out),
+        *starts,
+    )
     since = carried_on(seen.since, sighted, now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record and cluster.free is not None:
-        healthy = {name: node.gpus for name, node in cluster.nodes.items() if isinstance(node, NodeFacts)}
-        own = replace(own, crowded_out=crowded_out(record.plan, base, cluster.free, healthy))
+        healthy = {
+            name: node.gpus
+            for name, node in cluster.nodes.items()
+            if isinstance(node, NodeFacts)
+        }
+        own = replace(
+            own, crowded_out=crowded_out(record.plan, base, cluster.free, healthy)
+        )
     if record:
         own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed))
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
-    around = Occupancy(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
+    around = Occupancy(
+        unfit=unfit,
+        since={item.node: since[of_node(item)] for item in unfit},
+        lost=lost,
+    )
     if record:
         around = _with_groups(around, record, own, standing, seen, now)
     late = late_nodes(record.plan, around, now) if record else frozenset[str]()
@@ -109,34 +139,80 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     )
 
 
-def _unfit(record: PlanRecord, base: str, cluster: Cluster, observed: Observed, subject: Subject) -> tuple[Unfit, ...]:
+def _unfit(
+    record: PlanRecord,
+    base: str,
+    cluster: Cluster,
+    observed: Observed,
+    subject: Subject,
+) -> tuple[Unfit, ...]:
     """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
     found = unfit_nodes(record.plan, cluster.nodes, subject.terms)
-    asked = {node for nodes in _sought(record, base, observed).values() for node in nodes}
-    return tuple(item for item in found if item.fault is not NodeFault.TO_COME or item.node in asked)
+    asked = {
+        node for nodes in _sought(record, base, observed).values() for node in nodes
+    }
+    return tuple(
+        item
+        for item in found
+        if item.fault is not NodeFault.TO_COME or item.node in asked
+    )
 
 
-def _nodes_to_come(record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()) -> dict[str, Wait]:
+def _nodes_to_come(
+    record: PlanRecord,
+    base: str,
+    observed: Observed,
+    late: frozenset[str] = frozenset(),
+) -> dict[str, Wait]:
     """Return how groups wait for nodes to come, by name without their generation."""
     return {
-        name: Wait(what=Awaited.NODES if late.isdisjoint(nodes) else Awaited.LATE_NODES, said=", ".join(nodes[:SHOWN_NODES]))
+        name: Wait(
+            what=Awaited.NODES if late.isdisjoint(nodes) else Awaited.LATE_NODES,
+            said=", ".join(nodes[:SHOWN_NODES]),
+        )
         for name, nodes in _sought(record, base, observed).items()
     }
 
 
-def _sought(record: PlanRecord, base: str, observed: Observed) -> dict[str, tuple[str, ...]]:
-    """Return the nodes to come that groups are planned on, by name; those that a queue holds back ask for nothing yet."""
-    held_back = {generation_of(member.group)[0] for member in observed.members if member.gates}
-    groups = dict(zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True))
-    sought = {name: tuple(filter(is_to_come, nodes)) for name, nodes in groups.items() if name not in held_back}
+def _sought(
+    record: PlanRecord, base: str, observed: Observed
+) -> dict[str, tuple[str, ...]]:
+    """Return the nodes to come that groups are planned on, by name; those that a queue holds back
+    ask for nothing yet.
+    """
+    held_back = {
+        generation_of(member.group)[0] for member in observed.members if member.gates
+    }
+    groups = dict(
+        zip(
+            group_names(base, record.plan.group_numbers),
+            record.plan.groups,
+            strict=True,
+        )
+    )
+    sought = {
+        name: tuple(filter(is_to_come, nodes))
+        for name, nodes in groups.items()
+        if name not in held_back
+    }
     return {name: nodes for name, nodes in sought.items() if nodes}
 
 
-def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime) -> Observed:
+def _by_own_clock(
+    seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime
+) -> Observed:
     marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
-    kept_out = {uid: KeptOut(said=said, since=since[marks[uid]]) for uid, said in seen.kept_out.items() if marks[uid] in since}
+    kept_out = {
+        uid: KeptOut(said=said, since=since[marks[uid]])
+        for uid, said in seen.kept_out.items()
+        if marks[uid] in since
+    }
     tried = ((item.write, item.message) for item in (seen.outcome or Outcome()).refused)
-    now_out = {write.set_uid: KeptOut(said=said, since=now) for write, said in tried if isinstance(write, DryRunPod)}
+    now_out = {
+        write.set_uid: KeptOut(said=said, since=now)
+        for write, said in tried
+        if isinstance(write, DryRunPod)
+    }
     return replace(
         observed,
         members=by_own_clock(observed.members, since, now),
@@ -148,11 +224,18 @@ def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datet
 
 
 def _with_groups(
-    around: Occupancy, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
+    around: Occupancy,
+    record: PlanRecord,
+    own: Observed,
+    standing: tuple[GroupState, ...],
+    seen: Seen,
+    now: datetime,
 ) -> Occupancy:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
     roots = group_names(base, record.plan.group_numbers)
-    gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}
+    gave_up = {
+        generation_of(state.name)[0] for state in standing if state.holds_nothing
+    }
     released = frozenset(index for index, root in enumerate(roots) if root in gave_up)
     return replace(
         around,
@@ -163,7 +246,11 @@ def _with_groups(
     )
 
 
-def nodes_of_interest(observed: Observed, record: PlanRecord | Problem | None) -> frozenset[str]:
+def nodes_of_interest(
+    observed: Observed, record: PlanRecord | Problem | None
+) -> frozenset[str]:
     """Return the nodes that a look must know of: those of the plan, and those of the pods."""
     planned = record.plan.groups if isinstance(record, PlanRecord) else ()
-    return frozenset(node for group in planned for node in group) | {m.node for m in observed.members if m.node}
+    return frozenset(node for group in planned for node in group) | {
+        m.node for m in observed.members if m.node
+    }

@@ -1,8 +1,10 @@
-"""The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are still to come.
+"""The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are
+still to come.
 
-A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds what is kept for its own group
-alone. So a node is never promised twice: what is kept is taken in only where others have left room for it. Everything is
-counted as it changes; no question looks at all nodes or all models.
+A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds what
+is kept for its own group alone. So a node is never promised twice: what is kept is taken in only
+where others have left room for it. Everything is counted as it changes; no question looks at all
+nodes or all models.
 """
 
 from collections import Counter, defaultdict
@@ -24,14 +26,18 @@ PodKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Place:
-    """What one group of one model has on one node, by generation: GPUs kept by the plan, and bound by pods."""
+    """What one group of one model has on one node, by generation: GPUs kept by the plan, and bound
+    by pods.
+    """
 
     kept_by: Counter[int] = field(default_factory=Counter)
     bound_by: Counter[int] = field(default_factory=Counter)
 
     @property
     def kept(self) -> int:
-        """Return the GPUs that the plan keeps: for the latest generation, whichever it was made for."""
+        """Return the GPUs that the plan keeps: for the latest generation, whichever it was made
+        for.
+        """
         return sum(self.kept_by.values())
 
     def bound(self, latest: int) -> int:
@@ -39,30 +45,49 @@ class _Place:
         return self.bound_by[latest]
 
     def taken(self, latest: int) -> int:
-        """Return the GPUs that nobody else can have: those of the latest generation, and what earlier ones still hold."""
-        earlier = sum(gpus for number, gpus in self.bound_by.items() if number != latest)
+        """Return the GPUs that nobody else can have: those of the latest generation, and what
+        earlier ones still hold.
+        """
+        earlier = sum(
+            gpus for number, gpus in self.bound_by.items() if number != latest
+        )
         return max(self.kept, self.bound(latest)) + earlier
 
     def generations(self) -> frozenset[int]:
         """Return the generations that have anything here."""
-        return frozenset(number for gpus_by in (self.kept_by, self.bound_by) for number, gpus in gpus_by.items() if gpus > 0)
+        return frozenset(
+            number
+            for gpus_by in (self.kept_by, self.bound_by)
+            for number, gpus in gpus_by.items()
+            if gpus > 0
+        )
 
 
 class Ledger:
-    """Who holds what. Nothing here is the only copy of anything: pods and plans of record can be read again at any time."""
+    """Who holds what. Nothing here is the only copy of anything: pods and plans of record can be
+    read again at any time.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, GpuUsage] = {}
         self._kept: dict[OwnerKey, tuple[Reservation, ...]] = {}
         self._kept_in: Counter[str] = Counter()  # by namespace: GPUs that are kept
-        self._foreign: Counter[str] = Counter()  # by node: GPUs of pods of nobody's model
-        self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = defaultdict(dict)  # by owner and group, by node
-        self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(set)  # names of groups without their generation
+        self._foreign: Counter[str] = (
+            Counter()
+        )  # by node: GPUs of pods of nobody's model
+        self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = (
+            defaultdict(dict)
+        )  # by owner and group, by node
+        self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(
+            set
+        )  # names of groups without their generation
         self._latest: dict[tuple[OwnerKey, str], int] = {}
         self._taken: Counter[str] = Counter()  # by node, of all models
 
     def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
-        """Take over what a pod holds now (None: nothing) and return the nodes on which GPUs came free."""
+        """Take over what a pod holds now (None: nothing) and return the nodes on which GPUs came
+        free.
+        """
         before = self._pods.pop(pod, None)
         if usage is not None:
             self._pods[pod] = usage
@@ -75,17 +100,23 @@ class Ledger:
         return self._pods.get(pod)
 
     def keep(
-        self, owner: OwnerKey, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None, most: int | None = None
+        self,
+        owner: OwnerKey,
+        wanted: Iterable[Reservation],
+        gpus_of: Mapping[str, int] | None = None,
+        most: int | None = None,
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Keep GPUs for a plan instead of what was kept for it before.
 
         Args:
             owner: Whose plan it is.
-            wanted: What the plan needs; a group for which others leave no room on one of its nodes is left out whole. Its own
-                pods that a new plan has no place for are going: they are in nobody's way but the scheduler's.
-            gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is left out because of it.
-            most: GPUs that the plans of its namespace may keep (None: any number); a plan that needs more is left out whole,
-                and what was kept before stays.
+            wanted: What the plan needs; a group for which others leave no room on one of its nodes
+                is left out whole. Its own pods that a new plan has no place for are going: they are
+                in nobody's way but the scheduler's.
+            gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
+                left out because of it.
+            most: GPUs that the plans of its namespace may keep (None: any number); a plan that
+                needs more is left out whole, and what was kept before stays.
 
         Returns:
             The groups that were left out, and the nodes on which GPUs came free.
@@ -116,11 +147,15 @@ class Ledger:
             taken_in += items
         if taken_in:
             self._kept[owner] = tuple(taken_in)
-        freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
+        freed = frozenset(
+            node for node, count in free_before.items() if self._total(node) < count
+        )
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: what it keeps now it always may."""
+        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: what
+        it keeps now it always may.
+        """
         own = self._kept_of(owner)
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
@@ -148,11 +183,18 @@ class Ledger:
         for items in self._kept.values():
             yield from items
 
-    def taken(self, owner: OwnerKey | None = None, *, beside: str | None = None, vacated: bool = False) -> Counter[str]:
+    def taken(
+        self,
+        owner: OwnerKey | None = None,
+        *,
+        beside: str | None = None,
+        vacated: bool = False,
+    ) -> Counter[str]:
         """Return the GPUs by node that are not free for a model (None: for a new one).
 
-        Its own do not count against it, but for pods of former generations of its groups (``vacated``: those neither). With
-        ``beside`` a second place for that group is sought: then all of its own count but what is kept for that group.
+        Its own do not count against it, but for pods of former generations of its groups
+        (``vacated``: those neither). With ``beside`` a second place for that group is sought: then
+        all of its own count but what is kept for that group.
         """
         taken = self._taken + self._foreign
         if owner is None:
@@ -161,7 +203,9 @@ class Ledger:
             taken[node] -= count
         return +taken
 
-    def taken_on(self, nodes: Iterable[str], owner: OwnerKey | None = None) -> dict[str, int]:
+    def taken_on(
+        self, nodes: Iterable[str], owner: OwnerKey | None = None
+    ) -> dict[str, int]:
         """Return the same for a few nodes alone."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
@@ -174,13 +218,19 @@ class Ledger:
                 found[owner] = self._own(owner, beside=None, vacated=True)
         return found
 
-    def _own(self, owner: OwnerKey, *, beside: str | None, vacated: bool) -> Counter[str]:
+    def _own(
+        self, owner: OwnerKey, *, beside: str | None, vacated: bool
+    ) -> Counter[str]:
         own: Counter[str] = Counter()
         for root in self._groups.get(owner, ()):
             latest = self._latest.get((owner, root), 0)
             for node, place in self._places[owner, root].items():
                 if beside is not None:
-                    own[node] += max(0, place.kept - place.bound(latest)) if root == beside else 0
+                    own[node] += (
+                        max(0, place.kept - place.bound(latest))
+                        if root == beside
+                        else 0
+                    )
                 elif vacated:
                     own[node] += place.taken(latest)
                 else:
@@ -190,10 +240,17 @@ class Ledger:
     def _total(self, node: str) -> int:
         return self._taken[node] + self._foreign[node]
 
-    def _room(self, owner: OwnerKey, nodes: Iterable[str], gpus_of: Mapping[str, int]) -> dict[str, float]:
-        """Return how many GPUs others leave a model on these nodes; without end where that cannot be judged."""
+    def _room(
+        self, owner: OwnerKey, nodes: Iterable[str], gpus_of: Mapping[str, int]
+    ) -> dict[str, float]:
+        """Return how many GPUs others leave a model on these nodes; without end where that cannot
+        be judged.
+        """
         own = self._own(owner, beside=None, vacated=True)
-        return {node: gpus_of.get(node, inf) - self._total(node) + own[node] for node in nodes}
+        return {
+            node: gpus_of.get(node, inf) - self._total(node) + own[node]
+            for node in nodes
+        }
 
     def _changed(self, *changes: tuple[GpuUsage | None, int]) -> frozenset[str]:
         nodes = {usage.node: self._total(usage.node) for usage, _ in changes if usage}
@@ -206,7 +263,9 @@ class Ledger:
                 root, number = generation_of(usage.group)
                 with self._place(usage.owner, root, usage.node) as place:
                     place.bound_by[number] += sign * usage.gpus
-        return frozenset(node for node, count in nodes.items() if self._total(node) < count)
+        return frozenset(
+            node for node, count in nodes.items() if self._total(node) < count
+        )
 
     def _keep(self, item: Reservation, gpus: int) -> None:
         _add(self._kept_in, item.owner[0], gpus)
@@ -216,7 +275,9 @@ class Ledger:
 
     @contextmanager
     def _place(self, owner: OwnerKey, root: str, node: str) -> Iterator[_Place]:
-        """Change what a group has on a node; its places are counted anew afterwards: the latest generation may be another."""
+        """Change what a group has on a node; its places are counted anew afterwards: the latest
+        generation may be another.
+        """
         group, places = (owner, root), self._places[owner, root]
         self._count(group, -1)
         place = places.setdefault(node, _Place())
@@ -224,7 +285,10 @@ class Ledger:
         found = place.generations()
         if not found:
             del places[node]
-        self._latest[group] = max((number for place in places.values() for number in place.generations()), default=0)
+        self._latest[group] = max(
+            (number for place in places.values() for number in place.generations()),
+            default=0,
+        )
         self._count(group, 1)
         if places:
             self._groups[owner].add(root)
@@ -245,7 +309,9 @@ class Ledger:
 
 
 def _add(counts: Counter[str], name: str, gpus: int) -> None:
-    """Count GPUs of a node or a namespace; those come and go, so one of which nothing is taken is not kept."""
+    """Count GPUs of a node or a namespace; those come and go, so one of which nothing is taken is
+    not kept.
+    """
     counts[name] += gpus
     if not counts[name]:
         del counts[name]

@@ -11,21 +11,27 @@ RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
 
 ROLLBACK_TO: Final = "shardwright.io/rollback-to"
-"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the spec tried again.
+"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the
+spec tried again.
 
-What follows an ``@`` tells one request from the same one made earlier."""
+What follows an ``@`` tells one request from the same one made earlier.
+"""
 
 READ_ANNOTATIONS: Final = (RESTART, ROLLBACK_TO)
 """All annotations of a ShardedModel that are read."""
 
 HAVE_QUOTA: Final = frozenset({"Kueue", "Volcano"})
-"""Schedulers with queues: a group would wait beside its former self for the quota that this one holds."""
+"""Schedulers with queues: a group would wait beside its former self for the quota that this one
+holds.
+"""
 
 _TOKEN_LENGTH: Final = 64
 
 
 def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
-    """Return the rules of life of a resource's groups, of what is wanted and of the resource's annotations."""
+    """Return the rules of life of a resource's groups, of what is wanted and of the resource's
+    annotations.
+    """
     return LifeRules(
         restart=intent.restart,
         max_unavailable=intent.max_unavailable,
@@ -40,7 +46,9 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return how many groups shall run: what ``replicas`` says or, where the plan fills a budget, what the plan says."""
+    """Return how many groups shall run: what ``replicas`` says or, where the plan fills a budget,
+    what the plan says.
+    """
     if intent.plan_only:
         return 0
     return len(plan.groups) if intent.fills and plan else intent.replicas

@@ -10,16 +10,22 @@ from shardwright.rendering.hashing import TEMPLATE_HASH
 
 REVISION_LABEL: Final = "controller-revision-hash"
 
-LONGEST_REASON: Final = 256  # it is a word, but nobody bounds it, and it ends up in an annotation
+LONGEST_REASON: Final = (
+    256  # it is a word, but nobody bounds it, and it ends up in an annotation
+)
 
 MESSAGE_LENGTH: Final = 1024
 """What is kept of a container's last words, characters: annotations of an object share 256 KiB."""
 
 RANKS_MAX: Final = 4096
-"""Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod as he likes."""
+"""Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod
+as he likes.
+"""
 
 UNSCHEDULABLE: Final = "Unschedulable"
-"""Why a pod that finds no place is not scheduled. Source: ``PodReasonUnschedulable`` of the Kubernetes API."""
+"""Why a pod that finds no place is not scheduled. Source: ``PodReasonUnschedulable`` of the
+Kubernetes API.
+"""
 
 PODS_REFUSED: Final = "PodsRefused"
 """Why a group gives its GPUs back whose pods the API server does not let be created."""
@@ -50,12 +56,13 @@ class Failure:
 class Member:
     """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
 
-    ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or not.
-    ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away (eviction,
-    preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted
-    ends. ``gates`` keep it from being scheduled at all: somebody else will lift them. ``config_maps`` are those that it
-    mounts. ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False where the kubelet of
-    its node is silent: what the pod says of itself is old then.
+    ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or
+    not. ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who
+    takes the pod away (eviction, preemption, a taint), as its condition DisruptionTarget says.
+    ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
+    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
+    ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False
+    where the kubelet of its node is silent: what the pod says of itself is old then.
     """
 
     name: str
@@ -84,11 +91,17 @@ class Member:
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
-    """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its labels say."""
+    """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its
+    labels say.
+    """
     metadata = pod["metadata"]
     owner = controlling_set(metadata)
     ordinal = metadata["name"].removeprefix(f"{owner.get('name')}-")
-    if not owner or not (ordinal.isascii() and ordinal.isdecimal()) or len(ordinal) > len(str(RANKS_MAX)):
+    if (
+        not owner
+        or not (ordinal.isascii() and ordinal.isdecimal())
+        or len(ordinal) > len(str(RANKS_MAX))
+    ):
         return None
     labels, rank = metadata.get("labels") or {}, int(ordinal)
     if rank >= RANKS_MAX:
@@ -106,7 +119,10 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         template_hash=labels.get(TEMPLATE_HASH, ""),
         own_hash=own_hash_in(labels),
         revision=labels.get(REVISION_LABEL, ""),
-        restarts=sum(status.get("restartCount", 0) for status in pod.get("status", {}).get("containerStatuses") or ()),
+        restarts=sum(
+            status.get("restartCount", 0)
+            for status in pod.get("status", {}).get("containerStatuses") or ()
+        ),
         waiting=_waiting(pod),
         runs=_runs(pod),
         started=_started(pod),
@@ -120,7 +136,9 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
 
 
 def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
-    """Return the node of each rank up to the last that has a pod, None where it has none or is not bound."""
+    """Return the node of each rank up to the last that has a pod, None where it has none or is not
+    bound.
+    """
     by_rank = {member.rank: member.node for member in members}
     return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
 
@@ -128,29 +146,47 @@ def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
 def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the owner reference of the StatefulSet that controls a pod, empty where none does."""
     owners = metadata.get("ownerReferences") or ()
-    sets = (o for o in owners if o.get("controller") and o["kind"] == "StatefulSet" and o["apiVersion"] == "apps/v1")
+    sets = (
+        o
+        for o in owners
+        if o.get("controller")
+        and o["kind"] == "StatefulSet"
+        and o["apiVersion"] == "apps/v1"
+    )
     return next(sets, {})
 
 
 def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the ConfigMaps that a pod, or the pods of a template, mount as volumes."""
-    mounted = {(volume.get("configMap") or {}).get("name", "") for volume in pod_spec.get("volumes") or ()}
+    """Return the names of the ConfigMaps that a pod, or the pods of a template, mount as
+    volumes.
+    """
+    mounted = {
+        (volume.get("configMap") or {}).get("name", "")
+        for volume in pod_spec.get("volumes") or ()
+    }
     return tuple(sorted(mounted - {""}))
 
 
 def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the Secrets that the pods of a template mount as volumes."""
-    mounted = {(volume.get("secret") or {}).get("secretName", "") for volume in pod_spec.get("volumes") or ()}
+    mounted = {
+        (volume.get("secret") or {}).get("secretName", "")
+        for volume in pod_spec.get("volumes") or ()
+    }
     return tuple(sorted(mounted - {""}))
 
 
 def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition["type"] == kind), {})
+    return next(
+        (condition for condition in conditions if condition["type"] == kind), {}
+    )
 
 
 def _gates(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ())
+    return tuple(
+        str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ()
+    )
 
 
 def _waiting(pod: Mapping[str, Any]) -> str:
@@ -158,17 +194,25 @@ def _waiting(pod: Mapping[str, Any]) -> str:
         return f"held back by {', '.join(gates)}"
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(": ")
+        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(
+            ": "
+        )
     for status in _container_statuses(pod):
         if waiting := status.get("state", {}).get("waiting"):
             reason = waiting.get("reason", "Waiting")
-            return f"{status['name']} {reason}" + (f" of {status['image']}" if "Image" in reason and "image" in status else "")
+            return f"{status['name']} {reason}" + (
+                f" of {status['image']}"
+                if "Image" in reason and "image" in status
+                else ""
+            )
     return ""
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:
     statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return bool(statuses) and all("running" in status.get("state", {}) for status in statuses)
+    return bool(statuses) and all(
+        "running" in status.get("state", {}) for status in statuses
+    )
 
 
 def _started(pod: Mapping[str, Any]) -> bool:
@@ -178,13 +222,20 @@ def _started(pod: Mapping[str, Any]) -> bool:
 
 def _container_statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     status = pod.get("status", {})
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
 
 
 def _unschedulable_since(pod: Mapping[str, Any]) -> datetime | None:
     scheduled = _condition(pod, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
-    if scheduled.get("status") != "False" or scheduled.get("reason") != UNSCHEDULABLE or not since:
+    if (
+        scheduled.get("status") != "False"
+        or scheduled.get("reason") != UNSCHEDULABLE
+        or not since
+    ):
         return None
     return datetime.fromisoformat(since)
 
@@ -195,30 +246,49 @@ def _time(stamp: str | None) -> datetime | None:
 
 def _taken_by(pod: Mapping[str, Any]) -> str:
     taken = _condition(pod, "DisruptionTarget")
-    return str(taken.get("reason") or "")[:LONGEST_REASON] if taken.get("status") == "True" else ""
+    return (
+        str(taken.get("reason") or "")[:LONGEST_REASON]
+        if taken.get("status") == "True"
+        else ""
+    )
 
 
 def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
     """Return how the pod or an engine container of it ended; init containers retry by themselves.
 
-    A pod that was evicted has ended containers, too: who took the pod comes before how its containers ended.
+    A pod that was evicted has ended containers, too: who took the pod comes before how its
+    containers ended.
     """
     status = pod.get("status", {})
     finished = status.get("phase") in FINISHED_PHASES
     if finished and (status.get("reason") or _taken_by(pod)):
-        return Failure(rank=rank, reason=_cut(status.get("reason") or _taken_by(pod)), message=_last(status.get("message")))
+        return Failure(
+            rank=rank,
+            reason=_cut(status.get("reason") or _taken_by(pod)),
+            message=_last(status.get("message")),
+        )
     for container in status.get("containerStatuses") or ():
-        ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+        ended = container.get("state", {}).get("terminated") or container.get(
+            "lastState", {}
+        ).get("terminated")
         if ended or container.get("restartCount", 0) > 0:
             return _ended(rank, container["name"], ended or {})
-    if not finished or "deletionTimestamp" in pod["metadata"]:  # it ends without a word because it is deleted
+    if (
+        not finished or "deletionTimestamp" in pod["metadata"]
+    ):  # it ends without a word because it is deleted
         return None
     return Failure(rank=rank, reason="Failed", message=_last(status.get("message")))
 
 
 def _ended(rank: int, container: str, ended: Mapping[str, Any]) -> Failure:
     reason, code = _cut(ended.get("reason") or "Error"), ended.get("exitCode")
-    return Failure(rank=rank, reason=reason, container=container, exit_code=code, message=_last(ended.get("message")))
+    return Failure(
+        rank=rank,
+        reason=reason,
+        container=container,
+        exit_code=code,
+        message=_last(ended.get("message")),
+    )
 
 
 def _cut(reason: object) -> str:

@@ -1,4 +1,6 @@
-"""What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups."""
+"""What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its
+groups.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +15,7 @@ from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
-SECRET: Final = "Secret"  # noqa: S105 - a kind
+SECRET: Final = "Secret"  # noqa: S105
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:
@@ -42,15 +44,18 @@ class KeptOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
+    """The objects that carry our label or a wanted name, ours or not, and all pods that
+    StatefulSets control.
 
-    ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
-    labels of the model although no StatefulSet controls them. ``overfull`` says of objects that somebody has filled what is too
-    large in them. ``kept_out`` are the StatefulSets whose pods are refused,
-    ``short_since`` says since when each has fewer pods than it should, both by uid. ``crowded_out`` are the groups, without
-    their generation, on whose nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which
-    an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all pods of a StatefulSet are ready,
-    ``starting_since`` since when all have nodes and it has not come up, both by uid.
+    ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the
+    names of pods that carry the labels of the model although no StatefulSet controls them.
+    ``overfull`` says of objects that somebody has filled what is too large in them. ``kept_out``
+    are the StatefulSets whose pods are refused, ``short_since`` says since when each has fewer pods
+    than it should, both by uid. ``crowded_out`` are the groups, without their generation, on whose
+    nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes
+    which an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all
+    pods of a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not
+    come up, both by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -72,17 +77,27 @@ class Observed:
 
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
         """Return the same with the pods of nodes that do not answer told apart."""
-        members = tuple(replace(member, node_answers=False) if member.node in silent_nodes else member for member in self.members)
+        members = tuple(
+            replace(member, node_answers=False)
+            if member.node in silent_nodes
+            else member
+            for member in self.members
+        )
         return replace(self, members=members)
 
     def members_of(self, group: str) -> tuple[Member, ...]:
-        """Return the pods of a group in rank order: those that its StatefulSet controls or, where there is none, once did.
+        """Return the pods of a group in rank order: those that its StatefulSet controls or, where
+        there is none, once did.
 
         A pod says by uid who controls it; one of another uid is left to the garbage collector.
         """
         live = self.objects.get((STATEFUL_SET, group))
         named = self._by_group.get(group, ())
-        return named if live is None else tuple(m for m in named if m.set_uid == live["metadata"]["uid"])
+        return (
+            named
+            if live is None
+            else tuple(m for m in named if m.set_uid == live["metadata"]["uid"])
+        )
 
     @cached_property
     def _by_group(self) -> Mapping[str, tuple[Member, ...]]:
@@ -93,7 +108,9 @@ class Observed:
 
     @cached_property
     def generations(self) -> Mapping[str, Mapping[int, str | None]]:
-        """Return by name of group the generations of which there is a StatefulSet, with who controls it, or a pod (None)."""
+        """Return by name of group the generations of which there is a StatefulSet, with who
+        controls it, or a pod (None).
+        """
         found: dict[str, dict[int, str | None]] = {}
         for name in self._by_group:
             root, number = generation_of(name)

@@ -1,4 +1,6 @@
-"""When may a status be written? What is new at once; what comes back again and again, or says the same in other words, later."""
+"""When may a status be written? What is new at once; what comes back again and again, or says the
+same in other words, later.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,16 +9,24 @@ from functools import lru_cache
 from typing import Any, Final
 
 PACE_SECONDS: Final = 10.0
-"""The least time between two writes that say nothing new. Basis: assumed; a probe or a label that flaps does so every second."""
+"""The least time between two writes that say nothing new. Basis: assumed; a probe or a label that
+flaps does so every second.
+"""
 
 NEWS_SECONDS: Final = 60.0
-"""How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes back later is another story."""
+"""How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes
+back later is another story.
+"""
 
 FACTS_MAX: Final = 1024
-"""Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions have reasons."""
+"""Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions
+have reasons.
+"""
 
 Gist = tuple[Any, ...]
-"""What a status says in facts: the generation, the newest revision, and of each condition its type, status and reason."""
+"""What a status says in facts: the generation, the newest revision, and of each condition its type,
+status and reason.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,11 @@ def gist_of(status: Mapping[str, Any]) -> Gist:
     conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     facts = (_fact(item["type"], item["status"], item["reason"]) for item in conditions)
     newest: Iterable[Mapping[str, Any]] = (status.get("revisions") or ())[-1:]
-    return status.get("observedGeneration"), *(item["revision"] for item in newest), *sorted(facts)
+    return (
+        status.get("observedGeneration"),
+        *(item["revision"] for item in newest),
+        *sorted(facts),
+    )
 
 
 @lru_cache(maxsize=FACTS_MAX)
@@ -42,7 +56,9 @@ def _fact(of: str, status: str, reason: str) -> tuple[str, str, str]:
 
 
 def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
-    """Return when a status may be written: now if its facts are new, else at the pace of what comes back or says the same."""
+    """Return when a status may be written: now if its facts are new, else at the pace of what comes
+    back or says the same.
+    """
     recent = _recent(said, now)
     if not any(item.gist == gist for item in recent):
         return now

@@ -30,12 +30,14 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPlan:
-    """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
+    """What stands: the plan of record, new or kept, what to show of it, and why it is not all that
+    is asked for.
 
-    ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
-    ``undeployable`` why the one that there is cannot be run, ``barred`` why the pods of the new one would not be let in,
-    ``stale`` what is wrong with the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were
-    made now. ``events`` say that it is new.
+    ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has
+    no GPUs and may not run, ``undeployable`` why the one that there is cannot be run, ``barred``
+    why the pods of the new one would not be let in, ``stale`` what is wrong with the plan that
+    stands, ``better`` one that would be better, ``anew`` what one would be that were made now.
+    ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -50,35 +52,75 @@ class StandingPlan:
     events: tuple[Event, ...] = ()
 
 
-def plan_that_stands(seen: Seen, known: Known, subject: Subject, now: datetime) -> StandingPlan | Ask | Problem:
+def plan_that_stands(
+    seen: Seen, known: Known, subject: Subject, now: datetime
+) -> StandingPlan | Ask | Problem:
     """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
         return StandingPlan(record=record, report=record.report(), stale=stale)
-    if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
+    if (
+        record is None
+        and not _has_begun(seen, known)
+        and (why := too_many(seen.cluster or Cluster()))
+    ):
         return StandingPlan(record=None, barred=why)
     has_its_gpus = _has_its_gpus(seen, known, record)
-    choice = _choice(seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None)
+    choice = _choice(
+        seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None
+    )
     if choice is PlanChoice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
-        return StandingPlan(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
+        return StandingPlan(
+            record=record,
+            report=record.report(),
+            stale=stale,
+            unplaced=why is not None,
+            barred=why,
+        )
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
-    if isinstance(answer, Problem) and record and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}:
-        answer = Replanned(record=record, report=record.report())  # it serves, whatever keeps us from looking for a better one
+    if (
+        isinstance(answer, Problem)
+        and record
+        and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}
+    ):
+        answer = Replanned(
+            record=record, report=record.report()
+        )  # it serves, whatever keeps us from looking for a better one
     if not isinstance(answer, Replanned):
         return answer
     if made := answer.record:
-        answer = replace(answer, record=replace(made, rejected=_rejected(seen, known, subject, made)))
+        answer = replace(
+            answer, record=replace(made, rejected=_rejected(seen, known, subject, made))
+        )
     planned = _of_answer(known, subject, answer, stale)
-    if planned.record != record and (why := barred(seen, known, subject, planned.record)):
-        return StandingPlan(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
+    if planned.record != record and (
+        why := barred(seen, known, subject, planned.record)
+    ):
+        return StandingPlan(
+            record=record,
+            report=planned.report,
+            unplaced=not has_its_gpus,
+            barred=why,
+            stale=stale,
+        )
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
 
 
-def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_its_gpus: bool, stale: bool) -> PlanChoice:
-    """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said what a new one would be."""
+def _choice(
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    now: datetime,
+    *,
+    has_its_gpus: bool,
+    stale: bool,
+) -> PlanChoice:
+    """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said
+    what a new one would be.
+    """
     record, intent, serves = known.record, subject.intent, _serves(known, known.record)
     wanted = Wanted(
         input_hash=subject.input_hash,
@@ -88,68 +130,141 @@ def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_it
         deploy=subject.request.deploy,
     )
     due = record is not None and is_due(record, now)
-    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus, serves=serves, due=due)
+    choice = choose(
+        record,
+        wanted,
+        leaving=bool(known.leaving),
+        has_its_gpus=has_its_gpus,
+        serves=serves,
+        due=due,
+    )
     if choice is PlanChoice.REPLAN and _is_former(seen, subject):
         return PlanChoice.RESTORE
-    return PlanChoice.COMPARE if choice is PlanChoice.KEEP and stale and serves else choice
+    return (
+        PlanChoice.COMPARE if choice is PlanChoice.KEEP and stale and serves else choice
+    )
 
 
 def _has_begun(seen: Seen, known: Known) -> bool:
     """Return whether anything of a plan was ever deployed."""
     uid = seen.resource.owner.uid
-    return any(kind == STATEFUL_SET and controller_uid(live) == uid for (kind, _), live in known.observed.objects.items())
+    return any(
+        kind == STATEFUL_SET and controller_uid(live) == uid
+        for (kind, _), live in known.observed.objects.items()
+    )
 
 
 def _serves(known: Known, record: PlanRecord | None) -> bool:
     """Return whether all groups of a plan serve, with the pods that are wanted of it."""
-    serving = [state for state in known.standing if state.ready and state.situation is Situation.READY]
-    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
+    serving = [
+        state
+        for state in known.standing
+        if state.ready and state.situation is Situation.READY
+    ]
+    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
+        known.standing
+    )
 
 
 def _is_former(seen: Seen, subject: Subject) -> bool:
     """Return whether it is a revision that is gone back to, with a plan of its own."""
-    return seen.former is not None and seen.former.subject is subject and seen.former.plan is not None
+    return (
+        seen.former is not None
+        and seen.former.subject is subject
+        and seen.former.plan is not None
+    )
 
 
 def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
     if choice is PlanChoice.RESTORE and seen.former:
         return _restoring(seen, known, seen.former.plan)
-    leaving = frozenset(item.group for item in known.leaving) if choice is PlanChoice.REHOUSE else frozenset[int]()
-    held = tuple(item for item in _held(seen, known) if not known.record or item.number < subject.intent.partition)
-    numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
-    may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
-        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+    leaving = (
+        frozenset(item.group for item in known.leaving)
+        if choice is PlanChoice.REHOUSE
+        else frozenset[int]()
     )
+    held = tuple(
+        item
+        for item in _held(seen, known)
+        if not known.record or item.number < subject.intent.partition
+    )
+    numbers = (
+        known.record.plan.group_numbers
+        if known.record
+        else tuple(item.number for item in held)
+    )
+    may_drop = choice in {
+        PlanChoice.REPLAN,
+        PlanChoice.COMPARE,
+        PlanChoice.IMPROVE,
+    } or (choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers))
     roots = group_names(base_name(seen.resource.owner.name), numbers)
-    worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
-    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
+    worst = (
+        worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
+    )
+    return Ask(
+        on=known.record,
+        choice=choice,
+        leaving=leaving,
+        held=held,
+        worst=worst,
+        lost=known.lost | known.late,
+    )
 
 
 def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
-    """Return the question for an earlier plan: what counts is where groups stand, not where they were to go meanwhile."""
-    said = [_places(item) for item in (known.record.plan if known.record else None, plan) if item]
-    held = tuple(replace(item, nodes=_in_order(item, said)) for item in _held(seen, known))
+    """Return the question for an earlier plan: what counts is where groups stand, not where they
+    were to go meanwhile.
+    """
+    said = [
+        _places(item)
+        for item in (known.record.plan if known.record else None, plan)
+        if item
+    ]
+    held = tuple(
+        replace(item, nodes=_in_order(item, said)) for item in _held(seen, known)
+    )
     numbers = tuple(item.number for item in held)
-    worst = worst_first(group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ())
+    worst = worst_first(
+        group_names(base_name(seen.resource.owner.name), numbers),
+        numbers,
+        known.standing,
+        (),
+    )
     lost = known.lost | known.late
-    return Ask(on=known.record, choice=PlanChoice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
+    return Ask(
+        on=known.record,
+        choice=PlanChoice.RESTORE,
+        held=held,
+        restored=plan,
+        worst=worst,
+        lost=lost,
+    )
 
 
 def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
     return dict(zip(plan.group_numbers, plan.groups, strict=True))
 
 
-def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
-    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for another one.
+def _in_order(
+    item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]
+) -> tuple[str, ...]:
+    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
+    another one.
 
     One whose pods name no nodes, as they were to come, is where the first plan has it.
     """
     places = (nodes for plan in said if (nodes := plan.get(item.number)))
-    return next((nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes)
+    return next(
+        (nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)),
+        item.nodes,
+    )
 
 
 def _held(seen: Seen, known: Known) -> Iterator[Held]:
-    """Yield the groups that stand, in order, with the nodes that they were planned on when they were made."""
+    """Yield the groups that stand, in order, with the nodes that they were planned on when they
+    were made.
+    """
     owner = seen.resource.owner
     sets = {
         number: tuple(sorted(planned_nodes(live)))
@@ -157,26 +272,48 @@ def _held(seen: Seen, known: Known) -> Iterator[Held]:
         if kind == STATEFUL_SET and controller_uid(live) == owner.uid
         if (number := group_number(base_name(owner.name), name)) is not None
     }
-    yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))
+    yield from (
+        Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items())
+    )
 
 
-def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem | None) -> StandingPlan:
+def _of_answer(
+    known: Known, subject: Subject, answer: Replanned, stale: Problem | None
+) -> StandingPlan:
     record, made = known.record, answer.record
     if made and not made.plan.deployable and known.standing and subject.request.deploy:
-        return StandingPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
+        return StandingPlan(
+            record=record, report=answer.report, undeployable=made.plan.undeployable
+        )
     if answer.short:
         moved = made is not None and made != record
         left = _fault(known, made) if moved else stale
         return StandingPlan(
-            record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ()
+            record=made,
+            report=answer.report,
+            short=answer.short,
+            stale=left,
+            events=_news(made) if moved else (),
         )
-    if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
-        return StandingPlan(record=record, report=record.report(), stale=stale, better=answer.better, anew=answer.anew)
+    if (
+        record
+        and made
+        and record.input_hash == made.input_hash
+        and record.plan == made.plan
+    ):
+        return StandingPlan(
+            record=record,
+            report=record.report(),
+            stale=stale,
+            better=answer.better,
+            anew=answer.anew,
+        )
     return StandingPlan(record=made, report=answer.report, events=_news(made))
 
 
 def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> str:
-    """Return what a group did not come up with that goes with a new plan while others run other pods: they are to keep them.
+    """Return what a group did not come up with that goes with a new plan while others run other
+    pods: they are to keep them.
 
     What was rejected before stays so for as long as the same cut is wanted.
     """
@@ -184,7 +321,9 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
     if record is None or record.cut_hash != made.cut_hash:
         return ""
     domain = (seen.cluster or Cluster()).domain
-    deployment = replace(subject.deployment, sought=record.sought, cluster_domain=domain)
+    deployment = replace(
+        subject.deployment, sought=record.sought, cluster_domain=domain
+    )
     base, against, others = base_name(seen.resource.owner.name), False, False
     for index, number in enumerate(record.plan.group_numbers):
         for state in known.standing:
@@ -193,7 +332,9 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
                 continue
             has_it = asked_by(live) == asked_of(record.plan, deployment, index)
             others |= number in made.plan.group_numbers and not has_it
-            against |= number not in made.plan.group_numbers and has_it and is_against(state)
+            against |= (
+                number not in made.plan.group_numbers and has_it and is_against(state)
+            )
     return subject.deployment.asked if against and others else record.rejected
 
 
@@ -202,27 +343,50 @@ def _news(record: PlanRecord | None) -> tuple[Event, ...]:
 
 
 def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
-    """Return what is wrong with a node that a plan still says: a group must leave it, or it will not pass by itself."""
+    """Return what is wrong with a node that a plan still says: a group must leave it, or it will
+    not pass by itself.
+    """
     groups = record.plan.groups if record else ()
-    leaving = [item for item in known.leaving if item.group < len(groups) and item.node in groups[item.group]]
+    leaving = [
+        item
+        for item in known.leaving
+        if item.group < len(groups) and item.node in groups[item.group]
+    ]
     planned = {node for group in groups for node in group}
-    lasting = (item.problem for item in known.unfit if item.fault not in PASSES and item.node in planned)
+    lasting = (
+        item.problem
+        for item in known.unfit
+        if item.fault not in PASSES and item.node in planned
+    )
     return departure_problem(leaving) or next(lasting, None)
 
 
 def _has_its_gpus(seen: Seen, known: Known, record: PlanRecord | None) -> bool:
-    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have them.
+    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have
+    them.
 
-    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its pods started none can be.
+    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its
+    pods started none can be.
     """
     if record is None or seen.cluster is None or seen.cluster.reserved:
         return True
-    return _short_node(seen, record.plan, frozenset(member.node or "" for member in known.observed.members)) is None
+    return (
+        _short_node(
+            seen,
+            record.plan,
+            frozenset(member.node or "" for member in known.observed.members),
+        )
+        is None
+    )
 
 
 def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     """Return what is wrong with a plan that is only shown and could not be started any more."""
-    if known.record is None or not subject.intent.plan_only or (node := _short_node(seen, known.record.plan)) is None:
+    if (
+        known.record is None
+        or not subject.intent.plan_only
+        or (node := _short_node(seen, known.record.plan)) is None
+    ):
         return None
     free = (seen.cluster.free or {}).get(node, 0) if seen.cluster else 0
     return Problem(
@@ -233,8 +397,11 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     )
 
 
-def _short_node(seen: Seen, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
-    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none.
+def _short_node(
+    seen: Seen, plan: Plan, held: frozenset[str] = frozenset()
+) -> str | None:
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None
+    where there is none.
 
     On those that are ``held`` its pods have them already.
     """
@@ -244,4 +411,11 @@ def _short_node(seen: Seen, plan: Plan, held: frozenset[str] = frozenset()) -> s
     wanted: dict[str, int] = {}
     for node in (node for group in plan.groups for node in group):
         wanted[node] = wanted.get(node, 0) + plan.gpus_per_node
-    return next((node for node, gpus in sorted(wanted.items()) if node not in held and free.get(node, 0) < gpus), None)
+    return next(
+        (
+            node
+            for node, gpus in sorted(wanted.items())
+            if node not in held and free.get(node, 0) < gpus
+        ),
+        None,
+    )

@@ -1,7 +1,9 @@
-"""Plans that were made before: the same question over the same kind of stock has the same layout, wherever its nodes are.
+"""Plans that were made before: the same question over the same kind of stock has the same layout,
+wherever its nodes are.
 
-A plan is a choice of a layout on a pool, and then of nodes. The choice depends on the question and on how much room each pool
-has, not on which of its nodes are free; so it is remembered by both, and only the nodes are chosen anew.
+A plan is a choice of a layout on a pool, and then of nodes. The choice depends on the question and
+on how much room each pool has, not on which of its nodes are free; so it is remembered by both, and
+only the nodes are chosen anew.
 """
 
 from collections import Counter, OrderedDict
@@ -15,19 +17,25 @@ from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
 
 REMEMBERED_MAX: Final = 512
-"""Questions that are remembered; the one that was asked longest ago goes first. Basis: assumed, a few MiB."""
+"""Questions that are remembered; the one that was asked longest ago goes first. Basis: assumed, a
+few MiB.
+"""
 
 NODES_MAX: Final = 64
-"""Up to how many free nodes of a pool are counted for one replica: whether there are more changes no choice. Basis: assumed, more
-than any replica is cut over."""
+"""Up to how many free nodes of a pool are counted for one replica: whether there are more changes
+no choice. Basis: assumed, more than any replica is cut over.
+"""
 
 DOMAINS_MAX: Final = 8
-"""Up to how many scale-up domains are counted for one replica: one that so many others surpass changes no choice. Basis: assumed,
-more than any replica is cut over: 8 racks of NVL72 have 576 GPUs."""
+"""Up to how many scale-up domains are counted for one replica: one that so many others surpass
+changes no choice. Basis: assumed, more than any replica is cut over: 8 racks of NVL72 have 576
+GPUs.
+"""
 
 SAME: Final = 1.005
-"""By which factor a prediction may differ where the nodes are others, before all layouts are compared again. Basis: assumed,
-below what tells layouts apart."""
+"""By which factor a prediction may differ where the nodes are others, before all layouts are
+compared again. Basis: assumed, below what tells layouts apart.
+"""
 
 
 FreeCounts = tuple[tuple[int, int], ...]
@@ -41,7 +49,9 @@ class PlanCache:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
     def recall(self, subject: Subject, inventory: Inventory) -> Report | None:
-        """Return what :func:`~shardwright.pipeline.plan_serving` would return, None where that is not known."""
+        """Return what :func:`~shardwright.pipeline.plan_serving` would return, None where that is
+        not known.
+        """
         key = _key(subject, inventory)
         known = self._reports.get(key)
         again = _again(subject, known.outcome, inventory) if known else None
@@ -60,17 +70,32 @@ class PlanCache:
 
 
 def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
-    space, beside_gpus = subject.request.space, subject.request.workload.kv_offload is not None
-    host = tuple((pool.name, pool.host_bytes) for pool in inventory.pools) if beside_gpus else ()
-    return _question(subject), stock_of(inventory, space.replicas if space.fill else subject.intent.replicas), host
+    space, beside_gpus = (
+        subject.request.space,
+        subject.request.workload.kv_offload is not None,
+    )
+    host = (
+        tuple((pool.name, pool.host_bytes) for pool in inventory.pools)
+        if beside_gpus
+        else ()
+    )
+    return (
+        _question(subject),
+        stock_of(inventory, space.replicas if space.fill else subject.intent.replicas),
+        host,
+    )
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    """Return all that a plan depends on beside the cluster; not whose it is, nor at which generation."""
+    """Return all that a plan depends on beside the cluster; not whose it is, nor at which
+    generation.
+    """
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 
-def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
+def _again(
+    subject: Subject, plan: Plan | NoPlan, inventory: Inventory
+) -> Plan | NoPlan | None:
     """Return the plan on nodes that are free now, None where it would not do the same there."""
     if isinstance(plan, NoPlan) or not plan.groups:
         return plan
@@ -80,18 +105,31 @@ def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan 
     was, now = plan.performance, found.performance
     pairs = ((was.ttft_seconds, now.ttft_seconds), (was.tpot_seconds, now.tpot_seconds))
     same = all(max(one, other) <= SAME * min(one, other) for one, other in pairs)
-    alike = (plan.tensor_link, plan.pipeline_link) == (found.tensor_link, found.pipeline_link)
+    alike = (plan.tensor_link, plan.pipeline_link) == (
+        found.tensor_link,
+        found.pipeline_link,
+    )
     return replace(plan, groups=found.groups) if same and alike else None
 
 
 def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
-    """Return what of the room of each pool can change the choice of a layout: how many nodes have how many GPUs free.
+    """Return what of the room of each pool can change the choice of a layout: how many nodes have
+    how many GPUs free.
 
     Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
     """
     copies = max(1, replicas)
-    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies)) for pool in inventory.pools)
-    excluded = tuple(sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items()))
+    pools = tuple(
+        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies))
+        for pool in inventory.pools
+    )
+    excluded = tuple(
+        sorted(
+            Counter(
+                (item.problem.code, item.product) for item in inventory.excluded
+            ).items()
+        )
+    )
     return pools, excluded, inventory.known_pods
 
 
@@ -104,7 +142,9 @@ def _room(pool: Pool, copies: int) -> Iterator[Any]:
 
 
 def _counted(free: Iterable[int], most: int) -> FreeCounts:
-    """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that grows, up to ``most``."""
+    """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that
+    grows, up to ``most``.
+    """
     counts, total, levels = Counter(free), 0, []
     for gpus in sorted((number for number in counts if number > 0), reverse=True):
         total += counts[gpus]
@@ -120,10 +160,28 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
     for node in pool.nodes:
         by_name.setdefault(node.domain, []).append(node.free)
     counts = Counter(_counted(free, len(free)) for free in by_name.values())
-    surpassed = {room: sum(counts[other] for other in counts if other != room and _surpasses(other, room)) for room in counts}
-    return tuple(sorted((room, min(counts[room], most - surpassed[room])) for room in counts if surpassed[room] < most))
+    surpassed = {
+        room: sum(
+            counts[other]
+            for other in counts
+            if other != room and _surpasses(other, room)
+        )
+        for room in counts
+    }
+    return tuple(
+        sorted(
+            (room, min(counts[room], most - surpassed[room]))
+            for room in counts
+            if surpassed[room] < most
+        )
+    )
 
 
 def _surpasses(domain: FreeCounts, other: FreeCounts) -> bool:
-    """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the number of GPUs."""
-    return all(any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other)
+    """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the
+    number of GPUs.
+    """
+    return all(
+        any(free >= gpus and nodes >= wanted for free, nodes in domain)
+        for gpus, wanted in other
+    )

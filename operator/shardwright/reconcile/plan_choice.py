@@ -12,10 +12,14 @@ class PlanChoice(StrEnum):
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
-    REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
+    # : some groups cannot go on where they are: they move, the others stay; then as RESCALE
+    REHOUSE = "Rehouse"
     REPLAN = "Replan"
-    COMPARE = "Compare"  #: all stays as it is; what would be better, or be made now, is said
-    RESTORE = "Restore"  #: the plan of an earlier revision takes its place, with the groups that still stand by it
+    COMPARE = (
+        "Compare"  #: all stays as it is; what would be better, or be made now, is said
+    )
+    # : the plan of an earlier revision takes its place, with the groups that still stand by it
+    RESTORE = "Restore"
     IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
 
 
@@ -49,16 +53,31 @@ def choose(
         serves: Whether all of its groups serve: only then is a better one looked for.
         due: Whether it has stood for long enough to give way to a better one.
     """
-    if record is None or record.cut_hash != wanted.cut_hash or (wanted.deploy and not record.plan.deployable):
+    if (
+        record is None
+        or record.cut_hash != wanted.cut_hash
+        or (wanted.deploy and not record.plan.deployable)
+    ):
         return PlanChoice.REPLAN
     if wanted.deploy and not has_its_gpus:
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it
-    same = PlanChoice.KEEP if record.input_hash == wanted.input_hash else PlanChoice.RESCALE
-    if not leaving and same is PlanChoice.KEEP and serves and wanted.replan is Replan.ALWAYS:
+    same = (
+        PlanChoice.KEEP
+        if record.input_hash == wanted.input_hash
+        else PlanChoice.RESCALE
+    )
+    if (
+        not leaving
+        and same is PlanChoice.KEEP
+        and serves
+        and wanted.replan is Replan.ALWAYS
+    ):
         return PlanChoice.IMPROVE if due else PlanChoice.COMPARE
     if not leaving or wanted.replan is Replan.NEVER:
         return same
-    fewer = wanted.replicas < len(record.plan.groups)  # groups that are not wanted any more go before others move
+    fewer = wanted.replicas < len(
+        record.plan.groups
+    )  # groups that are not wanted any more go before others move
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

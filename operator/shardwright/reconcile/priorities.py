@@ -10,7 +10,9 @@ PATH = "spec.pod.priorityClassName"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """What matters of a PriorityClass: greater values go first; ``is_default``: pods that name none are of this one."""
+    """What matters of a PriorityClass: greater values go first; ``is_default``: pods that name none
+    are of this one.
+    """
 
     value: int
     is_default: bool = False
@@ -25,21 +27,30 @@ class Priorities:
     def changed(self, changes: Mapping[str, PriorityClass | None]) -> "Priorities":
         """Return the same after changes by name, None for a class that is gone."""
         whole = {**self.classes, **changes}
-        return replace(self, classes={name: found for name, found in whole.items() if found is not None})
+        return replace(
+            self,
+            classes={name: found for name, found in whole.items() if found is not None},
+        )
 
     def value_of(self, name: str | None) -> int:
-        """Return the priority of pods that name this class, or none; 0 where the class does not exist.
+        """Return the priority of pods that name this class, or none; 0 where the class does not
+        exist.
 
-        Of several default classes the one with the least value counts. Source: the admission plugin Priority of Kubernetes.
+        Of several default classes the one with the least value counts. Source: the admission plugin
+        Priority of Kubernetes.
         """
         if name is not None:
             return self.classes[name].value if name in self.classes else 0
-        return min((item.value for item in self.classes.values() if item.is_default), default=0)
+        return min(
+            (item.value for item in self.classes.values() if item.is_default), default=0
+        )
 
     @property
     def default(self) -> str:
         """Return the class of pods that name none, empty where there is no default."""
-        found = ((item.value, name) for name, item in self.classes.items() if item.is_default)
+        found = (
+            (item.value, name) for name, item in self.classes.items() if item.is_default
+        )
         return min(found, default=(0, ""))[1]
 
     def problem_of(self, name: str | None) -> Problem | None:
@@ -52,5 +63,6 @@ class Priorities:
             what=f"PriorityClass {name}",
             limit="does not exist in this cluster",
             gap="the API server refuses its pods",
-            remedy=f"create it, name one that there is (kubectl get priorityclass), or leave {PATH} out",
+            remedy=f"create it, name one that there is (kubectl get priorityclass), or leave {PATH}"
+            " out",
         )

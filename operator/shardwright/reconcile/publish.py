@@ -1,4 +1,6 @@
-"""What one look leaves behind: status, events, what to keep of the cluster for the model, and when to look again."""
+"""What one look leaves behind: status, events, what to keep of the cluster for the model, and when
+to look again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,12 +25,28 @@ from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
-from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revision_entries, revisions_of
+from shardwright.reconcile.revisions import (
+    History,
+    Revision,
+    hash_of,
+    history_of,
+    revision_entries,
+    revisions_of,
+)
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
-from shardwright.reconcile.writes import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
+from shardwright.reconcile.writes import (
+    Apply,
+    Aside,
+    Create,
+    DropRevision,
+    DryRunPod,
+    KeepRevision,
+    ObjectKey,
+    Why,
+)
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
@@ -38,29 +56,35 @@ from shardwright.resolving.subject import Subject
 CONFLICT: Final = 409  # HTTP: there is one of the name already
 
 BARRED_SECONDS: Final = 60.0
-"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes it. Basis: assumed; what was
-promised to another model may be given back, which no quota says."""
+"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes
+it. Basis: assumed; what was promised to another model may be given back, which no quota says.
+"""
 
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
-"""How soon to look again at what is not ready, although its events should wake us. Basis: assumed."""
+"""How soon to look again at what is not ready, although its events should wake us. Basis: assumed.
+"""
 
 NO_PODS_SECONDS: Final = 10.0
-"""The same while pods are missing: the API server is asked why then. Basis: assumed; they are made in a second."""
+"""The same while pods are missing: the API server is asked why then. Basis: assumed; they are made
+in a second.
+"""
 
 
 DISTRUST_SECONDS: Final = 600.0
-"""How long a condition says that a plan of record was not believed. Basis: assumed; it is right again within a second, and
-somebody is to notice."""
+"""How long a condition says that a plan of record was not believed. Basis: assumed; it is right
+again within a second, and somebody is to notice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
     """What is to be written, and what keeps it from being more.
 
-    ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems`` are for the user to mend,
-    ``refused`` is why nothing is written, or is not taken. ``history`` are the revisions to keep, where all groups serve.
-    ``again_seconds`` is how soon to look again at what no cache shows.
+    ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems``
+    are for the user to mend, ``refused`` is why nothing is written, or is not taken. ``history``
+    are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to look again
+    at what no cache shows.
     """
 
     decision: Decision | None = None
@@ -74,7 +98,9 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The GPUs to keep for a model: those of its plan of record, but for groups that gave theirs back (by index)."""
+    """The GPUs to keep for a model: those of its plan of record, but for groups that gave theirs
+    back (by index).
+    """
 
     record: PlanRecord
     released: frozenset[int] = frozenset()
@@ -91,14 +117,16 @@ class Published:
         found: What was found, for the metrics.
         report: The plan that is shown.
         record: The plan of record that is in place, None where there is none, or nobody can tell.
-        distrusted: Why a plan of record was not believed, and when one was last found; for as long as a condition says so.
+        distrusted: Why a plan of record was not believed, and when one was last found; for as long
+            as a condition says so.
         kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
         pods: The pods that are to hold them, as quotas count them; None where nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.
         kept_out: What the API server says against the pods of StatefulSets, by uid.
         repaired: Which objects were repaired, with their fields.
-        unseen: Objects in the places of its own that no cache shows as its own, and that are to be read by name.
+        unseen: Objects in the places of its own that no cache shows as its own, and that are to be
+            read by name.
         waits_for_capacity: Whether it is to be looked at when GPUs come free.
     """
 
@@ -125,23 +153,37 @@ class Published:
 
     @property
     def starting(self) -> bool:
-        """Return whether it has groups and all of them come up, none because it failed or was taken down on purpose."""
+        """Return whether it has groups and all of them come up, none because it failed or was taken
+        down on purpose.
+        """
         groups = self.found.groups
-        return bool(groups) and not any(group.serves or group.failing or group.moving for group in groups)
+        return bool(groups) and not any(
+            group.serves or group.failing or group.moving for group in groups
+        )
 
 
 def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
-    """Return what is left behind of a model whose objects cannot be read: nothing changes but the conditions."""
+    """Return what is left behind of a model whose objects cannot be read: nothing changes but the
+    conditions.
+    """
     found = Findings(generation=seen.resource.generation, hidden=problem)
     status = hidden_status(seen.resource.status, found, now)
     events = tuple(events_of(seen.resource.status.get("conditions") or (), found, ()))
     again = now + timedelta(seconds=UNREADY_SECONDS)
     return Published(
-        status=status, events=events, again_at=again, found=found, known=False, since=seen.since, kept_out=seen.kept_out
+        status=status,
+        events=events,
+        again_at=again,
+        found=found,
+        known=False,
+        since=seen.since,
+        kept_out=seen.kept_out,
     )
 
 
-def publish(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime) -> Published:
+def publish(
+    seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
+) -> Published:
     """Return what a look leaves behind, once what it writes is written as ``seen.outcome`` says."""
     outcome = seen.outcome or Outcome()
     distrusted, record = _distrusted(seen, now), _in_place(seen, known)
@@ -155,14 +197,18 @@ def publish(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed,
             **_revisions(seen, deployed, outcome),
         },
         events=(*planned.events, *events_of(before, found, outcome.written)),
-        again_at=_sooner(_again_at(seen, known, found, now, distrusted), deployed.again_seconds, now),
+        again_at=_sooner(
+            _again_at(seen, known, found, now, distrusted), deployed.again_seconds, now
+        ),
         found=found,
         report=planned.report,
         record=record,
         distrusted=distrusted,
         kept=_kept(seen, known, planned, found),
         pods=_pods(seen, planned),
-        known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
+        known=seen.cluster is not None
+        and not isinstance(seen.subject, tuple)
+        and not (known.unreadable and known.standing),
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
         repaired=_repaired(seen, known, outcome),
@@ -172,25 +218,38 @@ def publish(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed,
 
 
 def _pods(seen: Seen, planned: StandingPlan) -> Pods | None:
-    if planned.record is None or planned.unplaced or seen.cluster is None or not isinstance(seen.subject, Subject):
+    if (
+        planned.record is None
+        or planned.unplaced
+        or seen.cluster is None
+        or not isinstance(seen.subject, Subject)
+    ):
         return None
     return pods_of(seen.cluster, seen.subject, planned.record.plan)
 
 
 def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
     """Return the plan of record that is stored after this look."""
-    written = (record for record, outcome in reversed(seen.recorded) if not outcome.refused)
+    written = (
+        record for record, outcome in reversed(seen.recorded) if not outcome.refused
+    )
     return next(written, known.record)
 
 
 def _distrusted(seen: Seen, now: datetime) -> tuple[Problem, datetime] | None:
     """Return why a plan of record was not believed, as long as it is to be said."""
     found = seen.distrusted
-    return found if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS) else None
+    return (
+        found
+        if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS)
+        else None
+    )
 
 
 def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
-    """Return what the status says of the newest plan of record: earlier ones are not believed from then on."""
+    """Return what the status says of the newest plan of record: earlier ones are not believed from
+    then on.
+    """
     serial = max(seen.serial, record.serial if record else 0)
     return {SERIAL: serial} if seen.keys and serial else {}
 
@@ -199,52 +258,106 @@ def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, An
     """Return what the status says of revisions: those of before where one could not be kept."""
     stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
-    return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
+    return revision_entries(
+        history.after(stand, outcome.written) if history else stand, runs
+    )
 
 
-def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return which objects were set right, or would have been if somebody had not changed them at the same moment.
+def _repaired(
+    seen: Seen, known: Known, outcome: Outcome
+) -> dict[ObjectKey, tuple[str, ...]]:
+    """Return which objects were set right, or would have been if somebody had not changed them at
+    the same moment.
 
-    What is rendered anew in the look in which a plan follows its pods to other nodes was nobody's doing.
+    What is rendered anew in the look in which a plan follows its pods to other nodes was nobody's
+    doing.
     """
-    outcomes = (outcome, *(done for record, done in seen.recorded if record == known.record))
-    raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
+    outcomes = (
+        outcome,
+        *(done for record, done in seen.recorded if record == known.record),
+    )
+    raced = (
+        item.write
+        for done in outcomes
+        for item in done.refused
+        if item.code == CONFLICT
+    )
     written = (write for done in outcomes for write in done.written)
-    tried = (write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
-    follows = any(record.sought and record != seen.record for record, _ in seen.recorded)
-    return {object_key(item.content): item.fields for item in tried if not (follows and _rendered_anew(known, item.content))}
+    tried = (
+        write
+        for write in (*written, *raced)
+        if isinstance(write, Apply) and write.why is Why.DRIFT
+    )
+    follows = any(
+        record.sought and record != seen.record for record, _ in seen.recorded
+    )
+    return {
+        object_key(item.content): item.fields
+        for item in tried
+        if not (follows and _rendered_anew(known, item.content))
+    }
 
 
 def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
-    """Return whether an object stands as we have once rendered it, and we render it otherwise now."""
+    """Return whether an object stands as we have once rendered it, and we render it otherwise
+    now.
+    """
     live = known.observed.objects.get(object_key(content), {"metadata": {}})
-    stood, stands = ((item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content))
+    stood, stands = (
+        (item["metadata"].get("annotations") or {}).get(CONTENT_HASH)
+        for item in (live, content)
+    )
     return None not in (stood, stands) and stood != stands
 
 
 def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
-    """Return what the caches do not show, or not as ours: what lacks our label, or is controlled by somebody else."""
+    """Return what the caches do not show, or not as ours: what lacks our label, or is controlled by
+    somebody else.
+    """
     there = known.observed.objects.items()
-    hidden = (key for key, live in there if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid)
-    return frozenset((*hidden, *(key for item in outcome.refused if (key := _exists(item)))))
+    hidden = (
+        key
+        for key, live in there
+        if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid
+    )
+    return frozenset(
+        (*hidden, *(key for item in outcome.refused if (key := _exists(item))))
+    )
 
 
 def _exists(refusal: Refusal) -> ObjectKey | None:
-    """Return which object is there already that was to be created, None where that is not why it was refused."""
+    """Return which object is there already that was to be created, None where that is not why it
+    was refused.
+    """
     there = isinstance(refusal.write, Create) and refusal.code == CONFLICT
-    return object_key(refusal.write.content) if there and isinstance(refusal.write, Create) else None
+    return (
+        object_key(refusal.write.content)
+        if there and isinstance(refusal.write, Create)
+        else None
+    )
 
 
-def _found(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, outcome: Outcome) -> Findings:
+def _found(
+    seen: Seen,
+    known: Known,
+    planned: StandingPlan,
+    deployed: Deployed,
+    outcome: Outcome,
+) -> Findings:
     subject = seen.subject if isinstance(seen.subject, Subject) else None
-    intent, record, cluster = subject.intent if subject else None, planned.record, seen.cluster
+    intent, record, cluster = (
+        subject.intent if subject else None,
+        planned.record,
+        seen.cluster,
+    )
     found = Findings(
         generation=seen.resource.generation,
         problems=deployed.problems,
         cluster_known=cluster is not None or subject is None,
         standing=known.standing,
         decision=deployed.decision,
-        refused=deployed.refused or _first_refusal(outcome, queued=bool(intent and intent.scheduler == "Kueue")),
+        refused=deployed.refused
+        or _first_refusal(outcome, queued=bool(intent and intent.scheduler == "Kueue")),
         paused=seen.resource.paused,
         rollback=_rollback(seen),
         rollback_problem=seen.course.problem,
@@ -263,7 +376,8 @@ def _found(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, 
         unread=cluster.unread,
         plan=record.plan if record else None,
         no_plan=planned.short,
-        undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
+        undeployable=planned.undeployable
+        or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
         better=planned.better,
         anew=planned.anew,
@@ -278,11 +392,15 @@ def _found(seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, 
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:
-    """Return the engine whose version by default is older than that of this release, None where it is not."""
+    """Return the engine whose version by default is older than that of this release, None where it
+    is not.
+    """
     version = subject.default_version
     if not version or not is_newer(NEWEST_DEFAULT, version):
         return None
-    return KeptEngine(engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT)
+    return KeptEngine(
+        engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT
+    )
 
 
 def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
@@ -290,14 +408,29 @@ def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
     stands = seen.course.rollback
     if stands is None:
         return None
-    return stands, next((item for item in revisions_of(seen.resource.status) if item.hash == stands.to), None)
+    return stands, next(
+        (item for item in revisions_of(seen.resource.status) if item.hash == stands.to),
+        None,
+    )
 
 
 def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
-    """Return why a revision is not kept, or one that is kept no more does not go; None where all is well."""
+    """Return why a revision is not kept, or one that is kept no more does not go; None where all is
+    well.
+    """
     revisions = revisions_of(seen.resource.status)
-    refused = (item for item in outcome.refused if isinstance(item.write, KeepRevision | DropRevision))
-    return next((revision_refused(item, revisions[-1].number if revisions else None) for item in refused), None)
+    refused = (
+        item
+        for item in outcome.refused
+        if isinstance(item.write, KeepRevision | DropRevision)
+    )
+    return next(
+        (
+            revision_refused(item, revisions[-1].number if revisions else None)
+            for item in refused
+        ),
+        None,
+    )
 
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
@@ -309,39 +442,86 @@ def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
 def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
     """Return why pods of a StatefulSet are not created, in the words of the API server."""
     said = _kept_out(seen, known, outcome)
-    names = {live["metadata"]["uid"]: name for (_, name), live in known.observed.objects.items()}
-    return next((pods_refused(names[uid], text) for uid, text in sorted(said.items()) if uid in names), None)
+    names = {
+        live["metadata"]["uid"]: name
+        for (_, name), live in known.observed.objects.items()
+    }
+    return next(
+        (
+            pods_refused(names[uid], text)
+            for uid, text in sorted(said.items())
+            if uid in names
+        ),
+        None,
+    )
 
 
 def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
-    """Return what is said against the pods of StatefulSets after this look; where nobody asked, what was said before.
+    """Return what is said against the pods of StatefulSets after this look; where nobody asked,
+    what was said before.
 
-    One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any more.
+    One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any
+    more.
     """
     refused = {
-        item.write.set_uid: item.message for item in outcome.refused if isinstance(item.write, DryRunPod) and not item.passes
+        item.write.set_uid: item.message
+        for item in outcome.refused
+        if isinstance(item.write, DryRunPod) and not item.passes
     }
     taken = {write.set_uid for write in outcome.written if isinstance(write, DryRunPod)}
-    at_zero = {live["metadata"]["uid"] for live in known.observed.objects.values() if live.get("spec", {}).get("replicas") == 0}
+    at_zero = {
+        live["metadata"]["uid"]
+        for live in known.observed.objects.values()
+        if live.get("spec", {}).get("replicas") == 0
+    }
     short = {sighting.of for sighting in known.since if sighting.sight is Sight.NO_PODS}
-    return {uid: text for uid, text in seen.kept_out.items() if uid in at_zero | short - taken} | refused
+    return {
+        uid: text
+        for uid, text in seen.kept_out.items()
+        if uid in at_zero | short - taken
+    } | refused
 
 
-def _status(seen: Seen, planned: StandingPlan, deployed: Deployed, found: Findings, now: datetime) -> dict[str, Any]:
-    owner, subject = seen.resource.owner, seen.subject if isinstance(seen.subject, Subject) else None
+def _status(
+    seen: Seen,
+    planned: StandingPlan,
+    deployed: Deployed,
+    found: Findings,
+    now: datetime,
+) -> dict[str, Any]:
+    owner, subject = (
+        seen.resource.owner,
+        seen.subject if isinstance(seen.subject, Subject) else None,
+    )
     shown = plan_status(planned.report) if planned.report else None
     runs = deployed.record.plan if deployed.record and deployed.runs else None
     engine = engine_status(subject, runs) if subject else {}
-    stands = deployed.runs or found.groups  # what serves is found by its address whatever is wrong with the spec
+    stands = (
+        deployed.runs or found.groups
+    )  # what serves is found by its address whatever is wrong with the spec
     domain = seen.cluster.domain if seen.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
-    return build_status(seen.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now)
+    return build_status(
+        seen.resource.status.get("conditions") or (),
+        found,
+        shown,
+        {**engine, **service},
+        now,
+    )
 
 
 def _again_at(
-    seen: Seen, known: Known, found: Findings, now: datetime, distrusted: tuple[Problem, datetime] | None
+    seen: Seen,
+    known: Known,
+    found: Findings,
+    now: datetime,
+    distrusted: tuple[Problem, datetime] | None,
 ) -> datetime | None:
-    waits = (known.recheck_at, found.decision.wake_at if found.decision else None, given_up_at(known.observed.members, now))
+    waits = (
+        known.recheck_at,
+        found.decision.wake_at if found.decision else None,
+        given_up_at(known.observed.members, now),
+    )
     times = [time for time in waits if time]
     if distrusted:
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
@@ -349,29 +529,54 @@ def _again_at(
         times.append(now + timedelta(seconds=BARRED_SECONDS))
     if seen.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
-    if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:
+    if (
+        any(sighting.sight is Sight.NO_PODS for sighting in known.since)
+        and not seen.resource.paused
+    ):
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
-    beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
-    if found.refused or found.history_problem or found.contested or beside_the_spec or _unfinished(found):
+    beside_the_spec = bool(found.problems) and isinstance(
+        seen.subject, Subject
+    )  # what the cluster lacks may come
+    if (
+        found.refused
+        or found.history_problem
+        or found.contested
+        or beside_the_spec
+        or _unfinished(found)
+    ):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
     return min(times, default=None)
 
 
-def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
-    """Return the earlier one of a moment and of one that comes in some seconds; either may be none."""
-    times = [time for time in (at, None if seconds is None else now + timedelta(seconds=seconds)) if time]
+def _sooner(
+    at: datetime | None, seconds: float | None, now: datetime
+) -> datetime | None:
+    """Return the earlier one of a moment and of one that comes in some seconds; either may be
+    none.
+    """
+    times = [
+        time
+        for time in (at, None if seconds is None else now + timedelta(seconds=seconds))
+        if time
+    ]
     return min(times, default=None)
 
 
 def _unfinished(found: Findings) -> bool:
     decision = found.decision
     return decision is not None and bool(
-        decision.leftovers or decision.conflicts or any(not group.ready for group in decision.groups)
+        decision.leftovers
+        or decision.conflicts
+        or any(not group.ready for group in decision.groups)
     )
 
 
-def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> Kept | None:
-    """Return the GPUs to keep for the model: none where it is only shown, cannot be run, or its nodes do not come."""
+def _kept(
+    seen: Seen, known: Known, planned: StandingPlan, found: Findings
+) -> Kept | None:
+    """Return the GPUs to keep for the model: none where it is only shown, cannot be run, or its
+    nodes do not come.
+    """
     record, subject = planned.record, seen.subject
     if (
         record is None
@@ -381,14 +586,20 @@ def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> K
         or subject.intent.plan_only
     ):
         return None
-    gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
+    gave_up = {
+        generation_of(group.name)[0] for group in found.groups if group.holds_nothing
+    }
     base = base_name(seen.resource.owner.name)
     return Kept(
         record=record,
         released=frozenset(
             index
             for index, (root, nodes) in enumerate(
-                zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
+                zip(
+                    group_names(base, record.plan.group_numbers),
+                    record.plan.groups,
+                    strict=True,
+                )
             )
             if root in gave_up or not known.late.isdisjoint(nodes)
         ),

@@ -1,9 +1,11 @@
-"""What a namespace may have: ResourceQuotas and LimitRanges, and whether the pods of a plan would be let in by them.
+"""What a namespace may have: ResourceQuotas and LimitRanges, and whether the pods of a plan would
+be let in by them.
 
-GPUs are kept for a plan only where its pods may come to hold them: what is used, what other models of the namespace are still to
-use and what the plan needs are summed, as the API server's admission sums them. Source: Kubernetes 1.36
-``pkg/quota/v1/evaluator/core/pods.go`` and ``plugin/pkg/admission/limitranger``. What else may refuse a pod (webhooks, limits of
-the cluster's own configuration), only the API server says.
+GPUs are kept for a plan only where its pods may come to hold them: what is used, what other models
+of the namespace are still to use and what the plan needs are summed, as the API server's admission
+sums them. Source: Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and
+``plugin/pkg/admission/limitranger``. What else may refuse a pod (webhooks, limits of the cluster's
+own configuration), only the API server says.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +20,9 @@ from shardwright.rendering.deployment import Ceiling
 Amounts = Mapping[str, Decimal]
 """By name of a resource."""
 
-_MUST_BE_STATED: Final = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+_MUST_BE_STATED: Final = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
 """What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
 
 _ONCE: Final = ("pods", "count/pods")
@@ -45,7 +49,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are for those that state none.
+    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are
+    for those that state none.
 
     ``ratios`` are how many times a request a limit may be.
     """
@@ -72,9 +77,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What one pod counts for: by the names that quotas have for it. ``unstated`` is what not every container states.
+    """What one pod counts for: by the names that quotas have for it. ``unstated`` is what not every
+    container states.
 
-    ``priority_class`` is what admission makes of it: empty where it names none and there is no default.
+    ``priority_class`` is what admission makes of it: empty where it names none and there is no
+    default.
     """
 
     amounts: Amounts
@@ -88,10 +95,16 @@ Pods = tuple[Need, int]
 """So many pods that are alike."""
 
 
-def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = "") -> Need:
-    """Return what a pod of this spec counts for, with what LimitRanges give those that state nothing."""
+def need_of(
+    spec: Mapping[str, Any], allowance: Allowance, default_class: str = ""
+) -> Need:
+    """Return what a pod of this spec counts for, with what LimitRanges give those that state
+    nothing.
+    """
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
-    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
+    before = [
+        _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
+    ]
     amounts: dict[str, Decimal] = dict.fromkeys(_ONCE, Decimal(1))
     for name in {name for item in (*containers, *before) for name in item}:
         whole = sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
@@ -99,13 +112,20 @@ def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = 
     for name in ("cpu", "memory", "ephemeral-storage"):
         if f"requests.{name}" in amounts:
             amounts[name] = amounts[f"requests.{name}"]
-    stated = [item.keys() | {name.removeprefix("requests.") for name in item} for item in (*containers, *before)]
+    stated = [
+        item.keys() | {name.removeprefix("requests.") for name in item}
+        for item in (*containers, *before)
+    ]
     computes = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
     return Need(
         amounts=amounts,
-        unstated=frozenset(name for name in _MUST_BE_STATED if not all(name in item for item in stated)),
+        unstated=frozenset(
+            name for name in _MUST_BE_STATED if not all(name in item for item in stated)
+        ),
         priority_class=spec.get("priorityClassName") or default_class,
-        best_effort=not any(item.get(name) for item in (*containers, *before) for name in computes),
+        best_effort=not any(
+            item.get(name) for item in (*containers, *before) for name in computes
+        ),
         ends=spec.get("activeDeadlineSeconds") is not None,
     )
 
@@ -113,8 +133,14 @@ def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = 
 def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | None:
     """Return which limit of a LimitRange keeps a pod of this spec out, None where none does."""
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
-    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
-    whole = {name: sum((item.get(name, Decimal(0)) for item in containers), Decimal(0)) for item in containers for name in item}
+    before = [
+        _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
+    ]
+    whole = {
+        name: sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
+        for item in containers
+        for name in item
+    }
     for limit in allowance.ranges:
         for item in (whole,) if limit.of_pod else (*containers, *before):
             yielded = next(_beyond(limit, item), None)
@@ -128,12 +154,24 @@ def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
     return tuple(
         Ceiling(
             resource=name,
-            given_bytes=_lowest(item.limits.get(name) for item in allowance.ranges if not item.of_pod),
+            given_bytes=_lowest(
+                item.limits.get(name) for item in allowance.ranges if not item.of_pod
+            ),
             most_bytes=_lowest(item.most.get(name) for item in allowance.ranges),
-            most_ratio=min((float(item.ratios[name]) for item in allowance.ranges if name in item.ratios), default=None),
+            most_ratio=min(
+                (
+                    float(item.ratios[name])
+                    for item in allowance.ranges
+                    if name in item.ratios
+                ),
+                default=None,
+            ),
         )
         for name in ("memory", "ephemeral-storage")
-        if any(name in item.limits or name in item.most or name in item.ratios for item in allowance.ranges)
+        if any(
+            name in item.limits or name in item.most or name in item.ratios
+            for item in allowance.ranges
+        )
     )
 
 
@@ -141,13 +179,20 @@ def _lowest(amounts: Iterable[Decimal | None]) -> int | None:
     return min((int(value) for value in amounts if value is not None), default=None)
 
 
-def quota_problem(allowance: Allowance, wanted: Pods, own: Sequence[Pods] = (), promised: Sequence[Pods] = ()) -> Problem | None:
-    """Return which quota keeps pods out, with its limit and what is missing; None where all are let in.
+def quota_problem(
+    allowance: Allowance,
+    wanted: Pods,
+    own: Sequence[Pods] = (),
+    promised: Sequence[Pods] = (),
+) -> Problem | None:
+    """Return which quota keeps pods out, with its limit and what is missing; None where all are let
+    in.
 
     Args:
         allowance: The quotas of the namespace, with what is used of each.
         wanted: All pods of the plan.
-        own: Those pods of the model that there are: they are used already, and go or are among the wanted ones.
+        own: Those pods of the model that there are: they are used already, and go or are among the
+            wanted ones.
         promised: Pods of other models of the namespace that are still to be made.
     """
     need, pods = wanted
@@ -159,8 +204,14 @@ def quota_problem(allowance: Allowance, wanted: Pods, own: Sequence[Pods] = (), 
                 return _unstated(quota, name)
             if name not in need.amounts:
                 continue
-            gone = quota.used.get(name, Decimal(0)) - _sum(quota, name, own) + _sum(quota, name, promised)
-            if (whole := need.amounts[name] * pods) and max(gone, Decimal(0)) + whole > hard:
+            gone = (
+                quota.used.get(name, Decimal(0))
+                - _sum(quota, name, own)
+                + _sum(quota, name, promised)
+            )
+            if (whole := need.amounts[name] * pods) and max(
+                gone, Decimal(0)
+            ) + whole > hard:
                 return _exceeded(quota, name, max(gone, Decimal(0)), whole)
     return None
 
@@ -168,10 +219,15 @@ def quota_problem(allowance: Allowance, wanted: Pods, own: Sequence[Pods] = (), 
 def grows(wanted: Pods, before: Pods) -> bool:
     """Return whether pods count for more than others in anything."""
     (need, pods), (had, there) = wanted, before
-    return any(value * pods > had.amounts.get(name, Decimal(0)) * there for name, value in need.amounts.items())
+    return any(
+        value * pods > had.amounts.get(name, Decimal(0)) * there
+        for name, value in need.amounts.items()
+    )
 
 
-def _container(content: Mapping[str, Any], ranges: Iterable[Range]) -> dict[str, Decimal]:
+def _container(
+    content: Mapping[str, Any], ranges: Iterable[Range]
+) -> dict[str, Decimal]:
     """Return what a container requests and may use, by the names that quotas have for it."""
     stated = content.get("resources") or {}
     limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
@@ -186,7 +242,11 @@ def _container(content: Mapping[str, Any], ranges: Iterable[Range]) -> dict[str,
 
 def _amounts(quantities: object) -> dict[str, Decimal]:
     found = quantities.items() if isinstance(quantities, Mapping) else ()
-    return {str(name): value for name, quantity in found if (value := amount(quantity)) is not None}
+    return {
+        str(name): value
+        for name, quantity in found
+        if (value := amount(quantity)) is not None
+    }
 
 
 def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
@@ -194,23 +254,41 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
     for name, most in sorted(limit.most.items()):
         has = item.get(f"limits.{name}")
         if has is None or has > most:
-            yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", _stated(has))
+            yield _out_of_range(
+                limit, f"allows each {of} {_said(most)} {name}", _stated(has)
+            )
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
         if has is None or has < least:
-            yield _out_of_range(limit, f"wants {_said(least)} {name} of each {of}", _stated(has))
+            yield _out_of_range(
+                limit, f"wants {_said(least)} {name} of each {of}", _stated(has)
+            )
     for name, ratio in sorted(limit.ratios.items()):
         request, has = item.get(f"requests.{name}"), item.get(f"limits.{name}")
-        allows = f"allows each {of} a limit of {name} of {_said(ratio)} times its request"
+        allows = (
+            f"allows each {of} a limit of {name} of {_said(ratio)} times its request"
+        )
         if not request or not has:
             missing = "limit" if request else "request"
-            yield _out_of_range(limit, allows, f"the pods of the plan have a {of} that states no {missing} of it")
+            yield _out_of_range(
+                limit,
+                allows,
+                f"the pods of the plan have a {of} that states no {missing} of it",
+            )
         elif has > request * ratio:
-            yield _out_of_range(limit, allows, f"the pods of the plan have {_said(has)} for {_said(request)}")
+            yield _out_of_range(
+                limit,
+                allows,
+                f"the pods of the plan have {_said(has)} for {_said(request)}",
+            )
 
 
 def _stated(has: Decimal | None) -> str:
-    return "of the pods of the plan none is stated" if has is None else f"the pods of the plan have {_said(has)}"
+    return (
+        "of the pods of the plan none is stated"
+        if has is None
+        else f"the pods of the plan have {_said(has)}"
+    )
 
 
 def _is_about(quota: Quota, need: Need) -> bool:
@@ -238,15 +316,24 @@ def _has_class(scope: QuotaScope, name: str) -> bool:
 
 
 def _sum(quota: Quota, name: str, pods: Iterable[Pods]) -> Decimal:
-    return sum((need.amounts.get(name, Decimal(0)) * count for need, count in pods if _is_about(quota, need)), Decimal(0))
+    return sum(
+        (
+            need.amounts.get(name, Decimal(0)) * count
+            for need, count in pods
+            if _is_about(quota, need)
+        ),
+        Decimal(0),
+    )
 
 
 def _exceeded(quota: Quota, name: str, gone: Decimal, whole: Decimal) -> Problem:
     return Problem(
         code="QuotaExceeded",
         what=f"ResourceQuota {quota.name}",
-        limit=f"allows {_said(quota.hard[name])} {name}, of which {_said(gone)} are used or promised to other models",
-        gap=f"the plan needs {_said(whole)}, {_said(gone + whole - quota.hard[name])} too many; it holds no GPU meanwhile",
+        limit=f"allows {_said(quota.hard[name])} {name}, of which {_said(gone)} are used or "
+        "promised to other models",
+        gap=f"the plan needs {_said(whole)}, {_said(gone + whole - quota.hard[name])} too many; "
+        "it holds no GPU meanwhile",
         remedy="have the quota raised, ask for fewer replicas or GPUs, or delete what uses it",
     )
 
@@ -257,7 +344,8 @@ def _unstated(quota: Quota, name: str) -> Problem:
         what=f"ResourceQuota {quota.name}",
         limit=f"lets only pods in that state {name}",
         gap="the pods of the plan do not",
-        remedy=f"state it in spec.pod.resources, or add a LimitRange with a default for {name.rpartition('.')[2]}",
+        remedy="state it in spec.pod.resources, or add a LimitRange with a default for "
+        f"{name.rpartition('.')[2]}",
     )
 
 
@@ -276,16 +364,27 @@ def _said(value: Decimal) -> str:
 
 
 def read_quota(content: Mapping[str, Any]) -> Quota:
-    """Return what matters of a ResourceQuota; before its status is there, all that it limits counts as used up to nothing."""
+    """Return what matters of a ResourceQuota; before its status is there, all that it limits counts
+    as used up to nothing.
+    """
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     scopes = [QuotaScope(name=str(name)) for name in spec.get("scopes") or ()]
     scopes += [
-        QuotaScope(name=item["scopeName"], operator=item["operator"], values=frozenset(item.get("values") or ()))
+        QuotaScope(
+            name=item["scopeName"],
+            operator=item["operator"],
+            values=frozenset(item.get("values") or ()),
+        )
         for item in selected
     ]
     name = content["metadata"]["name"]
-    return Quota(name=name, hard=_amounts(spec.get("hard")), used=_amounts(status.get("used")), scopes=tuple(scopes))
+    return Quota(
+        name=name,
+        hard=_amounts(spec.get("hard")),
+        used=_amounts(status.get("used")),
+        scopes=tuple(scopes),
+    )
 
 
 def read_ranges(content: Mapping[str, Any]) -> tuple[Range, ...]:

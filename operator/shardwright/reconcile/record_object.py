@@ -1,7 +1,8 @@
-"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else, and signed.
+"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else,
+and signed.
 
-Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as its signature does
-(:mod:`shardwright.reconcile.record_trust`).
+Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as
+its signature does (:mod:`shardwright.reconcile.record_trust`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,9 @@ class StoredRecord:
 
     @cached_property
     def said(self) -> PlanRecord | Problem:
-        """Return what it says, or why that cannot be read; what nobody asks for is not looked into."""
+        """Return what it says, or why that cannot be read; what nobody asks for is not looked
+        into.
+        """
         return decode(self.text)
 
 
@@ -51,23 +54,41 @@ def record_key(owner: Owner) -> ObjectKey:
 
 def record_place(owner: Owner) -> dict[str, Any]:
     """Return the ConfigMap of any record, without what it says: where it is and whose."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned_metadata(record_key(owner)[1], owner, LABELS, {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owned_metadata(record_key(owner)[1], owner, LABELS, {}),
+    }
 
 
-def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
+def record_object(
+    owner: Owner, record: PlanRecord, keys: SigningKeys
+) -> dict[str, Any]:
     """Return the ConfigMap of a record, signed where there is a key."""
     text = encode(record)
-    signature = keys.sign(KIND, owner.uid, text) or ""  # not left out: one that was there before is of another text
-    return with_content_hash({**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}})
+    signature = (
+        keys.sign(KIND, owner.uid, text) or ""
+    )  # not left out: one that was there before is of another text
+    return with_content_hash(
+        {**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}}
+    )
 
 
-def read_record(content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys) -> StoredRecord | None:
-    """Return what a ConfigMap keeps, None where there is none that the resource with this uid controls."""
+def read_record(
+    content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys
+) -> StoredRecord | None:
+    """Return what a ConfigMap keeps, None where there is none that the resource with this uid
+    controls.
+    """
     if content is None or controller_uid(content) != owner_uid:
         return None
     data = content.get("data") or {}
     text, signature = data.get(RECORD_KEY, ""), data.get(SIGNATURE_KEY) or None
-    signed = keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
+    signed = (
+        keys.verify(signature, KIND, owner_uid, text)
+        if keys and signature is not None
+        else None
+    )
     return StoredRecord(text=text, signed=signed)
 
 
@@ -83,11 +104,15 @@ def not_ours(name: str, limit: str) -> Problem:
 
 
 def would_end(name: str, groups: Sequence[str]) -> Problem:
-    """Return the problem of a plan that takes the place of one that is not believed, and would end these groups."""
+    """Return the problem of a plan that takes the place of one that is not believed, and would end
+    these groups.
+    """
     return Problem(
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",
         limit="is not believed",
-        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one {groups[0]}",
-        remedy="give the operator back the key that signed it, or delete it to have a new plan made all the same",
+        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one "
+        f"{groups[0]}",
+        remedy="give the operator back the key that signed it, or delete it to have a new plan "
+        "made all the same",
     )

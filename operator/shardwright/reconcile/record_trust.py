@@ -1,9 +1,11 @@
-"""Which plan of record is believed: what we have signed, in the order in which we did, and what agrees with all else.
+"""Which plan of record is believed: what we have signed, in the order in which we did, and what
+agrees with all else.
 
-The serial of the newest one stands in the status of the resource, which none of its users may write: an earlier record that
-somebody puts back is told by it. What bears no signature of ours (a release before there were signatures wrote it, the key was
-lost, somebody edited it) counts as this process remembers it, and else where it agrees with the spec, the nodes, the
-StatefulSets that stand and the status. Where there is no key, nothing is signed, and every record is judged like those.
+The serial of the newest one stands in the status of the resource, which none of its users may
+write: an earlier record that somebody puts back is told by it. What bears no signature of ours (a
+release before there were signatures wrote it, the key was lost, somebody edited it) counts as this
+process remembers it, and else where it agrees with the spec, the nodes, the StatefulSets that stand
+and the status. Where there is no key, nothing is signed, and every record is judged like those.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,9 @@ from shardwright.rendering.pod import SOUGHT
 from shardwright.resolving.subject import Subject
 
 SERIAL: Final = "recordSerial"
-"""Field of the status that says which plan of record is the newest; absent as long as none was signed."""
+"""Field of the status that says which plan of record is the newest; absent as long as none was
+signed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +61,11 @@ class RecordEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """The plan of record that counts, and why the one that is stored does not, or is not signed (None: it does, and is).
+    """The plan of record that counts, and why the one that is stored does not, or is not signed
+    (None: it does, and is).
 
-    A record that cannot be read although it is ours, as a later release has written it, is a problem.
+    A record that cannot be read although it is ours, as a later release has written it, is a
+    problem.
     """
 
     record: PlanRecord | Problem | None
@@ -78,10 +84,14 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
     return _unverified(stored.said, known, strange)
 
 
-def kept_version(stored: StoredRecord | None, remembered: PlanRecord | None, serial: int) -> str | None:
-    """Return the engine's version that a plan of record has by default, None where that is the newest one that is known.
+def kept_version(
+    stored: StoredRecord | None, remembered: PlanRecord | None, serial: int
+) -> str | None:
+    """Return the engine's version that a plan of record has by default, None where that is the
+    newest one that is known.
 
-    What is not signed by us counts where nothing ever was: a version that somebody else has written is none of ours.
+    What is not signed by us counts where nothing ever was: a version that somebody else has written
+    is none of ours.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
     record = remembered or (said if isinstance(said, PlanRecord) else None)
@@ -89,7 +99,9 @@ def kept_version(stored: StoredRecord | None, remembered: PlanRecord | None, ser
 
 
 def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
-    """Return why a record cannot be what we have written last, None where it may be from before there was a key."""
+    """Return why a record cannot be what we have written last, None where it may be from before
+    there was a key.
+    """
     if stored.signed is False:
         return "has a signature that is not the operator's"
     return "is not signed" if known.signs and known.serial else None
@@ -97,11 +109,15 @@ def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
 
 def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
     if isinstance(said, PlanRecord) and said.serial < known.serial:
-        return _refused(known, f"is number {said.serial}, and the newest is number {known.serial}")
+        return _refused(
+            known, f"is number {said.serial}, and the newest is number {known.serial}"
+        )
     return Believed(record=said)
 
 
-def _unverified(said: PlanRecord | Problem, known: RecordEvidence, strange: str | None) -> Believed:
+def _unverified(
+    said: PlanRecord | Problem, known: RecordEvidence, strange: str | None
+) -> Believed:
     """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
@@ -109,8 +125,12 @@ def _unverified(said: PlanRecord | Problem, known: RecordEvidence, strange: str 
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
-        taken = replace(said, serial=known.serial)  # what it says of its serial anybody may have written
-        return Believed(record=taken, refused=_problem(known, strange) if strange else None)
+        taken = replace(
+            said, serial=known.serial
+        )  # what it says of its serial anybody may have written
+        return Believed(
+            record=taken, refused=_problem(known, strange) if strange else None
+        )
     if known.signs and not any(_stateful_sets(known)):
         # nothing runs by it, so nothing is lost with it
         return _refused(known, strange) if strange else Believed(record=None)
@@ -128,8 +148,14 @@ def _problem(known: RecordEvidence, limit: str) -> Problem:
 def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what a record says that cannot be, None where it agrees with all else."""
     plan, layout = record.plan, record.plan.layout
-    if layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node or layout.replicas != len(plan.groups):
-        return f"says {layout.gpus_per_replica} GPUs for {plan.nodes_per_replica} x {plan.gpus_per_node}"
+    if (
+        layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node
+        or layout.replicas != len(plan.groups)
+    ):
+        return (
+            f"says {layout.gpus_per_replica} GPUs for {plan.nodes_per_replica} x "
+            f"{plan.gpus_per_node}"
+        )
     if any(len(set(nodes)) != plan.nodes_per_replica for nodes in plan.groups):
         return f"has a group that is not on {plan.nodes_per_replica} nodes"
     return (
@@ -146,48 +172,80 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
-    if len(plan.groups) > (space.replicas if subject.intent.fills else subject.intent.replicas):
+    if len(plan.groups) > (
+        space.replicas if subject.intent.fills else subject.intent.replicas
+    ):
         return f"has {len(plan.groups)} groups, more than the spec asks for"
     if layout.gpus > (space.max_gpus or layout.gpus):
         return f"has {layout.gpus} GPUs, more than the spec allows"
-    pinned = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert, "context": space.context}
-    differs = (name for name, degree in pinned.items() if degree is not None and degree != getattr(layout, name))
+    pinned = {
+        "tensor": space.tensor,
+        "pipeline": space.pipeline,
+        "expert": space.expert,
+        "context": space.context,
+    }
+    differs = (
+        name
+        for name, degree in pinned.items()
+        if degree is not None and degree != getattr(layout, name)
+    )
     return next((f"has another {name} degree than the spec" for name in differs), None)
 
 
 def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
     """Return what contradicts the nodes of groups that are still to start.
 
-    Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for the plan to leave.
+    Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is
+    for the plan to leave.
     """
-    standing = {node for live in _stateful_sets(known).values() for node in planned_nodes(live)}
+    standing = {
+        node for live in _stateful_sets(known).values() for node in planned_nodes(live)
+    }
     for name in {node for group in plan.groups for node in group} - standing:
         node = known.nodes.get(name)
         if node is None:
             return f"names node {name}, which there is not"
-        if isinstance(node, NodeFacts) and (node.resource != plan.resource or node.gpus < plan.gpus_per_node):
-            return f"wants {plan.gpus_per_node} {plan.resource} of node {name}, which has {node.gpus} {node.resource}"
+        if isinstance(node, NodeFacts) and (
+            node.resource != plan.resource or node.gpus < plan.gpus_per_node
+        ):
+            return (
+                f"wants {plan.gpus_per_node} {plan.resource} of node {name}, which has {node.gpus}"
+                f" {node.resource}"
+            )
     return None
 
 
 def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what contradicts the StatefulSets that stand; one that ends, or is to have no pods, is on its way elsewhere.
+    """Return what contradicts the StatefulSets that stand; one that ends, or is to have no pods, is
+    on its way elsewhere.
 
     The pods of a group that seeks nodes are bound to none by name.
     """
     places = _places(record.plan, known.owner)
     version = record.engine_version
     roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
-    seeking = {roots[sought.group]: str(sought.number) for sought in record.sought if sought.group < len(roots)}
+    seeking = {
+        roots[sought.group]: str(sought.number)
+        for sought in record.sought
+        if sought.group < len(roots)
+    }
     for root, live in _stateful_sets(known).items():
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
-        sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(SOUGHT)
+        sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(
+            SOUGHT
+        )
         if seeking.get(root) != sought:
             return f"has StatefulSet {live['metadata']['name']} ask for nodes otherwise"
         if planned_nodes(live) != places.get(root) and sought is None:
             return f"has StatefulSet {live['metadata']['name']} on other nodes"
-        if version and live["spec"]["template"]["metadata"]["labels"].get(VERSION_LABEL, version) != version:
+        if (
+            version
+            and live["spec"]["template"]["metadata"]["labels"].get(
+                VERSION_LABEL, version
+            )
+            != version
+        ):
             return f"has another engine version than StatefulSet {live['metadata']['name']}"
         if not _has_devices(record.plan, live):
             return f"has other devices for StatefulSet {live['metadata']['name']}"
@@ -196,58 +254,99 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return what would end a StatefulSet that stands for a later generation of its group."""
-    stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
+    stands = (
+        generation_of(live["metadata"]["name"])
+        for live in _stateful_sets(known).values()
+    )
     standing = dict(stands)
     roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
     planned = dict(zip(roots, record.generations, strict=False))
     later = (root for root, number in standing.items() if planned.get(root, 0) > number)
-    return next((f"has a later generation of {root} than there is" for root in later), None)
+    return next(
+        (f"has a later generation of {root} than there is" for root in later), None
+    )
 
 
 def _bears_out(plan: Plan, known: RecordEvidence) -> bool:
     """Return whether a StatefulSet that stands says the same as a plan."""
     places, lives = _places(plan, known.owner), _stateful_sets(known).items()
-    return any(planned_nodes(live) == places.get(root) and _has_devices(plan, live) for root, live in lives)
+    return any(
+        planned_nodes(live) == places.get(root) and _has_devices(plan, live)
+        for root, live in lives
+    )
 
 
 def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
-    """Return the nodes that a plan has for each group, by the group's name without its generation."""
+    """Return the nodes that a plan has for each group, by the group's name without its
+    generation.
+    """
     roots = group_names(base_name(owner.name), plan.group_numbers)
-    return {root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)}
+    return {
+        root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)
+    }
 
 
 def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:
     """Return whether the pods of a StatefulSet ask for the devices of a plan."""
-    wanted = {name: str(count) for name, count in ((plan.resource, plan.gpus_per_node), *plan.rdma)}
-    found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
-    return any(_devices(item) == wanted and bool(item.get("claims")) == plan.compute_domain for item in found)
+    wanted = {
+        name: str(count)
+        for name, count in ((plan.resource, plan.gpus_per_node), *plan.rdma)
+    }
+    found = [
+        item.get("resources") or {}
+        for item in live["spec"]["template"]["spec"]["containers"]
+    ]
+    return any(
+        _devices(item) == wanted and bool(item.get("claims")) == plan.compute_domain
+        for item in found
+    )
 
 
 def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extended resources that a container asks for: they alone have a domain in their names."""
-    return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
+    """Return the extended resources that a container asks for: they alone have a domain in their
+    names.
+    """
+    return {
+        name: count
+        for name, count in (resources.get("limits") or {}).items()
+        if "/" in name
+    }
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what no plan can say, or what contradicts the plan that the status shows, where a release like this one wrote it."""
+    """Return what no plan can say, or what contradicts the plan that the status shows, where a
+    release like this one wrote it.
+    """
     try:
         would_show = plan_status(record.report())
     except (ValueError, ArithmeticError):
         return "says what no plan says"
     if not known.serial or "layout" not in known.shown:
         return None
-    differs = (name for name in ("layout", "resource", "memory", "limits") if _one(known.shown, name) != _one(would_show, name))
+    differs = (
+        name
+        for name in ("layout", "resource", "memory", "limits")
+        if _one(known.shown, name) != _one(would_show, name)
+    )
     return next((f"has another {name} than the status" for name in differs), None)
 
 
 def _one(shown: Mapping[str, Any], name: str) -> object:
-    """Return a part of a plan that is shown, as it is for each of its groups, however many they are."""
+    """Return a part of a plan that is shown, as it is for each of its groups, however many they
+    are.
+    """
     part = shown.get(name)
-    return {key: value for key, value in part.items() if key != "replicas"} if isinstance(part, Mapping) else part
+    return (
+        {key: value for key, value in part.items() if key != "replicas"}
+        if isinstance(part, Mapping)
+        else part
+    )
 
 
 def _stateful_sets(known: RecordEvidence) -> dict[str, Mapping[str, Any]]:
-    """Return the StatefulSets of the latest generation of each group, by the group's name without its generation."""
+    """Return the StatefulSets of the latest generation of each group, by the group's name without
+    its generation.
+    """
     found: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for (kind, name), live in known.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == known.owner.uid:

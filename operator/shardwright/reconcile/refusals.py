@@ -6,27 +6,41 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.seen import Refusal
-from shardwright.reconcile.writes import Apply, DropRevision, DryRunPod, Patch, Why, shown_name, written_kind, written_name
+from shardwright.reconcile.writes import (
+    Apply,
+    DropRevision,
+    DryRunPod,
+    Patch,
+    Why,
+    shown_name,
+    written_kind,
+    written_name,
+)
 
 SHOWN_FIELDS: Final = 3
 """How many dropped fields a message names; assumed: the first ones tell which feature it is."""
 
 POD_SECURITY: Final = "violates PodSecurity"
-"""What the API server says of a pod that the namespace's Pod Security level keeps out. Source: Kubernetes 1.36
-``plugin/pkg/admission/security/podsecurity``."""
+"""What the API server says of a pod that the namespace's Pod Security level keeps out. Source:
+Kubernetes 1.36 ``plugin/pkg/admission/security/podsecurity``.
+"""
 
 WEBHOOK: Final = "admission webhook"
 POLICY: Final = "ValidatingAdmissionPolicy"
 
 FIXED_FIELDS: Final = "updates to statefulset spec for fields other than"
-"""What the API server says of a change that a StatefulSet does not take (its claims, its selector). Source: Kubernetes 1.36
-``pkg/apis/apps/validation``."""
+"""What the API server says of a change that a StatefulSet does not take (its claims, its selector).
+Source: Kubernetes 1.36 ``pkg/apis/apps/validation``.
+"""
 
 _IMAGE_VOLUMES: Final = (
-    "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another source in spec.model.weights"
+    "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another "
+    "source in spec.model.weights"
 )
 _REMEDIES: Final[Mapping[str, str]] = {
-    "schedulingGroup": "turn on the feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too), or choose another "
+    "schedulingGroup": "turn on the feature gate GenericWorkload (in Kubernetes 1.36 "
+    "GangScheduling, too), "
+    "or choose another "
     "spec.placement.scheduler",
     "image": _IMAGE_VOLUMES,  # of a volume, before 1.31: no image of a container is ever dropped
     "volumes[models]": _IMAGE_VOLUMES,  # from 1.31, with its mounts
@@ -34,13 +48,18 @@ _REMEDIES: Final[Mapping[str, str]] = {
 """Field to what brings it back."""
 
 _REMEDY: Final = (
-    "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, or remove what asks for it"
+    "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, "
+    "or remove what asks for it"
 )
 
 
 def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
-    """Return the problem of an object that would be stored without some of its fields: it would not do what was planned."""
-    more = f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
+    """Return the problem of an object that would be stored without some of its fields: it would not
+    do what was planned.
+    """
+    more = (
+        f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
+    )
     remedies = (_REMEDIES.get(field.rsplit(".", 1)[-1]) for field in fields)
     return Problem(
         code="FieldDropped",
@@ -53,21 +72,37 @@ def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
 
 def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod as the controller would make it, to be tried; its claims are folders."""
-    template, claims = stateful_set["spec"]["template"], stateful_set["spec"].get("volumeClaimTemplates") or ()
+    template, claims = (
+        stateful_set["spec"]["template"],
+        stateful_set["spec"].get("volumeClaimTemplates") or (),
+    )
     folders = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims]
     metadata = stateful_set["metadata"]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**template["metadata"], "generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
-        "spec": {**template["spec"], "volumes": [*template["spec"].get("volumes", ()), *folders]},
+        "metadata": {
+            **template["metadata"],
+            "generateName": f"{metadata['name']}-",
+            "namespace": metadata["namespace"],
+        },
+        "spec": {
+            **template["spec"],
+            "volumes": [*template["spec"].get("volumes", ()), *folders],
+        },
     }
 
 
-def asked_first(stateful_set: Mapping[str, Any], start: Apply | Patch) -> tuple[DryRunPod, Apply | Patch]:
-    """Return what starts the pods of a StatefulSet behind the question whether one would be created: else it waits."""
+def asked_first(
+    stateful_set: Mapping[str, Any], start: Apply | Patch
+) -> tuple[DryRunPod, Apply | Patch]:
+    """Return what starts the pods of a StatefulSet behind the question whether one would be
+    created: else it waits.
+    """
     ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
-    return ask, replace(start, needs=frozenset({(written_kind(ask), written_name(ask))}))
+    return ask, replace(
+        start, needs=frozenset({(written_kind(ask), written_name(ask))})
+    )
 
 
 def forbids_pods(message: str) -> bool:
@@ -84,14 +119,16 @@ def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Probl
         what=f"a pod of StatefulSet {stateful_set['metadata']['name']}",
         limit=said,
         gap=f"which namespace {namespace} enforces",
-        remedy="use a namespace with the level privileged, or leave out what needs it (spec.pod.network.lockMemory)",
+        remedy="use a namespace with the level privileged, or leave out what needs it "
+        "(spec.pod.network.lockMemory)",
     )
 
 
 def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     """Return the problem of a write that was not taken.
 
-    Where groups are ``queued``, their start may be refused as long as what they held before is being given back.
+    Where groups are ``queued``, their start may be refused as long as what they held before is
+    being given back.
     """
     if refusal.problem:
         return refusal.problem
@@ -100,14 +137,27 @@ def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     message, write = refusal.message, refusal.write
     starts = isinstance(write, Apply) and write.why is Why.START
     if queued and starts and (WEBHOOK in message or POLICY in message):
-        return Problem(code="WaitingForQuota", what="the queue does not let the group start yet", limit=message)
+        return Problem(
+            code="WaitingForQuota",
+            what="the queue does not let the group start yet",
+            limit=message,
+        )
     fixed = FIXED_FIELDS in message and isinstance(write, Apply)
-    remedy = f"delete StatefulSet {written_name(write)}, it is made anew" if fixed else ""
-    return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message, remedy=remedy)
+    remedy = (
+        f"delete StatefulSet {written_name(write)}, it is made anew" if fixed else ""
+    )
+    return Problem(
+        code="ObjectRefused",
+        what="the API server refuses an object",
+        limit=message,
+        remedy=remedy,
+    )
 
 
 def _unavailable(refusal: Refusal) -> Problem:
-    """Return the problem of an API server, or of a webhook that it asks, that does not answer as it should."""
+    """Return the problem of an API server, or of a webhook that it asks, that does not answer as it
+    should.
+    """
     code = f"HTTP {refusal.code}" if refusal.code else refusal.reason
     return Problem(
         code="ApiUnavailable",
@@ -118,11 +168,25 @@ def _unavailable(refusal: Refusal) -> Problem:
 
 
 def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
-    """Return the problem of a revision that is not taken, or that does not go; ``newest`` is the last one that was kept."""
+    """Return the problem of a revision that is not taken, or that does not go; ``newest`` is the
+    last one that was kept.
+    """
     if isinstance(refusal.write, DropRevision):
-        what, limit = f"ControllerRevision {refusal.write.name}", f"is kept no more and cannot be deleted: {refusal.message}"
-        return Problem(code="RevisionRefused", what=what, limit=limit, remedy="it is tried again; mend what is named")
-    gap = "there is nothing to go back to" if newest is None else f"revision {newest} is what would be gone back to"
+        what, limit = (
+            f"ControllerRevision {refusal.write.name}",
+            f"is kept no more and cannot be deleted: {refusal.message}",
+        )
+        return Problem(
+            code="RevisionRefused",
+            what=what,
+            limit=limit,
+            remedy="it is tried again; mend what is named",
+        )
+    gap = (
+        "there is nothing to go back to"
+        if newest is None
+        else f"revision {newest} is what would be gone back to"
+    )
     return Problem(
         code="RevisionRefused",
         what="what all groups serve with",
@@ -138,14 +202,20 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
         code="PodsRefused",
         what=f"the pods of StatefulSet {stateful_set}",
         limit=f"are not created: {message}",
-        remedy="raise the quota or mend the policy that is named; the group gives its GPUs back meanwhile",
+        remedy="raise the quota or mend the policy that is named; the group gives its GPUs back "
+        "meanwhile",
     )
 
 
 def place_taken(content: Mapping[str, Any], *, leftover: bool) -> Problem:
-    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by itself."""
+    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by
+    itself.
+    """
     if leftover:
-        what = f"{content['kind']} {content['metadata']['name']} of an earlier ShardedModel of this name is still to be deleted"
+        what = (
+            f"{content['kind']} {content['metadata']['name']} of an earlier ShardedModel of "
+            "this name is still to be deleted"
+        )
         return Problem(code="Progressing", what=what)
     return Problem(
         code="NameConflict",
@@ -158,12 +228,15 @@ def place_taken(content: Mapping[str, Any], *, leftover: bool) -> Problem:
 
 
 def not_permitted(message: str, namespace: str) -> Problem:
-    """Return the problem of a namespace that cannot be read: what is there is not known, so nothing is written."""
+    """Return the problem of a namespace that cannot be read: what is there is not known, so nothing
+    is written.
+    """
     return Problem(
         code="NotPermitted",
         what=f"the operator may not read namespace {namespace}",
         limit=message,
-        remedy="give its service account the rights of the chart's ClusterRole, there or everywhere; it goes on by itself then",
+        remedy="give its service account the rights of the chart's ClusterRole, there or "
+        "everywhere; it goes on by itself then",
     )
 
 

@@ -1,7 +1,9 @@
-"""Which planned groups leave their nodes, and why: each for a fault of its own nodes, none because of another group's.
+"""Which planned groups leave their nodes, and why: each for a fault of its own nodes, none because
+of another group's.
 
-What runs goes on wherever it is: a group leaves when it needs a place and cannot have it where it is planned, once the fault has
-lasted; only a node that does not give its pods back takes a group away that may still have pods elsewhere.
+What runs goes on wherever it is: a group leaves when it needs a place and cannot have it where it
+is planned, once the fault has lasted; only a node that does not give its pods back takes a group
+away that may still have pods elsewhere.
 """
 
 from collections import Counter
@@ -20,15 +22,19 @@ from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import generation_of, group_names
 
 GRACE_SECONDS: Final = 300.0
-"""How long a fault that may be a slip must last before a group that needs a place leaves the node. Basis: assumed; a node
-reboots, a device plugin restarts and labels come back within it."""
+"""How long a fault that may be a slip must last before a group that needs a place leaves the node.
+Basis: assumed; a node reboots, a device plugin restarts and labels come back within it.
+"""
 
 AWAY_SECONDS: Final = GRACE_SECONDS + 60
-"""The same for a node that is not ready. Basis: assumed; pods on such a node are deleted after five minutes, and given up a
-minute after their grace."""
+"""The same for a node that is not ready. Basis: assumed; pods on such a node are deleted after five
+minutes, and given up a minute after their grace.
+"""
 
 REGISTERED_AGAIN_SECONDS: Final = 60.0
-"""The same for a node without a Node object. Basis: assumed; a kubelet that starts registers its node within seconds."""
+"""The same for a node without a Node object. Basis: assumed; a kubelet that starts registers its
+node within seconds.
+"""
 
 PATIENCE_SECONDS: Final[Mapping[NodeFault, float]] = {
     NodeFault.GONE: REGISTERED_AGAIN_SECONDS,
@@ -60,10 +66,11 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 class Occupancy:
     """What is known of the nodes of a plan and of who stands on them.
 
-    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are
-    nodes that do not give pods of this model back, ``hanging`` the planned groups whose pods these are. ``free`` is how many
-    GPUs others leave on each planned node. ``unsettled`` are the planned groups that need a place now, ``homeless`` those that
-    found none where they are planned.
+    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with
+    it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the
+    planned groups whose pods these are. ``free`` is how many GPUs others leave on each planned
+    node. ``unsettled`` are the planned groups that need a place now, ``homeless`` those that found
+    none where they are planned.
     """
 
     unfit: Sequence[Unfit] = ()
@@ -86,9 +93,13 @@ class Departure:
 
 
 def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, ...]:
-    """Return which groups go elsewhere and from which node each, the first node of each that says why."""
+    """Return which groups go elsewhere and from which node each, the first node of each that says
+    why.
+    """
     full = _full_nodes(plan, seen.free)
-    faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
+    faults = {
+        item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)
+    }
     return tuple(
         departure
         for index, nodes in enumerate(plan.groups)
@@ -97,37 +108,69 @@ def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, .
 
 
 def _reasons(
-    index: int, nodes: Sequence[str], seen: Occupancy, faults: Mapping[str, Unfit], full: frozenset[str]
+    index: int,
+    nodes: Sequence[str],
+    seen: Occupancy,
+    faults: Mapping[str, Unfit],
+    full: frozenset[str],
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
         if node in seen.lost and index in seen.hanging:
             what = "holds pods that should be gone, and does not give them back"
-            yield Departure(group=index, node=node, what=what, back="bring the node back or delete its Node object")
+            yield Departure(
+                group=index,
+                node=node,
+                what=what,
+                back="bring the node back or delete its Node object",
+            )
     if index not in seen.unsettled:
         return
     for node in nodes:
         if fault := faults.get(node):
             what = f"{fault.says}, and a group waits for a place there"
-            yield Departure(group=index, node=node, what=what, back=_BACK.get(fault.fault, "repair the node"))
+            yield Departure(
+                group=index,
+                node=node,
+                what=what,
+                back=_BACK.get(fault.fault, "repair the node"),
+            )
     if index in seen.homeless:
         for node in nodes:
             if node in full:
                 what = "has too few free GPUs, and a group has found no place there"
-                yield Departure(group=index, node=node, what=what, back="free the GPUs of that node")
+                yield Departure(
+                    group=index, node=node, what=what, back="free the GPUs of that node"
+                )
 
 
 def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
-    """Return when the next fault will have lasted long enough for a group that needs a place, None where none will."""
-    waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
+    """Return when the next fault will have lasted long enough for a group that needs a place, None
+    where none will.
+    """
+    waiting = {
+        node
+        for index in seen.unsettled
+        if index < len(plan.groups)
+        for node in plan.groups[index]
+    }
     ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
     return min((end for end in ends if end > now), default=None)
 
 
 def late_nodes(plan: Plan, seen: Occupancy, now: datetime) -> frozenset[str]:
     """Return the nodes to come that groups have waited for in vain."""
-    waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
-    awaited = (item for item in seen.unfit if item.fault is NodeFault.TO_COME and item.node in waiting)
+    waiting = {
+        node
+        for index in seen.unsettled
+        if index < len(plan.groups)
+        for node in plan.groups[index]
+    }
+    awaited = (
+        item
+        for item in seen.unfit
+        if item.fault is NodeFault.TO_COME and item.node in waiting
+    )
     return frozenset(item.node for item in awaited if now >= _patience_ends(item, seen))
 
 
@@ -144,43 +187,77 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
     return Problem(
         code="PlanInvalid",
         what=f"planned node {names[0]} {first.what}",
-        gap=f"as do {len(names) - 1} more nodes" if len(names) > 2 else f"as does {names[1]}" if names[1:] else "",  # noqa: PLR2004
+        gap=f"as do {len(names) - 1} more nodes"
+        if len(names) > 2  # noqa: PLR2004
+        else f"as does {names[1]}"
+        if names[1:]
+        else "",
         remedy=f"the group is planned on other nodes; where there are none, {first.back}",
     )
 
 
 def homeless_groups(
-    roots: Sequence[str], standing: Iterable[GroupState], members: Iterable[Member], now: datetime
+    roots: Sequence[str],
+    standing: Iterable[GroupState],
+    members: Iterable[Member],
+    now: datetime,
 ) -> frozenset[int]:
-    """Return which of the planned groups of these names, by index, the scheduler has found no place for for long.
+    """Return which of the planned groups of these names, by index, the scheduler has found no place
+    for for long.
 
-    A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond that, or that has
-    given its GPUs back because of it.
+    A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond
+    that, or that has given its GPUs back because of it.
     """
     waited = timedelta(seconds=UNSCHEDULABLE_SECONDS)
-    waiting = {member.group for member in members if member.unschedulable_since and now >= member.unschedulable_since + waited}
+    waiting = {
+        member.group
+        for member in members
+        if member.unschedulable_since and now >= member.unschedulable_since + waited
+    }
     gave_up = (state.name for state in standing if state.gave_its_place_back)
     found = {generation_of(name)[0] for name in (*waiting, *gave_up)}
     return frozenset(index for index, root in enumerate(roots) if root in found)
 
 
-def hanging_groups(roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime) -> frozenset[int]:
-    """Return which of the planned groups of these names, by index, have pods on lost nodes that should be gone."""
-    found = {generation_of(member.group)[0] for member in members if member.node in lost and overdue(member, now)}
+def hanging_groups(
+    roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime
+) -> frozenset[int]:
+    """Return which of the planned groups of these names, by index, have pods on lost nodes that
+    should be gone.
+    """
+    found = {
+        generation_of(member.group)[0]
+        for member in members
+        if member.node in lost and overdue(member, now)
+    }
     return frozenset(index for index, root in enumerate(roots) if root in found)
 
 
-def crowded_out(plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]) -> frozenset[str]:
-    """Return the names of the groups of a plan, without their generation, on whose nodes others leave too few GPUs.
+def crowded_out(
+    plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]
+) -> frozenset[str]:
+    """Return the names of the groups of a plan, without their generation, on whose nodes others
+    leave too few GPUs.
 
-    A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of their own.
+    A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of
+    their own.
     """
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     roots = group_names(base, plan.group_numbers)
-    return frozenset(root for root, nodes in zip(roots, plan.groups, strict=True) if not full.isdisjoint(nodes))
+    return frozenset(
+        root
+        for root, nodes in zip(roots, plan.groups, strict=True)
+        if not full.isdisjoint(nodes)
+    )
 
 
 def _full_nodes(plan: Plan, free: Mapping[str, int]) -> frozenset[str]:
-    """Return the planned nodes on which others have left fewer GPUs free than the plan has there."""
+    """Return the planned nodes on which others have left fewer GPUs free than the plan has
+    there.
+    """
     wanted = Counter(name for group in plan.groups for name in group)
-    return frozenset(name for name, count in wanted.items() if name in free and free[name] < count * plan.gpus_per_node)
+    return frozenset(
+        name
+        for name, count in wanted.items()
+        if name in free and free[name] < count * plan.gpus_per_node
+    )

@@ -1,9 +1,10 @@
-"""Revisions of a model: what it ran when all of its groups served, kept whole, so that it can be gone back to.
+"""Revisions of a model: what it ran when all of its groups served, kept whole, so that it can be
+gone back to.
 
-A revision is what was asked for (spec and config), the engine's version and the plan: all that pods follow from, but for the
-release of the operator that renders them. It is a ControllerRevision, which the stock role ``edit`` may not write and nobody can
-change, and its digest stands in the status of the resource, which none of its users may write: what says anything else is not
-believed.
+A revision is what was asked for (spec and config), the engine's version and the plan: all that pods
+follow from, but for the release of the operator that renders them. It is a ControllerRevision,
+which the stock role ``edit`` may not write and nobody can change, and its digest stands in the
+status of the resource, which none of its users may write: what says anything else is not believed.
 """
 
 import hashlib
@@ -33,14 +34,19 @@ HISTORY_MAX: Final = 3
 """How many of them are kept. Basis: chosen; what runs, and two to go back to."""
 
 SURPLUS: Final = "surplusRevisions"
-"""Field of the status that names, by their digests, those that are kept no more and could not be deleted yet."""
+"""Field of the status that names, by their digests, those that are kept no more and could not be
+deleted yet.
+"""
 
 SURPLUS_MAX: Final = 8
-"""How many of them there may be before no further revision is kept. Basis: assumed; whoever may create one may delete one, so it
-is a webhook or a right of its own that keeps them."""
+"""How many of them there may be before no further revision is kept. Basis: assumed; whoever may
+create one may delete one, so it is a webhook or a right of its own that keeps them.
+"""
 
 OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
-"""Fields of the spec that say how many groups there are and how they live: they are not gone back to."""
+"""Fields of the spec that say how many groups there are and how they live: they are not gone back
+to.
+"""
 
 _HASH_DIGITS: Final = 16
 _DATA_KEY: Final = "zlib"
@@ -48,7 +54,9 @@ _DATA_KEY: Final = "zlib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision, without what it says: its number, what tells it from others, the digest of its text, and what to show."""
+    """One revision, without what it says: its number, what tells it from others, the digest of its
+    text, and what to show.
+    """
 
     number: int
     hash: str
@@ -67,7 +75,9 @@ class AskedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version by default, and the plan."""
+    """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version
+    by default, and the plan.
+    """
 
     spec: Mapping[str, Any]
     config: str | None
@@ -77,7 +87,9 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The revision of this hash as it would run now: what it resolves to, or why it cannot run, and its plan."""
+    """The revision of this hash as it would run now: what it resolves to, or why it cannot run, and
+    its plan.
+    """
 
     hash: str
     subject: Subject | tuple[Problem, ...]
@@ -86,7 +98,8 @@ class Former:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What is run instead of what the spec says (None: that is run), which request was answered last, and why none is followed.
+    """What is run instead of what the spec says (None: that is run), which request was answered
+    last, and why none is followed.
 
     ``unknown``: the request named no revision that there was.
     """
@@ -98,12 +111,15 @@ class Course:
 
     def kept_in(self, record: PlanRecord) -> PlanRecord:
         """Return a plan of record that says so."""
-        return replace(record, rollback=self.rollback, answered=self.answered, unknown=self.unknown)
+        return replace(
+            record, rollback=self.rollback, answered=self.answered, unknown=self.unknown
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The revisions that a model has and the digests of those that are to go, as they stand now or when ``writes`` are taken.
+    """The revisions that a model has and the digests of those that are to go, as they stand now or
+    when ``writes`` are taken.
 
     ``keeps`` creates the newest one, each of ``drops`` ends the one of its digest.
     """
@@ -119,36 +135,60 @@ class History:
         return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
 
     def after(self, before: "History", written: Sequence[Write]) -> "History":
-        """Return what there is once so much of it is written: as ``before`` where the newest one is not taken."""
+        """Return what there is once so much of it is written: as ``before`` where the newest one is
+        not taken.
+        """
         if self.keeps and self.keeps not in written:
             return before
-        return replace(self, surplus=tuple(digest for digest in self.surplus if self.drops.get(digest) not in written))
+        return replace(
+            self,
+            surplus=tuple(
+                digest
+                for digest in self.surplus
+                if self.drops.get(digest) not in written
+            ),
+        )
 
 
 def hash_of(subject: Subject) -> str:
-    """Return what tells revisions apart: it changes with all that pods and plans follow from, and not with how groups live."""
-    return hashlib.sha256(f"{subject.cut_hash} {subject.deployment.asked}".encode()).hexdigest()[:_HASH_DIGITS]
+    """Return what tells revisions apart: it changes with all that pods and plans follow from, and
+    not with how groups live.
+    """
+    return hashlib.sha256(
+        f"{subject.cut_hash} {subject.deployment.asked}".encode()
+    ).hexdigest()[:_HASH_DIGITS]
 
 
 def history_of(status: Mapping[str, Any]) -> History:
     """Return the revisions that a status names, and those that are still to go."""
     named = status.get(SURPLUS)
-    surplus = (item for item in named or () if isinstance(item, str)) if isinstance(named, list | tuple) else ()
+    surplus = (
+        (item for item in named or () if isinstance(item, str))
+        if isinstance(named, list | tuple)
+        else ()
+    )
     return History(revisions=revisions_of(status), surplus=tuple(surplus)[:SURPLUS_MAX])
 
 
 def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
-    """Return the revisions that a status names, oldest first; what none of ours has written is left out."""
+    """Return the revisions that a status names, oldest first; what none of ours has written is left
+    out.
+    """
     found = (item for item in status.get(REVISIONS) or () if isinstance(item, Mapping))
     return tuple(revision for item in found if (revision := _read(item)))
 
 
 def _read(item: Mapping[str, Any]) -> Revision | None:
-    number, words = item.get("revision"), [item.get(name) for name in ("hash", "digest", "image", "keptAt")]
+    number, words = (
+        item.get("revision"),
+        [item.get(name) for name in ("hash", "digest", "image", "keptAt")],
+    )
     if type(number) is not int or not all(isinstance(word, str) for word in words):
         return None
     hashed, digest, image, kept_at = map(str, words)
-    return Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
+    return Revision(
+        number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at
+    )
 
 
 def revision_entries(history: History, runs: str) -> dict[str, Any]:
@@ -168,53 +208,100 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def renewed(before: History, subject: Subject, record: PlanRecord, told: AskedSpec | None, now: datetime) -> History | None:
-    """Return the revisions after all groups have come to serve as a subject says; None where what it asks must be told first.
+def renewed(
+    before: History,
+    subject: Subject,
+    record: PlanRecord,
+    told: AskedSpec | None,
+    now: datetime,
+) -> History | None:
+    """Return the revisions after all groups have come to serve as a subject says; None where what
+    it asks must be told first.
 
-    One that was kept before is the newest again, under a new number, as with a Deployment. Those that are beyond the history stay
-    named until they are gone.
+    One that was kept before is the newest again, under a new number, as with a Deployment. Those
+    that are beyond the history stay named until they are gone.
     """
     hashed, there = hash_of(subject), before.revisions
     number = max((item.number for item in there), default=0) + 1
     known = next((item for item in there if item.hash == hashed), None)
     others = tuple(item for item in there if item is not known)
-    if (known and known is there[-1]) or (not known and len(before.surplus) >= SURPLUS_MAX):
+    if (known and known is there[-1]) or (
+        not known and len(before.surplus) >= SURPLUS_MAX
+    ):
         return replace(before, drops=_drops(subject.owner, before.surplus))
     if known:
-        return History(revisions=(*others, replace(known, number=number)), surplus=before.surplus)
+        return History(
+            revisions=(*others, replace(known, number=number)), surplus=before.surplus
+        )
     if told is None:
         return None
     text = _text(told, record)
-    digest, gone = hashlib.sha256(text.encode()).hexdigest(), others[: max(0, len(others) + 1 - HISTORY_MAX)]
+    digest, gone = (
+        hashlib.sha256(text.encode()).hexdigest(),
+        others[: max(0, len(others) + 1 - HISTORY_MAX)],
+    )
     kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     image = subject.deployment.on(record.plan.resource).image
-    made = Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
-    surplus = tuple(item for item in (*before.surplus, *(item.digest for item in gone)) if item != digest)
+    made = Revision(
+        number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at
+    )
+    surplus = tuple(
+        item
+        for item in (*before.surplus, *(item.digest for item in gone))
+        if item != digest
+    )
     keeps = KeepRevision(content=_object(subject.owner, text, digest, number))
     needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})
     drops = _drops(subject.owner, surplus, needs)
-    return History(revisions=(*others[len(gone) :], made), surplus=surplus, keeps=keeps, drops=drops)
+    return History(
+        revisions=(*others[len(gone) :], made),
+        surplus=surplus,
+        keeps=keeps,
+        drops=drops,
+    )
 
 
-def _drops(owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = frozenset()) -> dict[str, DropRevision]:
+def _drops(
+    owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = frozenset()
+) -> dict[str, DropRevision]:
     """Return by digest what ends these revisions."""
     names = {digest: revision_name(base_name(owner.name), digest) for digest in digests}
     return {
-        digest: DropRevision(namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs)
+        digest: DropRevision(
+            namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs
+        )
         for digest, name in names.items()
     }
 
 
 def _text(told: AskedSpec, record: PlanRecord) -> str:
-    """Return what a revision says, the same for the same: without what becomes of the plan of record later."""
-    kept = replace(record, rollback=None, answered="", unknown=False, rejected="", improved_at=None, serial=0)
-    said = {"spec": json.loads(told.text)["spec"], "config": told.config, "record": encode(kept)}
+    """Return what a revision says, the same for the same: without what becomes of the plan of
+    record later.
+    """
+    kept = replace(
+        record,
+        rollback=None,
+        answered="",
+        unknown=False,
+        rejected="",
+        improved_at=None,
+        serial=0,
+    )
+    said = {
+        "spec": json.loads(told.text)["spec"],
+        "config": told.config,
+        "record": encode(kept),
+    }
     return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
 
 def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]:
     base = base_name(owner.name)
-    labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "revision", MODEL: base}
+    labels = {
+        MANAGED_BY[0]: MANAGED_BY[1],
+        "app.kubernetes.io/component": "revision",
+        MODEL: base,
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -224,18 +311,30 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]
     }
 
 
-def read_revision(content: Mapping[str, Any] | None, owner_uid: str, revision: Revision) -> Saying | Problem:
+def read_revision(
+    content: Mapping[str, Any] | None, owner_uid: str, revision: Revision
+) -> Saying | Problem:
     """Return what a ControllerRevision says, or why that is not what was kept."""
     if content is None or controller_uid(content) != owner_uid:
-        return unusable(revision.number, "is gone: its ControllerRevision does not exist")
+        return unusable(
+            revision.number, "is gone: its ControllerRevision does not exist"
+        )
     text = _unpacked((content.get("data") or {}).get(_DATA_KEY))
     if text is None or hashlib.sha256(text.encode()).hexdigest() != revision.digest:
-        return unusable(revision.number, "is not what the operator has kept: somebody has put another in its place")
+        return unusable(
+            revision.number,
+            "is not what the operator has kept: somebody has put another in its place",
+        )
     said = json.loads(text)
     record = decode(said["record"])
     if isinstance(record, Problem):
         return unusable(revision.number, f"cannot be read: {record.limit}")
-    return Saying(spec=said["spec"], config=said["config"], engine_version=kept_default(record.engine_version), plan=record.plan)
+    return Saying(
+        spec=said["spec"],
+        config=said["config"],
+        engine_version=kept_default(record.engine_version),
+        plan=record.plan,
+    )
 
 
 def _unpacked(data: object) -> str | None:
@@ -249,30 +348,47 @@ def _unpacked(data: object) -> str | None:
 
 
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is unpacked of a revision, at most. Basis: a spec of 1.5 MiB, a config of 1 MiB and a plan of record of 1 MiB, escaped."""
+"""What is unpacked of a revision, at most. Basis: a spec of 1.5 MiB, a config of 1 MiB and a plan
+of record of 1 MiB, escaped.
+"""
 
 
 def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
-    """Return what a resource would ask if it said what a revision says: JSON, with its own number of groups and rules of life.
+    """Return what a resource would ask if it said what a revision says: JSON, with its own number
+    of groups and rules of life.
 
-    The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may be what is gone back from.
+    The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may
+    be what is gone back from.
     """
     now = live.get("spec") or {}
     spec = {name: value for name, value in kept.spec.items() if name not in OF_NOW}
     spec |= {name: now[name] for name in OF_NOW if name in now}
     spec["rollout"] = {**(spec.get("rollout") or {}), "onUpgrade": "Keep"}
-    return json.dumps({"apiVersion": live["apiVersion"], "kind": live["kind"], "spec": spec, "metadata": _named(live)})
+    return json.dumps(
+        {
+            "apiVersion": live["apiVersion"],
+            "kind": live["kind"],
+            "spec": spec,
+            "metadata": _named(live),
+        }
+    )
 
 
 def _named(live: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
+    return {
+        field: live["metadata"][field]
+        for field in ("name", "namespace", "uid", "generation")
+    }
 
 
 def as_kept(found: Former, revision: Revision) -> Former:
     """Return the same, or why it cannot run, where it resolves to something else by now."""
     if isinstance(found.subject, tuple) or hash_of(found.subject) == revision.hash:
         return found
-    why = "means something else by now: the administrator's defaults, or a model's config in the catalogue, have changed"
+    why = (
+        "means something else by now: the administrator's defaults, or a model's config in the "
+        "catalogue, have changed"
+    )
     return replace(found, subject=(unusable(revision.number, why),))
 
 

@@ -8,7 +8,9 @@ from shardwright.reconcile.relocation import Departure
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.rendering.names import generation_of
 
-_BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.STOPPED, Situation.UNREADY})
+_BROKEN: Final = frozenset(
+    {Situation.BACKING_OFF, Situation.STOPPED, Situation.UNREADY}
+)
 """Situations of a group that does not serve and was to."""
 
 
@@ -21,9 +23,13 @@ class Worth(IntEnum):
 
 
 def worst_first(
-    roots: Sequence[str], numbers: Sequence[int], standing: Iterable[GroupState], leaving: Iterable[Departure]
+    roots: Sequence[str],
+    numbers: Sequence[int],
+    standing: Iterable[GroupState],
+    leaving: Iterable[Departure],
 ) -> tuple[int, ...]:
-    """Return the numbers of planned groups in the order in which they go: broken, then not ready, then the highest number.
+    """Return the numbers of planned groups in the order in which they go: broken, then not ready,
+    then the highest number.
 
     Args:
         roots: The names of the groups without their generation.
@@ -35,12 +41,17 @@ def worst_first(
     for state in standing:
         states.setdefault(generation_of(state.name)[0], []).append(state)
     moves = {item.group for item in leaving}
-    worth = [(_worth(states.get(root, ()), moves=index in moves), -numbers[index]) for index, root in enumerate(roots)]
+    worth = [
+        (_worth(states.get(root, ()), moves=index in moves), -numbers[index])
+        for index, root in enumerate(roots)
+    ]
     return tuple(-number for _, number in sorted(worth))
 
 
 def _worth(states: Sequence[GroupState], *, moves: bool) -> Worth:
     if any(state.ready for state in states):
         return Worth.SERVES
-    broken = moves or any(state.failing or state.situation in _BROKEN for state in states)
+    broken = moves or any(
+        state.failing or state.situation in _BROKEN for state in states
+    )
     return Worth.BROKEN if broken else Worth.NOT_READY

@@ -1,4 +1,6 @@
-"""All that one look at a ShardedModel has read: one frozen value, and what has come of it so far."""
+"""All that one look at a ShardedModel has read: one frozen value, and what has come of it so
+far.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +31,9 @@ from shardwright.resolving.subject import Subject
 class ModelResource:
     """The resource itself, beside what its spec resolves to.
 
-    ``status`` is what was published last: only since when its conditions hold is taken from it. ``paused`` is what the spec
-    says, also where nothing else of it can be used, and ``config`` the ConfigMap that has its config, or would keep it.
+    ``status`` is what was published last: only since when its conditions hold is taken from it.
+    ``paused`` is what the spec says, also where nothing else of it can be used, and ``config`` the
+    ConfigMap that has its config, or would keep it.
     """
 
     owner: Owner
@@ -46,21 +49,24 @@ class Cluster:
     """What is known of the cluster around one model.
 
     Args:
-        nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those that do not exist, are not
-            in it.
-        free: How many GPUs other models and pods leave on each planned node, None where pods cannot be listed.
+        nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those
+            that do not exist, are not in it.
+        free: How many GPUs other models and pods leave on each planned node, None where pods cannot
+            be listed.
         known_pods: Whose pods are known.
         unread: Watched namespaces of which something was never read.
         reserved: Whether the GPUs of its plan of record are kept for it.
-        scheduling_api: Version of the API by which the scheduler that it names is told of groups, empty where it names none.
+        scheduling_api: Version of the API by which the scheduler that it names is told of groups,
+            empty where it names none.
         scheduler_problem: Why that scheduler cannot be told.
-        most_moving: How many of its groups may be down on purpose at once for the sake of all models (None: any number).
+        most_moving: How many of its groups may be down on purpose at once for the sake of all
+            models (None: any number).
         domain: DNS domain of the cluster.
         priorities: The PriorityClasses that there are.
         allowance: What its namespace may have.
         promised: Pods of other models of the namespace that are still to be made.
-        limits: What the operator lets its namespace have; ``older`` models of it are there, ``waiting`` others wait for GPUs,
-            and others keep ``gpus``.
+        limits: What the operator lets its namespace have; ``older`` models of it are there,
+            ``waiting`` others wait for GPUs, and others keep ``gpus``.
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
@@ -81,14 +87,19 @@ class Cluster:
     gpus: int = 0
 
     def silent_nodes(self, observed: Observed) -> frozenset[str]:
-        """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""
+        """Return the nodes of these pods whose kubelet does not answer or says that it cannot run
+        pods.
+        """
         names = {member.node for member in observed.members if member.node}
-        return frozenset(name for name in names if (node := self.nodes.get(name)) and not node.ready)
+        return frozenset(
+            name for name in names if (node := self.nodes.get(name)) and not node.ready
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """What is to be read from the hub, the Job that reads it (None: there is none), and what its pod has left so far.
+    """What is to be read from the hub, the Job that reads it (None: there is none), and what its
+    pod has left so far.
 
     ``problem`` is why it cannot be read, or how far it is cannot be known.
     """
@@ -101,13 +112,15 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
+    """What the planner is asked: to carry a choice out on a plan of record, with the groups that
+    leave their nodes.
 
-    ``held`` are the nodes that groups have now, where there is no plan of record that says so, or an earlier plan is to be
-    ``restored``, and of those below the partition, who may be elsewhere than it says. ``worst`` are the numbers of the
-    groups in the order in which they go where fewer are wanted. ``lost`` are nodes that
-    do not give pods of the model back, or that should have been made by now: nothing is planned there. With ``beside`` (group,
-    generation) it is asked for a second place for one group instead, while the first one serves.
+    ``held`` are the nodes that groups have now, where there is no plan of record that says so, or
+    an earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere
+    than it says. ``worst`` are the numbers of the groups in the order in which they go where fewer
+    are wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
+    made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
+    second place for one group instead, while the first one serves.
     """
 
     on: PlanRecord | None = field(compare=False)
@@ -122,10 +135,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A write that was not carried out; ``passes``: the API server may take the same one a little later.
+    """A write that was not carried out; ``passes``: the API server may take the same one a little
+    later.
 
-    ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word for it, ``message`` what it says. ``problem`` is
-    what is wrong where we know better than it does.
+    ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word for it, ``message``
+    what it says. ``problem`` is what is wrong where we know better than it does.
     """
 
     write: Write
@@ -151,18 +165,22 @@ class Seen:
     Args:
         resource: The resource itself.
         subject: What its spec resolves to, or what the user must correct.
-        record: The plan of record that is believed, or why the one that there is cannot be read; None where there is none.
+        record: The plan of record that is believed, or why the one that there is cannot be read;
+            None where there is none.
         serial: The serial of the newest plan of record.
-        refused: Why the plan of record that is stored is not believed, or was not signed by us; None where all is well.
+        refused: Why the plan of record that is stored is not believed, or was not signed by us;
+            None where all is well.
         distrusted: The same as it was last found, and when that was.
         keys: What plans of record are signed with.
         observed: What there is of it, or why that cannot be read.
         cluster: What is known of the cluster, None until every cache is full.
         since: When each passing fact was first seen, by the clock that never jumps.
-        contested: Objects that somebody else keeps setting back and that are not repaired again yet, with their fields.
+        contested: Objects that somebody else keeps setting back and that are not repaired again
+            yet, with their fields.
         kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
         fetching: How far the Job is that reads the config of its model, where nobody has given one.
-        certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
+        certain: Whether what there is has been read fresh from the API server, as it must be before
+            anything is ended.
         answers: What the planner has answered in this look, or why it has no answer.
         recorded: Plans of record that were written in this look, and the result of each.
         course: Whether what the spec says is run, as found in this look.
@@ -194,12 +212,32 @@ class Seen:
 
     @property
     def groups(self) -> int:
-        """Return how many groups a look has to do with: those that there are, are planned or are wanted, whichever are most."""
+        """Return how many groups a look has to do with: those that there are, are planned or are
+        wanted, whichever are most.
+        """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)
-        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
-        records = (self.record, *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)))
-        return max(there, wanted, *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)), 0)
+        wanted = (
+            self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
+        )
+        records = (
+            self.record,
+            *(
+                answer.record
+                for answer in self.answers.values()
+                if isinstance(answer, Replanned)
+            ),
+        )
+        return max(
+            there,
+            wanted,
+            *(
+                len(record.plan.groups)
+                for record in records
+                if isinstance(record, PlanRecord)
+            ),
+            0,
+        )
 
     def answered(self, ask: Ask, answer: Replanned | Problem) -> "Seen":
         """Return the same with an answer of the planner, or why there is none."""

@@ -1,4 +1,6 @@
-"""What a group waits for and why it failed, in words for people; the last step, and nothing reads it back."""
+"""What a group waits for and why it failed, in words for people; the last step, and nothing reads
+it back.
+"""
 
 import re
 from collections.abc import Sequence
@@ -13,20 +15,28 @@ from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
 LINE_LENGTH: Final = 200
-"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
+"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept
+of it.
+"""
 
 _HUB_REFUSAL: Final = re.compile(
-    r"GatedRepo|gated repo|Access to model \S+ is restricted|40[13] Client Error.*(?:huggingface|/resolve/|/api/models/)"
+    r"GatedRepo|gated repo|Access to model \S+ is restricted|40[13] Client "
+    r"Error.*(?:huggingface|/resolve/|/api/models/)"
 )
-"""What the hub's client says of 401 and 403. Source: huggingface_hub 2.4, ``hf_raise_for_status``; transformers."""
+"""What the hub's client says of 401 and 403. Source: huggingface_hub 2.4, ``hf_raise_for_status``;
+transformers.
+"""
 
 _HUB_REFUSES: Final = (
-    "; the Hugging Face hub refuses the model (401 or 403): accept its terms there, and name a Secret with a token of that "
+    "; the Hugging Face hub refuses the model (401 or 403): accept its terms there, and name a "
+    "Secret with a token of that "
     "account in spec.model.weights.huggingFace.tokenSecretRef"
 )
 
 SHOWN_WAITS: Final = 3
-"""How many different things that ranks wait for are said; assumed: the first ones tell what is wrong."""
+"""How many different things that ranks wait for are said; assumed: the first ones tell what is
+wrong.
+"""
 
 _WORDS: Final = {
     Awaited.DELETION: "the StatefulSet is being deleted",
@@ -36,8 +46,14 @@ _WORDS: Final = {
     Awaited.STOP: "stops as a whole before it starts again",
     Awaited.STOP_AGAIN: "was scaled up while it stopped",
     Awaited.NODES: "waits for the autoscaler to make {said}",
-    Awaited.LATE_NODES: "{said} should have been made by now: look at what the autoscaler says of the pods",
-    Awaited.ROOM: "pods of others have taken GPUs of its nodes; starts again as a whole when there is room",
+    Awaited.LATE_NODES: (
+        "{said} should have been made by now: look at what the autoscaler says of "
+        "the pods"
+    ),
+    Awaited.ROOM: (
+        "pods of others have taken GPUs of its nodes; starts again as a whole when there is "
+        "room"
+    ),
     Awaited.PAUSE: "restarts at {said}",
     Awaited.CHANGE: "its engine has failed {said} times in a row",
     Awaited.TURN: "serves as it was until it is its turn",
@@ -53,27 +69,37 @@ _WORDS: Final = {
     Awaited.START: "{ranks}: starting",
 }
 
-NO_PLACE_ASKED: Final = "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout retry'"
+NO_PLACE_ASKED: Final = (
+    "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout "
+    "retry'"
+)
 """What is done for a revision that has no place, and how that ends."""
 
 
 def alpha_groups_sentence() -> str:
-    """Return what is to be done before Kubernetes is upgraded, where PodGroups are of an API that goes."""
+    """Return what is to be done before Kubernetes is upgraded, where PodGroups are of an API that
+    goes.
+    """
     how = "docs/howto/kubernetes-1.37.md says how"
     return (
-        f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they must go before the upgrade ({how})"
+        f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they "
+        f"must go before the upgrade ({how})"
     )
 
 
 def waiting_sentence(state: GroupState) -> str:
     """Return what a group waits for, empty where it waits for nothing."""
-    of_group = [wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD]
+    of_group = [
+        wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD
+    ]
     of_ranks = [wait for wait in state.waits if wait not in of_group]
     return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN_WAITS]))
 
 
 def _sentence(wait: Wait) -> str:
-    ranks = f"rank{'s' if len(wait.ranks) > 1 else ''} {', '.join(map(str, wait.ranks))}"
+    ranks = (
+        f"rank{'s' if len(wait.ranks) > 1 else ''} {', '.join(map(str, wait.ranks))}"
+    )
     return _WORDS[wait.what].format(ranks=ranks, said=wait.said)
 
 
@@ -83,10 +109,15 @@ def failure_sentence(state: GroupState) -> str:
     if failure is None:
         return "has not failed"
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
-    who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
+    who = f"rank {failure.rank}" + (
+        f", container {failure.container}" if failure.container else ""
+    )
     said = failure.message.splitlines()[-1:]
     quoted = "".join(f": {line[:LINE_LENGTH]}" for line in said)
-    return f"{who}: {failure.reason}{code}, restart {state.restarts}{quoted}{_HUB_REFUSES if _of_hub(failure.message) else ''}"
+    return (
+        f"{who}: {failure.reason}{code}, restart "
+        f"{state.restarts}{quoted}{_HUB_REFUSES if _of_hub(failure.message) else ''}"
+    )
 
 
 def _of_hub(message: str) -> bool:
@@ -95,25 +126,44 @@ def _of_hub(message: str) -> bool:
 
 
 def not_ready_sentence(state: GroupState) -> str:
-    """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
+    """Return what a group waits for and, where it failed before, why: what somebody reads first
+    must have the cause.
+    """
     waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
 
 
-def rollback_sentence(rollback: Rollback, number: int | None, image: str, *, placed: bool = True) -> str:
-    """Return which revision runs in place of what the spec says, why, and until when; or that it has no place (``placed``).
+def rollback_sentence(
+    rollback: Rollback, number: int | None, image: str, *, placed: bool = True
+) -> str:
+    """Return which revision runs in place of what the spec says, why, and until when; or that it
+    has no place (``placed``).
 
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
     'revision 2 (vllm/vllm-openai:v0.32.0) runs in place of the spec, as asked, until the spec changes'
-    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(": ")[0]
+    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(
+    ...     ": "
+    ... )[0]
     'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
-    """
-    which = f"{revision_named(number)} ({image})" if number is not None else revision_named(number)
+    """  # noqa: E501
+    which = (
+        f"{revision_named(number)} ({image})"
+        if number is not None
+        else revision_named(number)
+    )
     runs = f"{which} {'runs' if placed else 'is to run'} in place of the spec"
     if rollback.cause is Cause.ASKED:
-        return f"{runs}, as asked, until the spec changes" if placed else f"{runs}, as asked, and has no place: {NO_PLACE_ASKED}"
-    why = "was not ready in time" if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED else "failed again and again"
+        return (
+            f"{runs}, as asked, until the spec changes"
+            if placed
+            else f"{runs}, as asked, and has no place: {NO_PLACE_ASKED}"
+        )
+    why = (
+        "was not ready in time"
+        if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED
+        else "failed again and again"
+    )
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
     without = "" if placed else "; it has no place, and what runs goes on"
     again = "correct the spec, or have it tried again with 'kubectl shardwright rollout retry'"
@@ -135,33 +185,66 @@ def no_place_sentence(number: int | None) -> str:
 
 
 def better_sentence(found: Better) -> str:
-    """Return which plan would be better, by how much, and when it takes the place of the one that stands.
+    """Return which plan would be better, by how much, and when it takes the place of the one that
+    stands.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor
-    >>> better_sentence(Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07))
+    >>> better_sentence(
+    ...     Better(
+    ...         layout=Layout(tensor=8),
+    ...         pool="h200",
+    ...         objective=OptimizeFor.LATENCY,
+    ...         gain=0.07,
+    ...     )
+    ... )
     'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
-    >>> found = Better(layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True)
+    >>> found = Better(
+    ...     layout=Layout(),
+    ...     pool="a100",
+    ...     objective=OptimizeFor.THROUGHPUT,
+    ...     gain=0.5,
+    ...     relisted=True,
+    ... )
     >>> better_sentence(found).partition("; ")[2]
     'only by list prices that the plan was not made with: it stands until the spec changes'
-    """
-    gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
+    """  # noqa: E501
+    gives_way = (
+        f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an "
+        "hour"
+    )
     if found.relisted:
-        gives_way = "only by list prices that the plan was not made with: it stands until the spec changes"
+        gives_way = (
+            "only by list prices that the plan was not made with: it stands until the spec "
+            "changes"
+        )
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
 
 
 def _brings(found: Better) -> str:
-    return "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
+    return (
+        "carry the load"
+        if found.gain is None
+        else f"be {found.gain:.0%} better by {found.objective}"
+    )
 
 
 def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
-    """Return what a plan would be that were made now, and what it would bring; empty where none was looked for, or there is none.
+    """Return what a plan would be that were made now, and what it would bring; empty where none was
+    looked for, or there is none.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor
     >>> new = Prospect(layout=Layout(tensor=8), pool="h200")
-    >>> anew_sentence(new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07))
+    >>> anew_sentence(
+    ...     new,
+    ...     Better(
+    ...         layout=new.layout,
+    ...         pool=new.pool,
+    ...         objective=OptimizeFor.LATENCY,
+    ...         gain=0.07,
+    ...     ),
+    ... )
     'a new plan would be tensor 8 on h200, and be 7% better by Latency'
     >>> anew_sentence(new, None)
     'a new plan would be tensor 8 on h200'
@@ -173,11 +256,18 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return what a restart mends, to be put at the end of a sentence: empty where nothing is known.
+    """Return what a restart mends, to be put at the end of a sentence: empty where nothing is
+    known.
 
-    >>> fixes_sentence([Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")])
+    >>> fixes_sentence(
+    ...     [Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")]
+    ... )
     '; that mends CVE-1 (it could be ended, https://example.com/1)'
     >>> fixes_sentence([])
     ''
     """
-    return f"; that mends {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}" if fixes else ""
+    return (
+        f"; that mends {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}"
+        if fixes
+        else ""
+    )

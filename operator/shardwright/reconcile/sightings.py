@@ -1,7 +1,9 @@
-"""Since when is something so? Counted from when this process first saw it, by a clock that never jumps.
+"""Since when is something so? Counted from when this process first saw it, by a clock that never
+jumps.
 
-Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off: whoever compares them with his own
-takes what has just begun for long overdue. So a wait begins when it is first seen, and after a restart it begins anew.
+Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off:
+whoever compares them with his own takes what has just begun for long overdue. So a wait begins when
+it is first seen, and after a restart it begins anew.
 """
 
 from collections import Counter
@@ -27,7 +29,8 @@ class Sight(StrEnum):
     NO_PODS = "NoPods"  #: a StatefulSet that has fewer pods than it should, by uid
     KEPT_OUT = "KeptOut"  #: a StatefulSet whose pods the API server refuses, by uid
     READY = "Ready"  #: a StatefulSet all of whose pods are ready, by uid
-    STARTING = "Starting"  #: a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
+    # : a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
+    STARTING = "Starting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,10 @@ def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
         sighting
         for member in members
         for sighting, holds in (
-            (Sighting(Sight.UNSCHEDULABLE, member.uid), member.unschedulable_since is not None),
+            (
+                Sighting(Sight.UNSCHEDULABLE, member.uid),
+                member.unschedulable_since is not None,
+            ),
             (Sighting(Sight.DELETING, member.uid), member.deleting),
         )
         if holds
@@ -56,28 +62,51 @@ def of_node(item: Unfit) -> Sighting:
     return Sighting(Sight.UNFIT, f"{item.node} {item.fault}")
 
 
-def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> frozenset[Sighting]:
-    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were refused, by uid.
+def of_sets(
+    observed: Observed, owner_uid: str, kept_out: Iterable[str]
+) -> frozenset[Sighting]:
+    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were
+    refused, by uid.
 
-    One that has all its pods by now, or that is at zero, is not kept out: what begins then begins anew.
+    One that has all its pods by now, or that is at zero, is not kept out: what begins then begins
+    anew.
     """
-    lives = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid]
-    wanted = {live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives}
+    lives = [
+        live
+        for (kind, _), live in observed.objects.items()
+        if kind == STATEFUL_SET and controller_uid(live) == owner_uid
+    ]
+    wanted = {
+        live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives
+    }
     there = Counter(member.set_uid for member in observed.members)
     short = {uid for uid, pods in wanted.items() if there[uid] < pods}
     refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in short)
     return frozenset((*(Sighting(Sight.NO_PODS, uid) for uid in short), *refused))
 
 
-def of_starts(observed: Observed, owner_uid: str, silent_nodes: Collection[str]) -> frozenset[Sighting]:
-    """Return which StatefulSets of an owner start, and which are ready; one with a pod on no node that answers does not start."""
+def of_starts(
+    observed: Observed, owner_uid: str, silent_nodes: Collection[str]
+) -> frozenset[Sighting]:
+    """Return which StatefulSets of an owner start, and which are ready; one with a pod on no node
+    that answers does not start.
+    """
     found = set()
     for (kind, name), live in observed.objects.items():
-        size = live["spec"].get("replicas") if kind == STATEFUL_SET and controller_uid(live) == owner_uid else 0
+        size = (
+            live["spec"].get("replicas")
+            if kind == STATEFUL_SET and controller_uid(live) == owner_uid
+            else 0
+        )
         members = observed.members_of(name) if size else ()
         if size and all_ready(members, size):
             found.add(Sighting(Sight.READY, live["metadata"]["uid"]))
-        elif size and len(members) == size and not _has_come_up(live) and all(_stands(m, silent_nodes) for m in members):
+        elif (
+            size
+            and len(members) == size
+            and not _has_come_up(live)
+            and all(_stands(m, silent_nodes) for m in members)
+        ):
             found.add(Sighting(Sight.STARTING, live["metadata"]["uid"]))
     return frozenset(found)
 
@@ -87,27 +116,55 @@ def _has_come_up(live: Mapping[str, Any]) -> bool:
 
 
 def _stands(member: Member, silent_nodes: Collection[str]) -> bool:
-    return member.node is not None and not member.deleting and member.node not in silent_nodes
+    return (
+        member.node is not None
+        and not member.deleting
+        and member.node not in silent_nodes
+    )
 
 
-def since_by_set(since: Mapping[Sighting, datetime], sight: Sight) -> dict[str, datetime]:
+def since_by_set(
+    since: Mapping[Sighting, datetime], sight: Sight
+) -> dict[str, datetime]:
     """Return since when each StatefulSet has been seen so, by uid."""
-    return {sighting.of: began for sighting, began in since.items() if sighting.sight is sight}
+    return {
+        sighting.of: began
+        for sighting, began in since.items()
+        if sighting.sight is sight
+    }
 
 
-def by_own_clock(members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime) -> tuple[Member, ...]:
+def by_own_clock(
+    members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime
+) -> tuple[Member, ...]:
     """Return the pods with the times at which their waits began as this process has seen them."""
     return tuple(_by_own_clock(member, since, now) for member in members)
 
 
-def _by_own_clock(member: Member, since: Mapping[Sighting, datetime], now: datetime) -> Member:
+def _by_own_clock(
+    member: Member, since: Mapping[Sighting, datetime], now: datetime
+) -> Member:
     if member.unschedulable_since is None and not member.deleting:
         return member
-    unschedulable = since.get(Sighting(Sight.UNSCHEDULABLE, member.uid), now) if member.unschedulable_since else None
-    ends = since.get(Sighting(Sight.DELETING, member.uid), now) + timedelta(seconds=member.grace_seconds)
-    return replace(member, unschedulable_since=unschedulable, gone_by=ends if member.deleting else None)
+    unschedulable = (
+        since.get(Sighting(Sight.UNSCHEDULABLE, member.uid), now)
+        if member.unschedulable_since
+        else None
+    )
+    ends = since.get(Sighting(Sight.DELETING, member.uid), now) + timedelta(
+        seconds=member.grace_seconds
+    )
+    return replace(
+        member,
+        unschedulable_since=unschedulable,
+        gone_by=ends if member.deleting else None,
+    )
 
 
-def carried_on(since: Mapping[Sighting, datetime], sighted: Iterable[Sighting], now: datetime) -> dict[Sighting, datetime]:
-    """Return since when each of these facts has been seen: what was not seen before since now, what passed not any more."""
+def carried_on(
+    since: Mapping[Sighting, datetime], sighted: Iterable[Sighting], now: datetime
+) -> dict[Sighting, datetime]:
+    """Return since when each of these facts has been seen: what was not seen before since now, what
+    passed not any more.
+    """
     return {sighting: since.get(sighting, now) for sighting in sighted}

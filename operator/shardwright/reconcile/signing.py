@@ -1,7 +1,9 @@
-"""Signatures of what is kept where others may write: who can change it can neither forge it nor put another's in its place.
+"""Signatures of what is kept where others may write: who can change it can neither forge it nor put
+another's in its place.
 
-A signature is an HMAC-SHA256 over what kind of text it is, the uid of the resource that it belongs to, and the text. The text
-itself says which of several it is (generation, serial): a signature tells who wrote it, never that it is the newest one.
+A signature is an HMAC-SHA256 over what kind of text it is, the uid of the resource that it belongs
+to, and the text. The text itself says which of several it is (generation, serial): a signature
+tells who wrote it, never that it is the newest one.
 """
 
 import hmac
@@ -16,7 +18,9 @@ KEY_BYTES_MIN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
-    """Keys: the first one signs, each of them verifies; without any nothing is signed and nothing verifies."""
+    """Keys: the first one signs, each of them verifies; without any nothing is signed and nothing
+    verifies.
+    """
 
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
 
@@ -34,11 +38,16 @@ class SigningKeys:
     def verify(self, signature: str, kind: str, uid: str, text: str) -> bool:
         """Return whether a signature is that of this text, by any of the keys."""
         given = signature.encode(errors="replace")
-        return any(hmac.compare_digest(given, made.encode()) for made in _signatures(self, kind, uid, text))
+        return any(
+            hmac.compare_digest(given, made.encode())
+            for made in _signatures(self, kind, uid, text)
+        )
 
 
 def _signatures(keys: SigningKeys, kind: str, uid: str, text: str) -> Iterator[str]:
-    message = json.dumps([kind, uid, text]).encode()  # no two messages run into each other
+    message = json.dumps(
+        [kind, uid, text]
+    ).encode()  # no two messages run into each other
     for secret in keys.secrets:
         yield hmac.digest(secret, message, "sha256").hex()
 
@@ -49,10 +58,20 @@ def read_keys(text: str) -> SigningKeys:
     Raises:
         ValueError: it holds none, or one that is too short.
     """
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [
+        (number, line.strip())
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
     if not lines:
-        raise ValueError(f"it holds no key: write one a line, of {KEY_BYTES_MIN} characters at least (openssl rand -hex 32)")
+        raise ValueError(
+            f"it holds no key: write one a line, of {KEY_BYTES_MIN} characters at least (openssl "
+            "rand -hex 32)"
+        )
     for number, line in lines:
         if (length := len(line.encode())) < KEY_BYTES_MIN:
-            raise ValueError(f"the key in line {number} has {length} bytes, and needs {KEY_BYTES_MIN} (openssl rand -hex 32)")
+            raise ValueError(
+                f"the key in line {number} has {length} bytes, and needs {KEY_BYTES_MIN} (openssl "
+                "rand -hex 32)"
+            )
     return SigningKeys(tuple(line.encode() for _, line in lines))

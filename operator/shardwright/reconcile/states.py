@@ -1,4 +1,5 @@
-"""How a group stands: facts that rules decide on; ``sentences`` says them to people, and nothing reads that back.
+"""How a group stands: facts that rules decide on; ``sentences`` says them to people, and nothing
+reads that back.
 
 The life of a group. Whoever moves it is named on the edge: (we) by a write, (K) Kubernetes.
 
@@ -15,8 +16,9 @@ The life of a group. Whoever moves it is named on the edge: (we) by a write, (K)
    │                                       ▼
    └──── pods gone, no pause (we) ──── Stopping ──▶ BackingOff ──▶ Starting (we)
                                            │
-                                           └──▶ Stopped: the budget is spent; a change starts it (we)
-"""
+                                           └──▶ Stopped: the budget is spent; a change starts it
+                                           (we)
+"""  # noqa: E501
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,19 +44,41 @@ class Situation(StrEnum):
 
 MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
     Situation.STARTING: frozenset(
-        {Situation.READY, Situation.WAITING_FOR_QUOTA, Situation.STOPPING, Situation.UNREADY, Situation.OUTDATED}
+        {
+            Situation.READY,
+            Situation.WAITING_FOR_QUOTA,
+            Situation.STOPPING,
+            Situation.UNREADY,
+            Situation.OUTDATED,
+        }
     ),
-    Situation.WAITING_FOR_QUOTA: frozenset({Situation.STARTING, Situation.READY, Situation.STOPPING}),
-    Situation.READY: frozenset({Situation.UNREADY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}),
-    Situation.UNREADY: frozenset({Situation.READY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}),
-    Situation.OUTDATED: frozenset({Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}),
-    Situation.STOPPING: frozenset({Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}),
-    Situation.BACKING_OFF: frozenset({Situation.STARTING, Situation.STOPPED, Situation.STOPPING}),
-    Situation.STOPPED: frozenset({Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}),
+    Situation.WAITING_FOR_QUOTA: frozenset(
+        {Situation.STARTING, Situation.READY, Situation.STOPPING}
+    ),
+    Situation.READY: frozenset(
+        {Situation.UNREADY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
+    ),
+    Situation.UNREADY: frozenset(
+        {Situation.READY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
+    ),
+    Situation.OUTDATED: frozenset(
+        {Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}
+    ),
+    Situation.STOPPING: frozenset(
+        {Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}
+    ),
+    Situation.BACKING_OFF: frozenset(
+        {Situation.STARTING, Situation.STOPPED, Situation.STOPPING}
+    ),
+    Situation.STOPPED: frozenset(
+        {Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}
+    ),
 }
 """From where a group goes where; what the picture above shows, as a test holds the rules to it."""
 
-AT_ZERO: Final = frozenset({Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED})
+AT_ZERO: Final = frozenset(
+    {Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED}
+)
 """Situations of a group whose pods all stop, or have stopped."""
 
 
@@ -74,8 +98,11 @@ class Awaited(StrEnum):
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something
     TURN = "Turn"  #: other groups restart first
     PARTITION = "Partition"  #: a lower ``spec.rollout.partition``: it keeps the pods that it has
-    STOPPED_ROLLOUT = "StoppedRollout"  #: a group with the changed pods does not come up: it keeps those that it has
-    OVERDUE = "Overdue"  #: it has its nodes, and has not come up within the time of a start
+    # : a group with the changed pods does not come up: it keeps those that it has
+    STOPPED_ROLLOUT = "StoppedRollout"
+    OVERDUE = (
+        "Overdue"  #: it has its nodes, and has not come up within the time of a start
+    )
     FORMER = "Former"  #: the former generation serves meanwhile
     FORMER_TOO = "FormerToo"  #: the former generation, which is not ready either
     PODS_CREATED = "PodsCreated"  #: some of its pods do not exist yet
@@ -99,15 +126,18 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """How a group stands: what it waits for, and when to look again although nothing may happen (``look_at``).
+    """How a group stands: what it waits for, and when to look again although nothing may happen
+    (``look_at``).
 
-    ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
-    group does not serve, and no change has come since. ``budget_spent``: the engine has failed too often in a row.
-    ``outage_seconds`` is how long the last planned or unplanned restart took from its stop until all ranks were ready.
-    ``ready``: it serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
-    ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of its pods that the next restart
-    changes, as this release renders them otherwise for what is asked for all the same. ``hold`` is why it keeps the pods that
-    it has although others are wanted. ``available``: it is ready, and has been so for as long as is asked for.
+    ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is
+    remembered; ``failing``: it is why the group does not serve, and no change has come since.
+    ``budget_spent``: the engine has failed too often in a row. ``outage_seconds`` is how long the
+    last planned or unplanned restart took from its stop until all ranks were ready. ``ready``: it
+    serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
+    ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of
+    its pods that the next restart changes, as this release renders them otherwise for what is asked
+    for all the same. ``hold`` is why it keeps the pods that it has although others are wanted.
+    ``available``: it is ready, and has been so for as long as is asked for.
     """
 
     name: str
@@ -134,13 +164,17 @@ class GroupState:
         return any(wait.what is Awaited.OVERDUE for wait in self.waits)
 
     def settled(self, pods: int) -> bool:
-        """Return whether all its pods are bound to nodes and nothing stops it: it needs no place."""
+        """Return whether all its pods are bound to nodes and nothing stops it: it needs no
+        place.
+        """
         bound = len(self.nodes) == pods and None not in self.nodes
         return bound and self.situation not in AT_ZERO
 
     @property
     def holds_nothing(self) -> bool:
-        """Return whether it keeps no GPUs: it is at zero as its pods are refused, or others have taken what was its own."""
+        """Return whether it keeps no GPUs: it is at zero as its pods are refused, or others have
+        taken what was its own.
+        """
         why = self.last_failure.reason if self.last_failure else ""
         refused = why == PODS_REFUSED and self.situation in AT_ZERO
         return refused or any(wait.what is Awaited.ROOM for wait in self.waits)
@@ -149,4 +183,7 @@ class GroupState:
     def gave_its_place_back(self) -> bool:
         """Return whether it went to zero because the scheduler found no place for all its ranks."""
         why = self.last_failure.reason if self.last_failure and self.failing else ""
-        return why == UNSCHEDULABLE and self.situation in {Situation.STOPPING, Situation.BACKING_OFF}
+        return why == UNSCHEDULABLE and self.situation in {
+            Situation.STOPPING,
+            Situation.BACKING_OFF,
+        }

@@ -7,7 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import set_condition
-from shardwright.api.published import GROUP_NODES_MAX_ITEMS, SENTENCE_MAX_LENGTH, ShownFailure, ShownGroup
+from shardwright.api.published import (
+    GROUP_NODES_MAX_ITEMS,
+    SENTENCE_MAX_LENGTH,
+    ShownFailure,
+    ShownGroup,
+)
 from shardwright.planning.phrases import copies, letters
 from shardwright.reconcile.conditions import conditions
 from shardwright.reconcile.findings import Findings, summarise
@@ -20,9 +25,10 @@ from shardwright.rendering.scripts import HTTP_PORT
 from shardwright.reporting.figures import format_plural
 
 GROUPS_MAX_BYTES: Final = 256 * 1024
-"""What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis: assumed; etcd takes 1.5 MiB for an
-object, of which the fields' owners (``managedFields``) take as much again as short entries do, the plan's part up to 300 KiB, and
-the spec its config."""
+"""What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis:
+assumed; etcd takes 1.5 MiB for an object, of which the fields' owners (``managedFields``) take as
+much again as short entries do, the plan's part up to 300 KiB, and the spec its config.
+"""
 
 
 def build_status(
@@ -38,7 +44,8 @@ def build_status(
         before: The conditions that the status had: they keep the time of their last transition.
         found: What was found.
         plan: ``status.plan``, None where nothing could be planned.
-        service: What :func:`service_status` returns, empty where nothing is deployed, and the engine where it is known.
+        service: What :func:`service_status` returns, empty where nothing is deployed, and the
+            engine where it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)
@@ -59,52 +66,84 @@ def build_status(
 
 def _at_a_glance(found: Findings) -> dict[str, str]:
     """Return what tables show: the layout, and how many of the groups that are wanted are ready."""
-    ready = None if found.plan_only or found.wanted is None else f"{sum(group.ready for group in found.groups)}/{found.wanted}"
-    shown = {"layout": letters(found.plan.layout) if found.plan else None, "ready": ready}
+    ready = (
+        None
+        if found.plan_only or found.wanted is None
+        else f"{sum(group.ready for group in found.groups)}/{found.wanted}"
+    )
+    shown = {
+        "layout": letters(found.plan.layout) if found.plan else None,
+        "ready": ready,
+    }
     return {name: value for name, value in shown.items() if value is not None}
 
 
 def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is planned, how it stands, and where it is served; what there is none of is left out."""
+    """Yield what is planned, how it stands, and where it is served; what there is none of is left
+    out.
+    """
     if found.plan:
         count = format_plural(found.plan.layout.gpus, "GPU")
         yield f"{copies(found.plan.layout)} on {count} of {found.plan.pool}"
     summary = summarise(found)
-    yield f"{summary.reason}: {summary.message}" if summary.message else str(summary.reason)
+    yield (
+        f"{summary.reason}: {summary.message}"
+        if summary.message
+        else str(summary.reason)
+    )
     if "endpoint" in service:
         yield str(service["endpoint"])
 
 
 def _bounded(line: str) -> str:
-    """Return a line cut to what the schema takes: what Ready says may be longer, and stands whole in the condition."""
+    """Return a line cut to what the schema takes: what Ready says may be longer, and stands whole
+    in the condition.
+    """
     whole = line.encode()
     if len(whole) <= SENTENCE_MAX_LENGTH:
         return line
     return whole[: SENTENCE_MAX_LENGTH - 3].decode(errors="ignore") + "…"
 
 
-def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
-    """Return the status of a model whose objects cannot be read: what was known of them stands beside the conditions."""
+def hidden_status(
+    before: Mapping[str, Any], found: Findings, now: datetime
+) -> dict[str, Any]:
+    """Return the status of a model whose objects cannot be read: what was known of them stands
+    beside the conditions.
+    """
     shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
     for condition in conditions(found):
         shown = set_condition(shown, condition, now=now)
-    return {**before, "observedGeneration": found.generation, "conditions": [dict(condition) for condition in shown]}
+    return {
+        **before,
+        "observedGeneration": found.generation,
+        "conditions": [dict(condition) for condition in shown],
+    }
 
 
 def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
-    """Return how clients and autoscalers find the model: the URL, and the selector of one pod per group."""
+    """Return how clients and autoscalers find the model: the URL, and the selector of one pod per
+    group.
+    """
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
-    selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
+    selector = ",".join(
+        f"{key}={value}" for key, value in sorted(leader_selector(base).items())
+    )
     return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
-    """Return ``status.groups``: whole entries as far as there is room, those that are not ready first; of the others what counts.
+    """Return ``status.groups``: whole entries as far as there is room, those that are not ready
+    first; of the others what counts.
 
-    An object of several MiB the API server refuses, and a status that cannot be written says nothing at all.
+    An object of several MiB the API server refuses, and a status that cannot be written says
+    nothing at all.
     """
-    shown, room = [{"name": group.name, "ready": group.ready} for group in groups], GROUPS_MAX_BYTES
+    shown, room = (
+        [{"name": group.name, "ready": group.ready} for group in groups],
+        GROUPS_MAX_BYTES,
+    )
     for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
         whole = group_status(groups[index])
         room -= len(json.dumps(whole))

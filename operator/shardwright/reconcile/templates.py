@@ -1,10 +1,12 @@
-"""Of which template the pods of a group are, and what another one that is rendered for the same would change.
+"""Of which template the pods of a group are, and what another one that is rendered for the same
+would change.
 
-Pods stay as they are for as long as what is asked of them is the same: spec, plan and engine version. A release of the operator
-may render other pods for that. Its template is written to the StatefulSet at once, where it restarts nothing (``OnDelete``), and
-comes with the next restart, whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew,
-so that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering, and nothing that lies where
-tenants write has to be believed.
+Pods stay as they are for as long as what is asked of them is the same: spec, plan and engine
+version. A release of the operator may render other pods for that. Its template is written to the
+StatefulSet at once, where it restarts nothing (``OnDelete``), and comes with the next restart,
+whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew,
+so that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering,
+and nothing that lies where tenants write has to be believed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,11 +15,15 @@ from typing import Any, Final
 from shardwright.rendering.hashing import ASKED_HASH, OWN_HASH, TEMPLATE_HASH
 
 PENDING_MAX: Final = 24
-"""How many fields are remembered that a restart changes. Basis: the first release that kept templates changes 14."""
+"""How many fields are remembered that a restart changes. Basis: the first release that kept
+templates changes 14.
+"""
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
 _OF_PODS: Final = "spec.template."
-_HASHES: Final = frozenset(f"{_OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH))
+_HASHES: Final = frozenset(
+    f"{_OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH)
+)
 
 
 def template_hash(stateful_set: Mapping[str, Any]) -> str:
@@ -26,33 +32,57 @@ def template_hash(stateful_set: Mapping[str, Any]) -> str:
 
 
 def own_hash(stateful_set: Mapping[str, Any]) -> str:
-    """Return what the template hash of a StatefulSet would be without LimitRanges and a pull policy."""
+    """Return what the template hash of a StatefulSet would be without LimitRanges and a pull
+    policy.
+    """
     return own_hash_in(_labels_of_pods(stateful_set))
 
 
 def own_hash_in(labels: Mapping[str, Any]) -> str:
-    """Return what the template hash in labels of pods would be without LimitRanges, which change most templates in nothing.
+    """Return what the template hash in labels of pods would be without LimitRanges, which change
+    most templates in nothing.
 
-    >>> own_hash_in({"shardwright.io/template-hash": "a"}), own_hash_in({"shardwright.io/own-template-hash": "b"})
+    >>> (
+    ...     own_hash_in({"shardwright.io/template-hash": "a"}),
+    ...     own_hash_in({"shardwright.io/own-template-hash": "b"}),
+    ... )
     ('a', 'b')
     """
     return str(labels.get(OWN_HASH) or labels.get(TEMPLATE_HASH, ""))
 
 
 def _labels_of_pods(stateful_set: Mapping[str, Any]) -> Mapping[str, Any]:
-    return stateful_set.get("spec", {}).get("template", {}).get("metadata", {}).get("labels") or {}
+    return (
+        stateful_set.get("spec", {})
+        .get("template", {})
+        .get("metadata", {})
+        .get("labels")
+        or {}
+    )
 
 
 def asked_by(stateful_set: Mapping[str, Any]) -> str:
-    """Return the hash of what the pods of a StatefulSet are asked for, empty where it does not say."""
-    return str((stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, ""))
+    """Return the hash of what the pods of a StatefulSet are asked for, empty where it does not
+    say.
+    """
+    return str(
+        (stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, "")
+    )
 
 
 def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:
-    """Return the fields of pods that a restart changes, the first ones in order: those that differ now, and those that did.
+    """Return the fields of pods that a restart changes, the first ones in order: those that differ
+    now, and those that did.
 
-    >>> pending_fields(["metadata.annotations.a", "spec.template.spec.containers[engine].args"], ["spec.volumes[scripts]"])
+    >>> pending_fields(
+    ...     ["metadata.annotations.a", "spec.template.spec.containers[engine].args"],
+    ...     ["spec.volumes[scripts]"],
+    ... )
     ('spec.containers[engine].args', 'spec.volumes[scripts]')
     """
-    found = {path.removeprefix(_OF_PODS) for path in drift if path.startswith(_OF_PODS) and path not in _HASHES}
+    found = {
+        path.removeprefix(_OF_PODS)
+        for path in drift
+        if path.startswith(_OF_PODS) and path not in _HASHES
+    }
     return tuple(sorted(found.union(before)))[:PENDING_MAX] or _SOME

@@ -1,4 +1,6 @@
-"""Plans on nodes that an autoscaler is to make: how their groups ask for them, and which nodes they have got."""
+"""Plans on nodes that an autoscaler is to make: how their groups ask for them, and which nodes they
+have got.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,47 +13,87 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.templates import asked_by, template_hash
 
 
-def seeking(record: PlanRecord, before: PlanRecord | None, turnouts: Sequence[Turnout]) -> PlanRecord:
+def seeking(
+    record: PlanRecord, before: PlanRecord | None, turnouts: Sequence[Turnout]
+) -> PlanRecord:
     """Return a new plan of record that says how its groups ask for nodes to come.
 
-    A group that stays where it is goes on asking as it did: its pods restart for a change of that. One that moves off
-    nodes that it had sought asks for them no more.
+    A group that stays where it is goes on asking as it did: its pods restart for a change of that.
+    One that moves off nodes that it had sought asks for them no more.
 
     Args:
         record: The new plan of record.
         before: The one that it replaces.
         turnouts: What there is of each pool.
     """
-    numbers, groups = (before.plan.group_numbers, before.plan.groups) if before else ((), ())
-    earlier = {numbers[item.group]: item for item in before.sought if item.group < len(numbers)} if before else {}
+    numbers, groups = (
+        (before.plan.group_numbers, before.plan.groups) if before else ((), ())
+    )
+    earlier = (
+        {
+            numbers[item.group]: item
+            for item in before.sought
+            if item.group < len(numbers)
+        }
+        if before
+        else {}
+    )
     stood = dict(zip(numbers, groups, strict=True))
     sought = []
-    for index, (number, nodes) in enumerate(zip(record.plan.group_numbers, record.plan.groups, strict=True)):
+    for index, (number, nodes) in enumerate(
+        zip(record.plan.group_numbers, record.plan.groups, strict=True)
+    ):
         known = earlier.get(number)
         if known and stood.get(number) == nodes:
             sought.append(replace(known, group=index))
         elif any(map(is_to_come, nodes)):
-            others = {node for other, named in enumerate(record.plan.groups) if other != index for node in named}
-            sought.append(_sought(index, nodes, others, turnouts, known.number + 1 if known else 1))
+            others = {
+                node
+                for other, named in enumerate(record.plan.groups)
+                if other != index
+                for node in named
+            }
+            sought.append(
+                _sought(
+                    index, nodes, others, turnouts, known.number + 1 if known else 1
+                )
+            )
     return replace(record, sought=tuple(sought))
 
 
-def _sought(group: int, nodes: Sequence[str], others: Collection[str], turnouts: Sequence[Turnout], number: int) -> Sought:
+def _sought(
+    group: int,
+    nodes: Sequence[str],
+    others: Collection[str],
+    turnouts: Sequence[Turnout],
+    number: int,
+) -> Sought:
     """Return how a group asks for its nodes, of which some are to come.
 
-    Those that exist are named, unless they are of the pools that the others are to come from, or Karpenter makes these: it
-    passes over pods that name nodes.
+    Those that exist are named, unless they are of the pools that the others are to come from, or
+    Karpenter makes these: it passes over pods that name nodes.
     """
-    pools = [turnout for turnout in turnouts if not set(turnout.pool.names()).isdisjoint(nodes)]
+    pools = [
+        turnout
+        for turnout in turnouts
+        if not set(turnout.pool.names()).isdisjoint(nodes)
+    ]
     there = {name for turnout in pools for name in turnout.there}
     bare = any(turnout.pool.is_karpenters for turnout in pools)
-    named = () if bare else tuple(node for node in nodes if not is_to_come(node) and node not in there)
+    named = (
+        ()
+        if bare
+        else tuple(node for node in nodes if not is_to_come(node) and node not in there)
+    )
     terms = tuple(turnout.term(nodes, others) for turnout in pools)
     return Sought(group=group, named=named, terms=terms, number=number)
 
 
-def following(record: PlanRecord, rendered: Iterable[Mapping[str, Any]], observed: Observed) -> PlanRecord:
-    """Return the plan of record with the nodes that pods are bound to in place of those that they were to be bound to.
+def following(
+    record: PlanRecord, rendered: Iterable[Mapping[str, Any]], observed: Observed
+) -> PlanRecord:
+    """Return the plan of record with the nodes that pods are bound to in place of those that they
+    were to be bound to.
 
     Args:
         record: The plan of record.
@@ -61,18 +103,30 @@ def following(record: PlanRecord, rendered: Iterable[Mapping[str, Any]], observe
     asking = {item.group for item in record.sought}
     sets = dict(enumerate(item for item in rendered if item["kind"] == STATEFUL_SET))
     groups = tuple(
-        _followed(nodes, _bound(sets[index], observed)) if index in asking and index in sets else nodes
+        _followed(nodes, _bound(sets[index], observed))
+        if index in asking and index in sets
+        else nodes
         for index, nodes in enumerate(record.plan.groups)
     )
-    return record if groups == record.plan.groups else replace(record, plan=replace(record.plan, groups=groups))
+    return (
+        record
+        if groups == record.plan.groups
+        else replace(record, plan=replace(record.plan, groups=groups))
+    )
 
 
 def _bound(rendered: Mapping[str, Any], observed: Observed) -> Iterator[str]:
-    """Yield the nodes of the pods of a group that stay and were made for what is asked, of whichever release they are."""
+    """Yield the nodes of the pods of a group that stay and were made for what is asked, of
+    whichever release they are.
+    """
     live = observed.objects.get((STATEFUL_SET, rendered["metadata"]["name"]), {})
     wanted, same = template_hash(rendered), asked_by(live) == asked_by(rendered) != ""
     members: Iterable[Member] = observed.members_of(rendered["metadata"]["name"])
-    yield from (m.node for m in members if m.node and (same or m.template_hash == wanted) and not m.deleting)
+    yield from (
+        m.node
+        for m in members
+        if m.node and (same or m.template_hash == wanted) and not m.deleting
+    )
 
 
 def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
@@ -84,6 +138,11 @@ def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
     ('c', 'b')
     """
     got = tuple(bound)
-    spare = sorted((node for node in nodes if node not in got), key=lambda node: not is_to_come(node))
-    swapped = dict(zip(spare, (node for node in got if node not in nodes), strict=False))
+    spare = sorted(
+        (node for node in nodes if node not in got),
+        key=lambda node: not is_to_come(node),
+    )
+    swapped = dict(
+        zip(spare, (node for node in got if node not in nodes), strict=False)
+    )
     return tuple(swapped.get(node, node) for node in nodes)

@@ -1,9 +1,11 @@
-"""Who waits for GPUs, in which order, and which nodes are kept for whom: docs/decisions/0005 has the rule and its numbers.
+"""Who waits for GPUs, in which order, and which nodes are kept for whom: docs/decisions/0005 has
+the rule and its numbers.
 
-Models stand in line by the priority of their pods, then by age. One that comes later may be placed while an earlier one waits,
-until that one has waited for ``BACKFILL_SECONDS``. From then on it claims nodes: as many GPUs of them as its plan needs,
-where most is free already. What is free of a claim is for nobody who comes after. A claim is chosen once and stays as long as
-it is possible, so that it fills up instead of wandering.
+Models stand in line by the priority of their pods, then by age. One that comes later may be placed
+while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
+claims nodes: as many GPUs of them as its plan needs, where most is free already. What is free of a
+claim is for nobody who comes after. A claim is chosen once and stays as long as it is possible, so
+that it fills up instead of wandering.
 """
 
 from bisect import bisect_left
@@ -16,8 +18,9 @@ from typing import Final
 from shardwright.hardware.scheduling import PodTerms
 
 BACKFILL_SECONDS: Final = 600.0
-"""How long those that come later may be placed before one that waits. Basis: assumed; the simulation in benchmarks/waiting.py
-compares it with others."""
+"""How long those that come later may be placed before one that waits. Basis: assumed; the
+simulation in benchmarks/waiting.py compares it with others.
+"""
 
 Rank = tuple[int, str, tuple[str, str]]
 """The place in line, the least first: negative priority, creationTimestamp, namespace and name."""
@@ -27,21 +30,26 @@ Claim = Mapping[str, int]
 
 
 def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
-    """Return the place in line of a model of this priority that was created at this time (RFC 3339, UTC)."""
+    """Return the place in line of a model of this priority that was created at this time (RFC 3339,
+    UTC).
+    """
     return -priority, created, key
 
 
 def first_of(rank: Rank) -> Rank:
-    """Return a place before everybody of the same priority: that of a group that has lost its nodes."""
+    """Return a place before everybody of the same priority: that of a group that has lost its
+    nodes.
+    """
     return rank[0], "", ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A model that waits: its place in line, since when by our own clock, for what, and what it claims.
+    """A model that waits: its place in line, since when by our own clock, for what, and what it
+    claims.
 
-    ``asked`` tells what it waits for: another one has no use for the claim. ``terms`` are what its pods ask of nodes. ``deploys``
-    is False where the plan would only be shown: it claims nothing.
+    ``asked`` tells what it waits for: another one has no use for the claim. ``terms`` are what its
+    pods ask of nodes. ``deploys`` is False where the plan would only be shown: it claims nothing.
     """
 
     rank: Rank
@@ -54,13 +62,25 @@ class Waiting:
     @property
     def claims_at(self) -> datetime | None:
         """Return from when on it claims nodes, None where it never will, or does."""
-        return self.since + timedelta(seconds=BACKFILL_SECONDS) if self.deploys and not self.claim else None
+        return (
+            self.since + timedelta(seconds=BACKFILL_SECONDS)
+            if self.deploys and not self.claim
+            else None
+        )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the same as one that has waited before: since then, and with its claim where it waits for the same."""
+        """Return the same as one that has waited before: since then, and with its claim where it
+        waits for the same.
+        """
         if before is None:
             return self
-        return replace(self, since=before.since, claim=before.claim if (before.asked, self.deploys) == (self.asked, True) else {})
+        return replace(
+            self,
+            since=before.since,
+            claim=before.claim
+            if (before.asked, self.deploys) == (self.asked, True)
+            else {},
+        )
 
     def may_claim(self, now: datetime) -> bool:
         """Return whether it has waited for so long that it claims nodes."""
@@ -77,13 +97,21 @@ def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
 
 
 def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
-    """Return how much of what is free is kept for claims: what somebody has already is his as long as he stays."""
-    return {node: min(gpus, free[node]) for node, gpus in claimed.items() if free.get(node, 0) > 0}
+    """Return how much of what is free is kept for claims: what somebody has already is his as long
+    as he stays.
+    """
+    return {
+        node: min(gpus, free[node])
+        for node, gpus in claimed.items()
+        if free.get(node, 0) > 0
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """A node that may be claimed: the GPUs of it that nobody before claims, and those that are free now."""
+    """A node that may be claimed: the GPUs of it that nobody before claims, and those that are free
+    now.
+    """
 
     node: str
     gpus: int
@@ -91,19 +119,40 @@ class Room:
 
 
 def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
-    """Return whether a claim is of use: all of its nodes can become free, and not all of them are."""
-    possible = all(node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items())
-    return bool(claim) and possible and any(rooms[node].free < gpus for node, gpus in claim.items())
-
-
-def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]) -> Claim:
-    """Return what to claim of nodes that need the least to become free, empty where all of them together would not do.
-
-    ``fit`` says what a model would take of some nodes if all their GPUs were free, None where they do not suffice; more nodes
-    never suffice less.
+    """Return whether a claim is of use: all of its nodes can become free, and not all of them
+    are.
     """
-    nearest = sorted((room for room in rooms if room.gpus > 0), key=lambda room: (room.gpus - room.free, room.node))
+    possible = all(
+        node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items()
+    )
+    return (
+        bool(claim)
+        and possible
+        and any(rooms[node].free < gpus for node, gpus in claim.items())
+    )
+
+
+def choose(
+    rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]
+) -> Claim:
+    """Return what to claim of nodes that need the least to become free, empty where all of them
+    together would not do.
+
+    ``fit`` says what a model would take of some nodes if all their GPUs were free, None where they
+    do not suffice; more nodes never suffice less.
+    """
+    nearest = sorted(
+        (room for room in rooms if room.gpus > 0),
+        key=lambda room: (room.gpus - room.free, room.node),
+    )
     if fit(nearest) is None:
         return {}
-    count = bisect_left(range(1, len(nearest)), True, key=lambda most: fit(nearest[:most]) is not None) + 1
+    count = (
+        bisect_left(
+            range(1, len(nearest)),
+            True,
+            key=lambda most: fit(nearest[:most]) is not None,
+        )
+        + 1
+    )
     return dict(fit(nearest[:count]) or {})

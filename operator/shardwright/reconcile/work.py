@@ -1,4 +1,6 @@
-"""What is asked of the worker: questions that users' input decides the cost of, each with the pure function that answers it."""
+"""What is asked of the worker: questions that users' input decides the cost of, each with the pure
+function that answers it.
+"""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +31,9 @@ class Work(Protocol[Answer_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """What there is for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs ``taken`` by others."""
+    """What there is for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs
+    ``taken`` by others.
+    """
 
     whole: Inventory
     lost: frozenset[str] = frozenset()
@@ -42,7 +46,9 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """What does a resource ask? Its JSON may say anything that the API server takes; as Python values it would be far larger."""
+    """What does a resource ask? Its JSON may say anything that the API server takes; as Python
+    values it would be far larger.
+    """
 
     text: str
     config_text: str | None
@@ -51,12 +57,19 @@ class Resolve:
 
     def answer(self) -> Subject | tuple[Problem, ...]:
         """Return the subject, or what the user must correct."""
-        return resolve_stored(json.loads(self.text), self.config_text, self.administration, self.kept_version)
+        return resolve_stored(
+            json.loads(self.text),
+            self.config_text,
+            self.administration,
+            self.kept_version,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What becomes of a plan of record, and the report of the new plan as it was before its groups were settled on nodes."""
+    """What becomes of a plan of record, and the report of the new plan as it was before its groups
+    were settled on nodes.
+    """
 
     replanned: Replanned
     report: Report | None
@@ -78,7 +91,9 @@ class MakePlan:
             made.append(plan_serving(subject, inventory))
             return made[-1]
 
-        replanned = answering.answer(self.subject, self.ask, self.stock.inventory(), planned)
+        replanned = answering.answer(
+            self.subject, self.ask, self.stock.inventory(), planned
+        )
         return Planned(replanned=replanned, report=made[0] if made else None)
 
 
@@ -107,12 +122,16 @@ class FindWaysOut:
 
     def answer(self) -> Replanned:
         """Return the same answer with the ways out."""
-        return answering.with_ways_out(self.subject, self.ask, self.stock.inventory(), self.made, self.holders)
+        return answering.with_ways_out(
+            self.subject, self.ask, self.stock.inventory(), self.made, self.holders
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseClaim:
-    """Which nodes does a model claim that has waited for long? ``claimed`` are GPUs by node that those before it claim."""
+    """Which nodes does a model claim that has waited for long? ``claimed`` are GPUs by node that
+    those before it claim.
+    """
 
     subject: Subject
     ask: Ask

@@ -1,4 +1,6 @@
-"""What to write next: creations, applications, patches, deletions; values that ``cluster`` carries out."""
+"""What to write next: creations, applications, patches, deletions; values that ``cluster`` carries
+out.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ class Why(StrEnum):
 class Create:
     """Create an object; one of the same name that appears first is left alone.
 
-    ``needs`` are objects without which it is not to be created: where one of them was refused, this waits for the next look.
+    ``needs`` are objects without which it is not to be created: where one of them was refused, this
+    waits for the next look.
     """
 
     content: Mapping[str, Any]
@@ -35,14 +38,18 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKey:
-    """Create a Secret with a key that is made for it; where there is one of its name, that is the key."""
+    """Create a Secret with a key that is made for it; where there is one of its name, that is the
+    key.
+    """
 
     content: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRevision:
-    """Create a ControllerRevision that is named by what it says; where there is one of its name, that is it."""
+    """Create a ControllerRevision that is named by what it says; where there is one of its name,
+    that is it.
+    """
 
     content: Mapping[str, Any]
 
@@ -56,7 +63,8 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
-    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all is well.
+    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all
+    is well.
 
     ``needs`` as in a creation.
     """
@@ -69,7 +77,9 @@ class DropRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Apply an object's full intent by force, to exactly the object with this uid, which is ours; ``needs`` as in a creation."""
+    """Apply an object's full intent by force, to exactly the object with this uid, which is ours;
+    ``needs`` as in a creation.
+    """
 
     content: Mapping[str, Any]
     uid: str
@@ -80,10 +90,11 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet with this uid.
+    """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet
+    with this uid.
 
-    An annotation whose value is None is removed. Everything else stays as it is, also where nobody knows what should be there.
-    ``needs`` as in a creation.
+    An annotation whose value is None is removed. Everything else stays as it is, also where nobody
+    knows what should be there. ``needs`` as in a creation.
     """
 
     name: str
@@ -120,7 +131,9 @@ class Delete:
 
 
 HIDDEN_NAME: Final = "(name withheld)"
-"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as ours."""
+"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as
+ours.
+"""
 
 Aside = DryRunPod | KeepRevision | DropRevision
 """What nothing that runs depends on: where it is not taken, the model is none the worse."""
@@ -129,14 +142,22 @@ Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
 
 def written_name(write: Write) -> str:
-    """Return the name of the object that a write is about; a pod that is only tried has the start of one."""
+    """Return the name of the object that a write is about; a pod that is only tried has the start
+    of one.
+    """
     if isinstance(write, DryRunPod):
         return str(write.content["metadata"]["generateName"])
-    return str(write.name if isinstance(write, Patch | Delete | DropRevision) else write.content["metadata"]["name"])
+    return str(
+        write.name
+        if isinstance(write, Patch | Delete | DropRevision)
+        else write.content["metadata"]["name"]
+    )
 
 
 def shown_name(write: Write) -> str:
-    """Return what people are told that a write is about: no name of a Secret that somebody else could make before us."""
+    """Return what people are told that a write is about: no name of a Secret that somebody else
+    could make before us.
+    """
     return HIDDEN_NAME if isinstance(write, CreateKey) else written_name(write)
 
 
@@ -150,7 +171,8 @@ def written_kind(write: Write) -> str:
 
 
 def kind_of(content: Mapping[str, Any]) -> str:
-    """Return what tells the kind of an object from all others: with version and group where several groups have it.
+    """Return what tells the kind of an object from all others: with version and group where several
+    groups have it.
 
     >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
     'StatefulSet'
@@ -158,7 +180,9 @@ def kind_of(content: Mapping[str, Any]) -> str:
     'PodGroup.v1alpha1.scheduling.x-k8s.io'
     """
     group, _, version = str(content.get("apiVersion", "")).rpartition("/")
-    return f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
+    return (
+        f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
+    )
 
 
 def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
@@ -168,7 +192,11 @@ def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
 
 def broken_groups(writes: Iterable[Write]) -> frozenset[str]:
     """Return the StatefulSets that writes take to zero or delete because they do not serve."""
-    return ended_groups(write for write in writes if isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE})
+    return ended_groups(
+        write
+        for write in writes
+        if isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
+    )
 
 
 def _ends(write: Write) -> bool:
@@ -176,4 +204,8 @@ def _ends(write: Write) -> bool:
         return write.kind == "StatefulSet"
     if isinstance(write, Patch):
         return write.replicas == 0
-    return isinstance(write, Apply) and write.content["kind"] == "StatefulSet" and write.content["spec"]["replicas"] == 0
+    return (
+        isinstance(write, Apply)
+        and write.content["kind"] == "StatefulSet"
+        and write.content["spec"]["replicas"] == 0
+    )

@@ -1,15 +1,23 @@
-"""Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host memory."""
+"""Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host
+memory.
+"""
 
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from shardwright.costs.loading import CLAIM_BYTES_PER_SECOND, HUB_BYTES_PER_SECOND, distinct_nodes
+from shardwright.costs.loading import (
+    CLAIM_BYTES_PER_SECOND,
+    HUB_BYTES_PER_SECOND,
+    distinct_nodes,
+)
 from shardwright.planning.report import Plan
 from shardwright.units import GIB, MIB, format_bytes
 
 BASE_SECONDS: Final = 180
-"""Start of processes, imports, rendezvous; assumed from 66 s measured for one process on two cores (engines.md 3)."""
+"""Start of processes, imports, rendezvous; assumed from 66 s measured for one process on two cores
+(engines.md 3).
+"""
 
 COMPILE_SECONDS: Final = 300
 """torch.compile and CUDA graph capture with a cold cache; assumed, as in operators.md 3.2."""
@@ -18,62 +26,88 @@ LEAST_SECONDS: Final = 600
 """Least start-up budget; assumed: ten minutes is what shipped operators start from."""
 
 LAST_WORDS_SECONDS: Final = 60
-"""How long an engine that has not come up within its start-up budget may take to say so itself; assumed."""
+"""How long an engine that has not come up within its start-up budget may take to say so itself;
+assumed.
+"""
 
 IMAGE_SECONDS: Final = 900
-"""What a node that does not have the engine's image gets to pull and unpack it; assumed: 20 GB at 25 MB/s, and 100 s."""
+"""What a node that does not have the engine's image gets to pull and unpack it; assumed: 20 GB at
+25 MB/s, and 100 s.
+"""
 
 LOAD_SAFETY: Final = 2
 """How much slower than assumed reading may be before it counts as failed; assumed."""
 
 DOWNLOAD_SAFETY: Final = 4
-"""How much slower than assumed a download of the engine's own may be; assumed. Higher: who starts over has lost all of it."""
+"""How much slower than assumed a download of the engine's own may be; assumed. Higher: who starts
+over has lost all of it.
+"""
 
 ENDPOINT_SECONDS: Final = 5
-"""From deletion of a pod until every node has dropped it from the Service; assumed, as in engines.md 5.6."""
+"""From deletion of a pod until every node has dropped it from the Service; assumed, as in
+engines.md 5.6.
+"""
 
 DRAIN_SECONDS: Final = 60
 """What running requests get to finish when a group is stopped; assumed."""
 
 SHUTDOWN_SECONDS: Final = 10
-"""``--shutdown-timeout``: what SIGTERM leaves to requests that the drain did not see end; assumed."""
+"""``--shutdown-timeout``: what SIGTERM leaves to requests that the drain did not see end; assumed.
+"""
 
 EXIT_SECONDS: Final = 30
-"""From SIGTERM until a rank is gone; measured 11 to 19 s for a follower (engines.md 4), rounded up."""
+"""From SIGTERM until a rank is gone; measured 11 to 19 s for a follower (engines.md 4), rounded up.
+"""
 
-GRACE_SECONDS: Final = ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
+GRACE_SECONDS: Final = (
+    ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
+)
 """``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's drain."""
 
 EXECUTE_SECONDS: Final = 120
-"""``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone; engines.md 2 recommends 60 to 120."""
+"""``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone; engines.md 2 recommends
+60 to 120.
+"""
 
 RUN_BYTES: Final = 16 * MIB
-"""What the launch script keeps of a start: addresses, numbers of processes, copies of keys; assumed, some kilobytes are used."""
+"""What the launch script keeps of a start: addresses, numbers of processes, copies of keys;
+assumed, some kilobytes are used.
+"""
 
 HOST_SPARE_BYTES_PER_WORKER: Final = 16 * GIB
-"""What a rank may take beyond its request: compilers of kernels, images and audio of requests, growth; assumed, generously: a
-limit ends an engine that serves, and is there to end one that has no bound."""
+"""What a rank may take beyond its request: compilers of kernels, images and audio of requests,
+growth; assumed, generously: a limit ends an engine that serves, and is there to end one that has no
+bound.
+"""
 
 LARGEST_FILE_BYTES: Final = 50 * 10**9
-"""The largest file of a checkpoint that a rank holds in memory as a whole while it loads: pickled files, and safetensors that are
-not mapped; Run:ai's streamer holds as much of many files (40 GB by default). Basis: assumed from the size at which transformers 5
-cuts files by default, 50 GB; in earlier ones it is 5 GB."""
+"""The largest file of a checkpoint that a rank holds in memory as a whole while it loads: pickled
+files, and safetensors that are not mapped; Run:ai's streamer holds as much of many files (40 GB by
+default). Basis: assumed from the size at which transformers 5 cuts files by default, 50 GB; in
+earlier ones it is 5 GB.
+"""
 
 DISK_BASE_BYTES: Final = 2 * GIB
-"""Local disk that each pod writes beside what it downloads: compiled kernels, logs, sockets; assumed from 150 MiB measured
-of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md)."""
+"""Local disk that each pod writes beside what it downloads: compiled kernels, logs, sockets;
+assumed from 150 MiB measured of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md).
+"""
 
 DISK_SPARE_BYTES: Final = 48 * GIB
-"""What a pod may write beyond that: kernels of many shapes, the hub's cache of chunks (10 GB), adapters, Ray's logs; assumed."""
+"""What a pod may write beyond that: kernels of many shapes, the hub's cache of chunks (10 GB),
+adapters, Ray's logs; assumed.
+"""
 
 DOWNLOAD_LIMIT_FACTOR: Final = 2
-"""How often the bytes of the weights may lie on the disk: some repositories have them twice (``consolidated.safetensors``), and
-the engine's own download fetches both. Basis: vLLM 0.32.0 source, filter_duplicate_safetensors_files is called afterwards."""
+"""How often the bytes of the weights may lie on the disk: some repositories have them twice
+(``consolidated.safetensors``), and the engine's own download fetches both. Basis: vLLM 0.32.0
+source, filter_duplicate_safetensors_files is called afterwards.
+"""
 
 COHERENT_HOSTS: Final = frozenset({"arm64"})
-"""Architectures of nodes whose GPUs can share their memory with the host (Grace): there a memory limit may count it. Source:
-NVIDIA's description of the NUMA mode of such platforms; not measured. On other nodes of the architecture the limit is higher than
-it need be."""
+"""Architectures of nodes whose GPUs can share their memory with the host (Grace): there a memory
+limit may count it. Source: NVIDIA's description of the NUMA mode of such platforms; not measured.
+On other nodes of the architecture the limit is higher than it need be.
+"""
 
 CPUS_BASE: Final = 1
 CPUS_PER_WORKER: Final = 1
@@ -81,75 +115,116 @@ CPUS_PER_WORKER: Final = 1
 
 
 FILE_BYTES_PER_FP8_BYTE: Final = 2
-"""Bytes in the files of a byte of weights that the engine makes FP8 while loading: they hold 16 bits an element."""
+"""Bytes in the files of a byte of weights that the engine makes FP8 while loading: they hold 16
+bits an element.
+"""
 
 
 HOST_FILL_BYTES_PER_SECOND: Final = 2 * 10**9
-"""How fast an engine fills and pins the host memory that it keeps K/V in, before it serves; assumed: vLLM 0.33 says that one file
-is filled at 10 GiB/s at most, 0.32 lets one rank fill all."""
+"""How fast an engine fills and pins the host memory that it keeps K/V in, before it serves;
+assumed: vLLM 0.33 says that one file is filled at 10 GiB/s at most, 0.32 lets one rank fill all.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBudget:
-    """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis`` spells it out for a person.
+    """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis``
+    spells it out for a person.
 
-    The ranks of a group wait for each other before that, indefinitely: a node that pulls its image or downloads is no failure.
+    The ranks of a group wait for each other before that, indefinitely: a node that pulls its image
+    or downloads is no failure.
     """
 
     load_seconds: int
     basis: str
 
 
-def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> StartBudget:
-    """Return the start-up budget: bytes to load over the assumed bandwidth, with a reserve, beside fixed times.
+def start_budget(
+    plan: Plan, *, downloads: bool, quantizes: bool = False
+) -> StartBudget:
+    """Return the start-up budget: bytes to load over the assumed bandwidth, with a reserve, beside
+    fixed times.
 
-    Every node of a group downloads the whole model; from a claim it reads its own layers only. With ``quantizes`` the
-    engine makes less of what it reads.
+    Every node of a group downloads the whole model; from a claim it reads its own layers only. With
+    ``quantizes`` the engine makes less of what it reads.
     """
     size = file_bytes(plan, whole=downloads, quantizes=quantizes)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
     kept = plan.host_cache.pod_bytes if plan.host_cache else 0
     fill = ceil(kept / HOST_FILL_BYTES_PER_SECOND)
-    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed)) + fill
+    load = (
+        max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
+        + fill
+    )
     source = "downloaded" if downloads else "read from its volume"
     basis = (
-        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {safety},"
+        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} "
+        f"MB/s (assumed) x {safety},"
         f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s"
         f"{f', {fill} s to fill {format_bytes(kept)} of host memory' if kept else ''}"
     )
-    met = "; from when all ranks have met, for which there is no limit" if plan.nodes_per_replica > 1 else ""
+    met = (
+        "; from when all ranks have met, for which there is no limit"
+        if plan.nodes_per_replica > 1
+        else ""
+    )
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 
 
 def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
-    """Return the bytes of the files of what a node loads; with ``whole`` of all of the model, with ``quantizes`` before that."""
+    """Return the bytes of the files of what a node loads; with ``whole`` of all of the model, with
+    ``quantizes`` before that.
+    """
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
-    return plan.load_bytes_per_node * nodes * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
+    return (
+        plan.load_bytes_per_node * nodes * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
+    )
 
 
-def host_memory_limit_bytes(plan: Plan, workers: int, *, request_bytes: int, quantizes: bool) -> int:
-    """Return the memory that a pod of ``workers`` ranks may use at most; it may be more than its node has."""
+def host_memory_limit_bytes(
+    plan: Plan, workers: int, *, request_bytes: int, quantizes: bool
+) -> int:
+    """Return the memory that a pod of ``workers`` ranks may use at most; it may be more than its
+    node has.
+    """
     file = min(LARGEST_FILE_BYTES, file_bytes(plan, whole=True, quantizes=quantizes))
-    gpu = max((stage.budget_bytes for stage in plan.stages), default=0) / plan.memory_utilization
+    gpu = (
+        max((stage.budget_bytes for stage in plan.stages), default=0)
+        / plan.memory_utilization
+    )
     shared = ceil(gpu) if plan.architecture in COHERENT_HOSTS else 0
     return request_bytes + workers * (HOST_SPARE_BYTES_PER_WORKER + file + shared)
 
 
 def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -> int:
-    """Return the bytes of the files that a pod downloads: of its model, of its draft model, or of both."""
+    """Return the bytes of the files that a pod downloads: of its model, of its draft model, or of
+    both.
+    """
     if model:  # a draft model is among what is loaded
         return file_bytes(plan, whole=True, quantizes=quantizes)
-    return max((stage.draft_bytes for stage in plan.stages), default=0) * plan.layout.tensor if draft else 0
+    return (
+        max((stage.draft_bytes for stage in plan.stages), default=0)
+        * plan.layout.tensor
+        if draft
+        else 0
+    )
 
 
 def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it and its user's folders.
+    """Return the local disk that a pod requests, and what it may use at most, by what it downloads
+    to it and its user's folders.
 
-    It requests none, and says so, because a limit alone would be requested: the plan has chosen the node by its GPUs, and what
-    disk the kubelet counts there is often not the one that is there.
+    It requests none, and says so, because a limit alone would be requested: the plan has chosen the
+    node by its GPUs, and what disk the kubelet counts there is often not the one that is there.
     """
-    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes + scratch_bytes
+    return (
+        0,
+        DISK_BASE_BYTES
+        + DISK_SPARE_BYTES
+        + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes
+        + scratch_bytes,
+    )
 
 
 def cpus(workers: int) -> int:
@@ -158,7 +233,8 @@ def cpus(workers: int) -> int:
 
 
 def quantity(count: int) -> str:
-    """Return bytes as the API server itself would write the quantity, so that nothing seems to drift.
+    """Return bytes as the API server itself would write the quantity, so that nothing seems to
+    drift.
 
     >>> quantity(5 * GIB), quantity(1536 * MIB), quantity(0)
     ('5Gi', '1536Mi', '0')

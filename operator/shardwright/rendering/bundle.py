@@ -12,9 +12,9 @@ KubernetesObject = Mapping[str, Any]
 class Bundle:
     """All objects of one ShardedModel, in the order in which they are created.
 
-    Each object carries the annotation ``shardwright.io/content-hash``: the SHA-256 of its own rendered
-    content without that annotation. ``keys`` are Secrets whose content is made when they are created, once, and known to
-    nobody but the kubelet afterwards.
+    Each object carries the annotation ``shardwright.io/content-hash``: the SHA-256 of its own
+    rendered content without that annotation. ``keys`` are Secrets whose content is made when they
+    are created, once, and known to nobody but the kubelet afterwards.
     """
 
     objects: tuple[KubernetesObject, ...]

@@ -1,4 +1,6 @@
-"""The cache of a pod: thrown away with it, or on a claim that an init container fills before the engine starts."""
+"""The cache of a pod: thrown away with it, or on a claim that an init container fills before the
+engine starts.
+"""
 
 from typing import Any, Final
 
@@ -9,11 +11,15 @@ HUB_DIR: Final = f"{CACHE_DIR}/huggingface"
 
 INIT_CPU: Final = "1"
 INIT_MEMORY: Final = "1Gi"
-"""What a download asks for; assumed: files go to disk in pieces. The pod asks for the greater of this and its engine's."""
+"""What a download asks for; assumed: files go to disk in pieces. The pod asks for the greater of
+this and its engine's.
+"""
 
 
 def own_dir(deployment: Deployment) -> str:
-    """Return where a pod keeps what is its own: a claim may be shared, and names of pods are stable."""
+    """Return where a pod keeps what is its own: a claim may be shared, and names of pods are
+    stable.
+    """
     return CACHE_DIR if deployment.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
 
 
@@ -23,11 +29,18 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
         return [{"name": "cache", "emptyDir": {}}]
     if deployment.cache.claim is None:
         return []
-    return [{"name": "cache", "persistentVolumeClaim": {"claimName": deployment.cache.claim}}]
+    return [
+        {
+            "name": "cache",
+            "persistentVolumeClaim": {"claimName": deployment.cache.claim},
+        }
+    ]
 
 
 def claim_templates(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of the group, not the model."""
+    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of
+    the group, not the model.
+    """
     if deployment.cache is None or deployment.cache.storage is None:
         return {}
     spec: dict[str, Any] = {
@@ -38,7 +51,10 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
         spec["storageClassName"] = deployment.cache.storage_class
     return {
         "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"},
+        "persistentVolumeClaimRetentionPolicy": {
+            "whenDeleted": "Delete",
+            "whenScaled": "Retain",
+        },
     }
 
 

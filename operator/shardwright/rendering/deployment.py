@@ -27,7 +27,9 @@ class ClaimPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePath:
-    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own where it is None."""
+    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own where it is
+    None.
+    """
 
     reference: str
     path: str
@@ -60,7 +62,9 @@ class Adapters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheClaim:
-    """A claim that keeps downloads: one that is shared (``claim``), or one for every pod (``storage``, a quantity)."""
+    """A claim that keeps downloads: one that is shared (``claim``), or one for every pod
+    (``storage``, a quantity).
+    """
 
     claim: str | None = None
     storage: str | None = None
@@ -69,10 +73,12 @@ class CacheClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
-    """How the pods of a group over several nodes reach the network, beside the RDMA devices of the plan.
+    """How the pods of a group over several nodes reach the network, beside the RDMA devices of the
+    plan.
 
-    Without ``rdma`` the engine is told to use TCP. ``attachments`` are further networks (NetworkAttachmentDefinitions);
-    with ``lock_memory`` pods that have RDMA devices may lock memory whatever the container runtime's limit is.
+    Without ``rdma`` the engine is told to use TCP. ``attachments`` are further networks
+    (NetworkAttachmentDefinitions); with ``lock_memory`` pods that have RDMA devices may lock memory
+    whatever the container runtime's limit is.
     """
 
     rdma: bool = True
@@ -84,7 +90,7 @@ class VolumeKind(StrEnum):
     """Where a volume of a user comes from."""
 
     CONFIG_MAP = "ConfigMap"
-    SECRET = "Secret"  # noqa: S105 - a kind
+    SECRET = "Secret"  # noqa: S105
     CLAIM = "Claim"
     SCRATCH = "Scratch"
 
@@ -93,7 +99,8 @@ class VolumeKind(StrEnum):
 class OwnVolume:
     """A volume of a user, and where the engine's container has it.
 
-    ``source`` is the name of a ConfigMap, a Secret or a claim, or the quantity that an empty folder may hold.
+    ``source`` is the name of a ConfigMap, a Secret or a claim, or the quantity that an empty folder
+    may hold.
     """
 
     name: str
@@ -105,9 +112,11 @@ class OwnVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMarks:
-    """What a user wants on pods beside what is ours: ``labels`` and ``annotations``, sorted, and whose account they have.
+    """What a user wants on pods beside what is ours: ``labels`` and ``annotations``, sorted, and
+    whose account they have.
 
-    Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the kubelet pulls the engine's image.
+    Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the
+    kubelet pulls the engine's image.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -118,10 +127,11 @@ class OwnMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRules:
-    """Who may reach the pods of a model beside each other, and whom they may reach; entries as Kubernetes writes them.
+    """Who may reach the pods of a model beside each other, and whom they may reach; entries as
+    Kubernetes writes them.
 
-    ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them. ``egress`` is what pods may reach
-    beside each other and DNS (None: everything).
+    ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them.
+    ``egress`` is what pods may reach beside each other and DNS (None: everything).
     """
 
     clients: tuple[Mapping[str, object], ...] = ()
@@ -131,9 +141,11 @@ class NetworkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """Which integration tells a scheduler of the groups, and in which version of its API (``group/version``).
+    """Which integration tells a scheduler of the groups, and in which version of its API
+    (``group/version``).
 
-    ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods ask for.
+    ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods
+    ask for.
     """
 
     integration: str  # Native | Kueue | Volcano | Coscheduling
@@ -144,10 +156,11 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What LimitRanges of a namespace say of one resource (``memory``, ``ephemeral-storage``) of a container, in bytes.
+    """What LimitRanges of a namespace say of one resource (``memory``, ``ephemeral-storage``) of a
+    container, in bytes.
 
-    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it may state, ``most_ratio`` how
-    many times its request its limit may be (None: not said).
+    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it
+    may state, ``most_ratio`` how many times its request its limit may be (None: not said).
     """
 
     resource: str
@@ -156,9 +169,18 @@ class Ceiling:
     most_ratio: float | None = None
 
     def highest(self, request_bytes: int) -> int | None:
-        """Return the highest limit of a container with this request, None for any; of no request the ratio says nothing."""
-        by_ratio = int(request_bytes * self.most_ratio) if self.most_ratio is not None and request_bytes else None
-        return min((most for most in (self.most_bytes, by_ratio) if most is not None), default=None)
+        """Return the highest limit of a container with this request, None for any; of no request
+        the ratio says nothing.
+        """
+        by_ratio = (
+            int(request_bytes * self.most_ratio)
+            if self.most_ratio is not None and request_bytes
+            else None
+        )
+        return min(
+            (most for most in (self.most_bytes, by_ratio) if most is not None),
+            default=None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,26 +196,28 @@ class Owner:
 class Deployment:
     """How to run one model, in values that are already checked.
 
-    ``image`` is the engine's; where the resource names none, ``images`` are those by default, by the resource of the GPUs
-    that they are built for.
-    ``model`` is the hub id; with ``claim`` or ``weights_image`` the weights are read from there, with ``cache`` they are
-    downloaded to there before the engine starts; in all these cases it runs offline. ``served_name`` is what clients ask for
-    (None: the id).
+    ``image`` is the engine's; where the resource names none, ``images`` are those by default, by
+    the resource of the GPUs that they are built for.
+    ``model`` is the hub id; with ``claim`` or ``weights_image`` the weights are read from there,
+    with ``cache`` they are downloaded to there before the engine starts; in all these cases it runs
+    offline. ``served_name`` is what clients ask for (None: the id).
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
     ``api_key`` is what clients must send (None: nothing).
     ``over_ray`` says that Ray joins the ranks of groups of several pods.
-    ``draft_tokens`` are drafted in every step (0: no speculation), by the model at ``draft_model`` or, without one, by looking
-    them up in the prompt. A leader that brings no token for
-    ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
-    ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
-    ``numbers`` are those that the groups go by (empty: their index). With ``read_only_root`` containers write to volumes only.
-    ``marks`` and ``volumes`` are what the user wants in pods beside what is ours.
-    ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
-    group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
-    hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is
-    what the names of Secrets that are made follow from, known to nobody else (empty: they follow from the owner's uid).
-    ``ceilings`` are what the namespace says of the limits of containers.
+    ``draft_tokens`` are drafted in every step (0: no speculation), by the model at ``draft_model``
+    or, without one, by looking them up in the prompt. A leader that brings no token for
+    ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is
+    asked for one. ``generations`` say which groups were made anew beside their former selves, by
+    index; the rest are of generation 0. ``numbers`` are those that the groups go by (empty: their
+    index). With ``read_only_root`` containers write to volumes only. ``marks`` and ``volumes`` are
+    what the user wants in pods beside what is ours. ``network_rules`` is None where no
+    NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a group
+    belong together. ``sought`` say how groups ask for nodes that did not exist when they were
+    planned. ``asked`` is the hash of all that the spec says of pods (empty: nobody asks whether
+    pods that run are what is asked for). ``secret_seed`` is what the names of Secrets that are made
+    follow from, known to nobody else (empty: they follow from the owner's uid). ``ceilings`` are
+    what the namespace says of the limits of containers.
     """
 
     owner: Owner
@@ -257,10 +281,16 @@ class Deployment:
         return self.claim is None and self.weights_image is None
 
     def sought_by(self, group: int) -> Sought | None:
-        """Return how a group asks for nodes that did not exist when it was planned, None where all of them did."""
+        """Return how a group asks for nodes that did not exist when it was planned, None where all
+        of them did.
+        """
         return next((item for item in self.sought if item.group == group), None)
 
     def group_name(self, group: int) -> str:
         """Return the name of a group's StatefulSet, and the value of its group label."""
         number = self.numbers[group] if self.numbers else group
-        return names.group_name(self.base, number, self.generations[group] if group < len(self.generations) else 0)
+        return names.group_name(
+            self.base,
+            number,
+            self.generations[group] if group < len(self.generations) else 0,
+        )

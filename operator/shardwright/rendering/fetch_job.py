@@ -1,4 +1,6 @@
-"""The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one shape, whatever the model."""
+"""The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
+shape, whatever the model.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,32 +17,55 @@ HUB_MODEL: Final = "shardwright.io/hub-model"
 HUB_COMMIT: Final = "shardwright.io/hub-commit"
 """Annotations of a ConfigMap with a config: of which repository it is, at which commit."""
 
-JOB_LABELS: Final = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "fetch"}
+JOB_LABELS: Final = {
+    MANAGED_BY[0]: MANAGED_BY[1],
+    "app.kubernetes.io/component": "fetch",
+}
 """Labels of such a Job and its pod, and of no other object."""
 
 FETCHES: Final = "shardwright.io/fetches-config-of"
-"""Label of the pod that reads the config of a model: it is none of those that serve it, and no Service or policy selects it."""
+"""Label of the pod that reads the config of a model: it is none of those that serve it, and no
+Service or policy selects it.
+"""
 
 DEADLINE_SECONDS: Final = 300
-"""How long the Job may take, its image and a node for it included. Basis: assumed; it reads for 60 s at most."""
+"""How long the Job may take, its image and a node for it included. Basis: assumed; it reads for 60
+s at most.
+"""
 
 KEPT_SECONDS: Final = 600
-"""How long Kubernetes keeps the Job that has ended, and what it found: where there is no config it is begun again then. Basis:
-assumed; who has accepted a model's terms, or mended a token, waits no longer (and deletes the Job where that is too long)."""
+"""How long Kubernetes keeps the Job that has ended, and what it found: where there is no config it
+is begun again then. Basis: assumed; who has accepted a model's terms, or mended a token, waits no
+longer (and deletes the Job where that is too long).
+"""
 
-VARIABLES: Final = frozenset({"HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"})
+VARIABLES: Final = frozenset(
+    {
+        "HF_ENDPOINT",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "NO_PROXY",
+        "https_proxy",
+        "http_proxy",
+        "no_proxy",
+    }
+)
 """Variables of the engine that say how the hub is reached; no other one of its is the Job's."""
 
 RESOURCES: Final = {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
-"""Request and limit of each container. Basis: measured, 139 MiB with an index of 32 MiB, the largest that is read."""
+"""Request and limit of each container. Basis: measured, 139 MiB with an index of 32 MiB, the
+largest that is read.
+"""
 
 _MODULE: Final = ("python", "-m", "shardwright.hub")
-_FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
+_FOLDER: Final = "/tmp"  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """What the Job runs, the operator's own image, and when the kubelet pulls it: as it is in the operator's own pod."""
+    """What the Job runs, the operator's own image, and when the kubelet pulls it: as it is in the
+    operator's own pod.
+    """
 
     image: str
     pull_policy: str
@@ -48,9 +73,11 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFetch:
-    """What is to be read for a resource: the config of a model at a commit (None: the newest), as whoever has the token.
+    """What is to be read for a resource: the config of a model at a commit (None: the newest), as
+    whoever has the token.
 
-    ``environment`` are the engine's variables that say how the hub is reached. The image is pulled with ``pull_secrets``.
+    ``environment`` are the engine's variables that say how the hub is reached. The image is pulled
+    with ``pull_secrets``.
     """
 
     fetcher: Fetcher
@@ -62,23 +89,36 @@ class HubFetch:
 
 
 def config_name(owner_name: str, model: str, revision: str | None) -> str:
-    """Return the name of the ConfigMap that keeps the config of a model that was read for a resource.
+    """Return the name of the ConfigMap that keeps the config of a model that was read for a
+    resource.
 
-    >>> config_name("ours", "acme/llama", None), config_name("ours", "acme/llama", "0" * 40)
+    >>> (
+    ...     config_name("ours", "acme/llama", None),
+    ...     config_name("ours", "acme/llama", "0" * 40),
+    ... )
     ('ours-config-e5a710c2', 'ours-config-16fba0c1')
     """
-    return names.config_configmap(names.base_name(owner_name), digest([model, revision]))
+    return names.config_configmap(
+        names.base_name(owner_name), digest([model, revision])
+    )
 
 
 def job_name(owner: Owner, fetch: HubFetch) -> str:
-    """Return the name of the Job that reads what is to be read: another token or image is another Job."""
+    """Return the name of the Job that reads what is to be read: another token or image is another
+    Job.
+    """
     return names.fetch_job(names.base_name(owner.name), digest([owner.uid, fetch]))
 
 
 def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
-    """Return the Job: a container reads and leaves what it may, the one after it leaves the rest."""
+    """Return the Job: a container reads and leaves what it may, the one after it leaves the
+    rest.
+    """
     base = names.base_name(owner.name)
-    words = [literal(word) for word in (fetch.model, *([fetch.revision] if fetch.revision else []))]
+    words = [
+        literal(word)
+        for word in (fetch.model, *([fetch.revision] if fetch.revision else []))
+    ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -100,12 +140,17 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": owned_metadata(job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}),
+        "metadata": owned_metadata(
+            job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}
+        ),
         "spec": {
             "activeDeadlineSeconds": DEADLINE_SECONDS,
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {"metadata": {"labels": {**JOB_LABELS, FETCHES: base}}, "spec": spec},
+            "template": {
+                "metadata": {"labels": {**JOB_LABELS, FETCHES: base}},
+                "spec": spec,
+            },
         },
     }
 
@@ -113,17 +158,31 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
 def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:
     """Return the ConfigMap of what was found."""
     base = names.base_name(owner.name)
-    labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "config", **model_selector(base)}
-    annotations = {HUB_MODEL: fetch.model, **({HUB_COMMIT: found.commit} if found.commit else {})}
+    labels = {
+        MANAGED_BY[0]: MANAGED_BY[1],
+        "app.kubernetes.io/component": "config",
+        **model_selector(base),
+    }
+    annotations = {
+        HUB_MODEL: fetch.model,
+        **({HUB_COMMIT: found.commit} if found.commit else {}),
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": owned_metadata(config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations),
+        "metadata": owned_metadata(
+            config_name(owner.name, fetch.model, fetch.revision),
+            owner,
+            labels,
+            annotations,
+        ),
         "data": {**found.files, **index_of(found.tensor_bytes)},
     }
 
 
-def _container(fetch: HubFetch, name: str, words: list[str], environment: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(
+    fetch: HubFetch, name: str, words: list[str], environment: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "name": name,
         "image": fetch.fetcher.image,
@@ -142,7 +201,11 @@ def _container(fetch: HubFetch, name: str, words: list[str], environment: list[d
 
 
 def _environment(fetch: HubFetch) -> list[dict[str, Any]]:
-    plain = [{"name": name, "value": literal(value)} for name, value in fetch.environment if name in VARIABLES]
+    plain = [
+        {"name": name, "value": literal(value)}
+        for name, value in fetch.environment
+        if name in VARIABLES
+    ]
     if fetch.hub_token is None:
         return plain
     key = {"name": fetch.hub_token.name, "key": fetch.hub_token.key}

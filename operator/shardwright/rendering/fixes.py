@@ -1,7 +1,8 @@
-"""What a restart of a group mends beside what was asked for: by the fields of its pods that change, and by its engine's version.
+"""What a restart of a group mends beside what was asked for: by the fields of its pods that change,
+and by its engine's version.
 
-``data/fixes.json`` has both, each with its source. A release that mends something adds it there; what is not known for certain
-is not in it.
+``data/fixes.json`` has both, each with its source. A release that mends something adds it there;
+what is not known for certain is not in it.
 """
 
 import json
@@ -18,9 +19,11 @@ _FILE: Final = "data/fixes.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Something that is mended: its ``id`` (of a CVE, an advisory, or ours), a line, and where more is said.
+    """Something that is mended: its ``id`` (of a CVE, an advisory, or ours), a line, and where more
+    is said.
 
-    It comes to a group with one of ``fields`` of its pods (without the template's own path), or with ``version`` of ``engine``.
+    It comes to a group with one of ``fields`` of its pods (without the template's own path), or
+    with ``version`` of ``engine``.
     """
 
     id: str
@@ -34,7 +37,11 @@ class Fix:
 @cache
 def known_fixes() -> tuple[Fix, ...]:
     """Return all fixes that this release knows of, those of pods first."""
-    found = json.loads(resources.files("shardwright.rendering").joinpath(_FILE).read_text(encoding="utf-8"))
+    found = json.loads(
+        resources.files("shardwright.rendering")
+        .joinpath(_FILE)
+        .read_text(encoding="utf-8")
+    )
     of_pods = (Fix(**{**row, "fields": tuple(row["fields"])}) for row in found["pods"])
     return (*of_pods, *(Fix(**row) for row in found["engines"]))
 
@@ -42,19 +49,32 @@ def known_fixes() -> tuple[Fix, ...]:
 def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
     """Return what is mended where these fields of pods change.
 
-    >>> [fix.id for fix in fixes_of_pods(["spec.containers[engine].args", "spec.volumes[group]"])]
+    >>> [
+    ...     fix.id
+    ...     for fix in fixes_of_pods(
+    ...         ["spec.containers[engine].args", "spec.volumes[group]"]
+    ...     )
+    ... ]
     ['group-token']
     """
     return tuple(fix for fix in known_fixes() if not set(fix.fields).isdisjoint(fields))
 
 
 def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:
-    """Return what a version of an engine mends that an older one does not; versions are ``major.minor.patch``.
+    """Return what a version of an engine mends that an older one does not; versions are
+    ``major.minor.patch``.
 
     >>> [fix.id for fix in fixes_of_engine("vLLM", "0.31.0", "0.33.0")]
     ['CVE-2026-115911', 'PYSEC-2026-4349']
-    >>> fixes_of_engine("vLLM", "0.32.0", "0.33.0"), fixes_of_engine("TensorRT-LLM", "0.1.0", "1.2.0")
+    >>> (
+    ...     fixes_of_engine("vLLM", "0.32.0", "0.33.0"),
+    ...     fixes_of_engine("TensorRT-LLM", "0.1.0", "1.2.0"),
+    ... )
     ((), ())
     """
     found = (fix for fix in known_fixes() if fix.engine == engine)
-    return tuple(fix for fix in found if is_newer(fix.version, old) and not is_newer(fix.version, new))
+    return tuple(
+        fix
+        for fix in found
+        if is_newer(fix.version, old) and not is_newer(fix.version, new)
+    )

@@ -1,8 +1,9 @@
 """Telling a scheduler that the pods of a group belong together; pure functions beside rendering.
 
-An integration takes one StatefulSet of a bundle and returns what stands in its place: the group object that its scheduler
-wants, and the StatefulSet whose pods name it. Nodes stay those of the plan with every integration: the plan says where, the
-scheduler makes it all or nothing, a queue says when.
+An integration takes one StatefulSet of a bundle and returns what stands in its place: the group
+object that its scheduler wants, and the StatefulSet whose pods name it. Nodes stay those of the
+plan with every integration: the plan says where, the scheduler makes it all or nothing, a queue
+says when.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,13 @@ from typing import Any, Final
 
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, digest, template_hash, with_content_hash
+from shardwright.rendering.hashing import (
+    CONTENT_HASH,
+    TEMPLATE_HASH,
+    digest,
+    template_hash,
+    with_content_hash,
+)
 
 STATEFUL_SET: Final = "StatefulSet"
 
@@ -19,13 +26,17 @@ COSCHEDULER: Final = "scheduler-plugins-scheduler"
 """Name of the scheduler in the Helm chart of scheduler-plugins."""
 
 COSCHEDULING_SECONDS: Final = 60
-"""How long placed pods wait for the rest of their group; assumed, as in the examples of scheduler-plugins."""
+"""How long placed pods wait for the rest of their group; assumed, as in the examples of
+scheduler-plugins.
+"""
 
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 QUEUE: Final = "shardwright.io/queue"
 
 ALPHA_GROUPS: Final = "scheduling.k8s.io/v1alpha2"
-"""API of PodGroups in Kubernetes 1.36. Source: CHANGELOG-1.37: 1.37 has dropped it, and all its objects must be gone before."""
+"""API of PodGroups in Kubernetes 1.36. Source: CHANGELOG-1.37: 1.37 has dropped it, and all its
+objects must be gone before.
+"""
 
 _FIXED_DIGITS: Final = 8
 
@@ -37,8 +48,9 @@ Objects = tuple[dict[str, Any], ...]
 class SchedulerIntegration:
     """What one scheduler is told.
 
-    ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource. ``creates``: the operator
-    makes objects of that resource, so it needs the rights to. ``install`` is how that API comes there.
+    ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource.
+    ``creates``: the operator makes objects of that resource, so it needs the rights to. ``install``
+    is how that API comes there.
     """
 
     apis: tuple[str, ...]
@@ -49,33 +61,53 @@ class SchedulerIntegration:
 
 
 def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
-    """Return the bundle with its groups told to their scheduler; as it is where none was asked for."""
+    """Return the bundle with its groups told to their scheduler; as it is where none was asked
+    for.
+    """
     if scheduling is None:
         return bundle
     one = SCHEDULER_INTEGRATIONS[scheduling.integration].adapt
-    groups = (one(item, scheduling) if item["kind"] == STATEFUL_SET else (item,) for item in bundle.objects)
-    return replace(bundle, objects=tuple(with_content_hash(item) for group in groups for item in group))
+    groups = (
+        one(item, scheduling) if item["kind"] == STATEFUL_SET else (item,)
+        for item in bundle.objects
+    )
+    return replace(
+        bundle,
+        objects=tuple(with_content_hash(item) for group in groups for item in group),
+    )
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:
-    """kube-scheduler itself. What cannot be changed of a PodGroup stands in its name: with ``v1alpha2`` its size.
+    """kube-scheduler itself. What cannot be changed of a PodGroup stands in its name: with
+    ``v1alpha2`` its size.
 
-    With ``v1beta1`` also how it may be disrupted (one pod that is preempted ends the group anyway) and its priority, which must
-    be that of its pods, or none of them is scheduled (Kubernetes 1.37, #139920).
+    With ``v1beta1`` also how it may be disrupted (one pod that is preempted ends the group anyway)
+    and its priority, which must be that of its pods, or none of them is scheduled (Kubernetes 1.37,
+    #139920).
     """
     name = f"{group['metadata']['name']}-{group['spec']['replicas']}"
-    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
+    spec: dict[str, Any] = {
+        "schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}
+    }
     if scheduling.api_version != ALPHA_GROUPS:
         priority = group["spec"]["template"]["spec"].get("priorityClassName")
-        fixed = {"disruptionMode": {"all": {}}, **({"priorityClassName": priority} if priority else {})}
+        fixed = {
+            "disruptionMode": {"all": {}},
+            **({"priorityClassName": priority} if priority else {}),
+        }
         spec, name = {**spec, **fixed}, f"{name}-{digest(fixed)[:_FIXED_DIGITS]}"
-    return _pod_group(group, scheduling, name, spec), _with_pods(group, spec={"schedulingGroup": {"podGroupName": name}})
+    return _pod_group(group, scheduling, name, spec), _with_pods(
+        group, spec={"schedulingGroup": {"podGroupName": name}}
+    )
 
 
 def _volcano(group: Stateful, scheduling: Scheduling) -> Objects:
     """The PodGroup is ours: Volcano's own for a StatefulSet would count one pod as enough."""
     name = group["metadata"]["name"]
-    spec = {"minMember": group["spec"]["replicas"], "queue": scheduling.queue or "default"}
+    spec = {
+        "minMember": group["spec"]["replicas"],
+        "queue": scheduling.queue or "default",
+    }
     annotations = {"scheduling.k8s.io/group-name": name}
     pods = _with_pods(group, annotations=annotations, spec={"schedulerName": "volcano"})
     return _pod_group(group, scheduling, name, spec), pods
@@ -83,22 +115,42 @@ def _volcano(group: Stateful, scheduling: Scheduling) -> Objects:
 
 def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
     name = group["metadata"]["name"]
-    spec = {"minMember": group["spec"]["replicas"], "scheduleTimeoutSeconds": COSCHEDULING_SECONDS}
+    spec = {
+        "minMember": group["spec"]["replicas"],
+        "scheduleTimeoutSeconds": COSCHEDULING_SECONDS,
+    }
     labels = {"scheduling.x-k8s.io/pod-group": name}
-    pods = _with_pods(group, labels=labels, spec={"schedulerName": scheduling.scheduler_name or COSCHEDULER})
+    pods = _with_pods(
+        group,
+        labels=labels,
+        spec={"schedulerName": scheduling.scheduler_name or COSCHEDULER},
+    )
     return _pod_group(group, scheduling, name, spec), pods
 
 
 def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
-    """Kueue makes a group of a labelled StatefulSet by itself; our annotation sees to it that another queue restarts the pods."""
+    """Kueue makes a group of a labelled StatefulSet by itself; our annotation sees to it that
+    another queue restarts the pods.
+    """
     pods = _with_pods(group, annotations={QUEUE: scheduling.queue}, spec={})
-    metadata = {**pods["metadata"], "labels": {**pods["metadata"]["labels"], KUEUE_QUEUE: scheduling.queue}}
+    metadata = {
+        **pods["metadata"],
+        "labels": {**pods["metadata"]["labels"], KUEUE_QUEUE: scheduling.queue},
+    }
     return ({**pods, "metadata": metadata},)
 
 
-def _pod_group(group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a PodGroup that is labelled and owned as the StatefulSet is: what creates, repairs and prunes it is the same."""
-    own = {key: value for key, value in group["metadata"].items() if key in ("namespace", "labels", "ownerReferences")}
+def _pod_group(
+    group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a PodGroup that is labelled and owned as the StatefulSet is: what creates, repairs and
+    prunes it is the same.
+    """
+    own = {
+        key: value
+        for key, value in group["metadata"].items()
+        if key in ("namespace", "labels", "ownerReferences")
+    }
     return {
         "apiVersion": scheduling.api_version,
         "kind": "PodGroup",
@@ -114,15 +166,28 @@ def _with_pods(
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the StatefulSet with more in its pods, and the hash of its template anew: the pods restart for a change of it."""
+    """Return the StatefulSet with more in its pods, and the hash of its template anew: the pods
+    restart for a change of it.
+    """
     template = group["spec"]["template"]
     old = template["metadata"]
     bare = {key: value for key, value in old["labels"].items() if key != TEMPLATE_HASH}
-    metadata = {**old, "labels": {**bare, **(labels or {})}, "annotations": {**old["annotations"], **(annotations or {})}}
+    metadata = {
+        **old,
+        "labels": {**bare, **(labels or {})},
+        "annotations": {**old["annotations"], **(annotations or {})},
+    }
     changed = {**template, "metadata": metadata, "spec": {**template["spec"], **spec}}
     digest = template_hash(changed)
-    changed["metadata"] = {**metadata, "labels": {**metadata["labels"], TEMPLATE_HASH: digest}}
-    kept = {key: value for key, value in group["metadata"]["annotations"].items() if key != CONTENT_HASH}
+    changed["metadata"] = {
+        **metadata,
+        "labels": {**metadata["labels"], TEMPLATE_HASH: digest},
+    }
+    kept = {
+        key: value
+        for key, value in group["metadata"]["annotations"].items()
+        if key != CONTENT_HASH
+    }
     own = {**group["metadata"], "annotations": {**kept, TEMPLATE_HASH: digest}}
     return {**group, "metadata": own, "spec": {**group["spec"], "template": changed}}
 
@@ -132,7 +197,8 @@ SCHEDULER_INTEGRATIONS: Final[Mapping[str, SchedulerIntegration]] = {
         apis=("scheduling.k8s.io/v1beta1", ALPHA_GROUPS),
         plural="podgroups",
         creates=True,
-        install="serve it: --runtime-config and feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too)",
+        install="serve it: --runtime-config and feature gate GenericWorkload (in Kubernetes 1.36 "
+        "GangScheduling, too)",
         adapt=_native,
     ),
     "Kueue": SchedulerIntegration(
@@ -143,7 +209,11 @@ SCHEDULER_INTEGRATIONS: Final[Mapping[str, SchedulerIntegration]] = {
         adapt=_kueue,
     ),
     "Volcano": SchedulerIntegration(
-        apis=("scheduling.volcano.sh/v1beta1",), plural="podgroups", creates=True, install="install Volcano", adapt=_volcano
+        apis=("scheduling.volcano.sh/v1beta1",),
+        plural="podgroups",
+        creates=True,
+        install="install Volcano",
+        adapt=_volcano,
     ),
     "Coscheduling": SchedulerIntegration(
         apis=("scheduling.x-k8s.io/v1alpha1",),

@@ -1,6 +1,8 @@
-"""What the ranks of a group know each other by: a token of the resource, which the kubelet mounts and nobody sends.
+"""What the ranks of a group know each other by: a token of the resource, which the kubelet mounts
+and nobody sends.
 
-It is made when its Secret is created and never read here. The key of one group is derived from it by ``programs/rendezvous.py``.
+It is made when its Secret is created and never read here. The key of one group is derived from it
+by ``programs/rendezvous.py``.
 """
 
 from typing import Any, Final
@@ -9,7 +11,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import made_secret
 
-SECRET_TYPE: Final = "shardwright.io/group-token"  # noqa: S105 - a type
+SECRET_TYPE: Final = "shardwright.io/group-token"  # noqa: S105
 
 FOLDER: Final = "/etc/shardwright-group"
 FILE: Final = "token"
@@ -25,16 +27,27 @@ def joins(plan: Plan) -> bool:
 
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the token."""
-    return made_secret(deployment.base, "token", deployment.owner.uid, deployment.secret_seed)
+    return made_secret(
+        deployment.base, "token", deployment.owner.uid, deployment.secret_seed
+    )
 
 
 def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     """Return the token as a volume of the pod."""
     if not joins(plan):
         return []
-    return [{"name": "group", "secret": {"secretName": secret_name(deployment), "defaultMode": _MODE}}]
+    return [
+        {
+            "name": "group",
+            "secret": {"secretName": secret_name(deployment), "defaultMode": _MODE},
+        }
+    ]
 
 
 def mounts(plan: Plan) -> list[dict[str, Any]]:
     """Return where the engine's container has the token."""
-    return [{"name": "group", "mountPath": FOLDER, "readOnly": True}] if joins(plan) else []
+    return (
+        [{"name": "group", "mountPath": FOLDER, "readOnly": True}]
+        if joins(plan)
+        else []
+    )

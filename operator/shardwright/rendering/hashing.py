@@ -1,4 +1,6 @@
-"""Hashes of what was rendered: the same content gives the same hash, whatever the order of its keys."""
+"""Hashes of what was rendered: the same content gives the same hash, whatever the order of its
+keys.
+"""
 
 import hashlib
 import json
@@ -12,64 +14,110 @@ CONTENT_HASH: Final = "shardwright.io/content-hash"
 PLAN_HASH: Final = "shardwright.io/plan-hash"
 TEMPLATE_HASH: Final = "shardwright.io/template-hash"
 OWN_HASH: Final = "shardwright.io/own-template-hash"
-"""Label of pods whose template LimitRanges have changed: what :data:`TEMPLATE_HASH` would be without them."""
+"""Label of pods whose template LimitRanges have changed: what :data:`TEMPLATE_HASH` would be
+without them.
+"""
 
 ASKED_HASH: Final = "shardwright.io/asked-hash"
-"""Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
+"""Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the
+operator makes of that.
+"""
 
 _CAME_LATER: Final = frozenset({"gpu_price", "host_cache", "numbers", "uncounted"})
-"""Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash that it had."""
+"""Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash
+that it had.
+"""
 
 _LABEL_DIGITS: Final = 16
 
 
 def digest(content: object) -> str:
-    """Return the SHA-256 of plain data as canonical JSON; a dataclass is an object of its fields."""
+    """Return the SHA-256 of plain data as canonical JSON; a dataclass is an object of its
+    fields.
+    """
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass; ``asdict`` would copy all that is in them as well, at four times the cost (measured)."""
+    """Return the fields of a dataclass; ``asdict`` would copy all that is in them as well, at four
+    times the cost (measured).
+    """
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_fields)
+_CANONICAL: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_fields
+)
 
 
 def content_hash(item: Mapping[str, Any]) -> str:
     """Return the hash of an object's rendered content, without the annotation that holds it."""
     metadata = dict(item["metadata"])
-    metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k != CONTENT_HASH}
+    metadata["annotations"] = {
+        k: v for k, v in metadata.get("annotations", {}).items() if k != CONTENT_HASH
+    }
     return digest({**item, "metadata": metadata})
 
 
 def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the object with the annotation that holds its content hash."""
     metadata = dict(item["metadata"])
-    metadata["annotations"] = {**metadata.get("annotations", {}), CONTENT_HASH: content_hash(item)}
+    metadata["annotations"] = {
+        **metadata.get("annotations", {}),
+        CONTENT_HASH: content_hash(item),
+    }
     return {**item, "metadata": metadata}
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the hash of a plan, predictions and reasons included; fields that came later are left out where they say nothing."""
-    said = {name: value for name, value in _fields(plan).items() if name not in _CAME_LATER or value}
+    """Return the hash of a plan, predictions and reasons included; fields that came later are left
+    out where they say nothing.
+    """
+    said = {
+        name: value
+        for name, value in _fields(plan).items()
+        if name not in _CAME_LATER or value
+    }
     return digest(said)[:_LABEL_DIGITS]
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
-    """Return the hash of what pods are asked for: the spec (``asked`` is its hash), how the plan cuts the model, and ``where``.
+    """Return the hash of what pods are asked for: the spec (``asked`` is its hash), how the plan
+    cuts the model, and ``where``.
 
-    Only what the plan of record has said since the first release counts, and what was found once and is kept in it: another
-    release that renders other pods for it gives the same hash.
+    Only what the plan of record has said since the first release counts, and what was found once
+    and is kept in it: another release that renders other pods for it gives the same hash.
     """
     layout = plan.layout
-    degrees = [layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.partition]
-    pods = [plan.nodes_per_replica, plan.gpus_per_node, plan.resource, plan.architecture, plan.rdma, plan.compute_domain]
-    limits = [plan.max_model_len, plan.max_sequences, plan.max_batched_tokens, plan.memory_utilization, plan.kv_tokens]
+    degrees = [
+        layout.tensor,
+        layout.pipeline,
+        layout.expert,
+        layout.attention_data,
+        layout.context,
+        layout.partition,
+    ]
+    pods = [
+        plan.nodes_per_replica,
+        plan.gpus_per_node,
+        plan.resource,
+        plan.architecture,
+        plan.rdma,
+        plan.compute_domain,
+    ]
+    limits = [
+        plan.max_model_len,
+        plan.max_sequences,
+        plan.max_batched_tokens,
+        plan.memory_utilization,
+        plan.kv_tokens,
+    ]
     beside = [] if plan.host_cache is None else [plan.host_cache]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 
 
 def template_hash(template: Mapping[str, Any]) -> str:
-    """Return the hash of a pod template, short enough for a label: pods carry it, so revisions can be compared."""
+    """Return the hash of a pod template, short enough for a label: pods carry it, so revisions can
+    be compared.
+    """
     return digest(template)[:_LABEL_DIGITS]

@@ -11,7 +11,9 @@ MODEL_ANNOTATION: Final = "shardwright.io/model-name"
 """The resource's own name, on every pod: label values hold 63 characters, names up to 253."""
 
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
-"""Set by the StatefulSet controller (Kubernetes 1.28 and newer); the rank of the pod's node in its group."""
+"""Set by the StatefulSet controller (Kubernetes 1.28 and newer); the rank of the pod's node in its
+group.
+"""
 
 VERSION_LABEL: Final = "app.kubernetes.io/version"
 """Label of all objects of ours but the plan of record: the version of the engine."""
@@ -56,8 +58,12 @@ def is_managed(live: Mapping[str, Any]) -> bool:
     return (live["metadata"].get("labels") or {}).get(name) == value
 
 
-def owned_metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return an object's metadata: its labels and the controller reference of the resource that owns it."""
+def owned_metadata(
+    name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return an object's metadata: its labels and the controller reference of the resource that
+    owns it.
+    """
     return {
         "name": name,
         "namespace": owner.namespace,

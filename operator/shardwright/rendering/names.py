@@ -1,4 +1,5 @@
-"""Names of the objects of one ShardedModel: all from one DNS-1035 base, never two resources the same.
+"""Names of the objects of one ShardedModel: all from one DNS-1035 base, never two resources the
+same.
 
 A name that had to be changed, or that looks like one of ours, gets a hash of the original: two
 different resources of a namespace never share an object name.
@@ -10,17 +11,23 @@ from collections.abc import Iterable
 from typing import Final
 
 STATEFULSET_MAX: Final = 52
-"""Characters of a StatefulSet name: its pods' ``controller-revision-hash`` label (name, dash, 10 characters) holds 63."""
+"""Characters of a StatefulSet name: its pods' ``controller-revision-hash`` label (name, dash, 10
+characters) holds 63.
+"""
 
 BASE_MAX: Final = STATEFULSET_MAX - 10
-"""Characters of the base: ten are left for ``-<group>`` and what a later generation of a group appends."""
+"""Characters of the base: ten are left for ``-<group>`` and what a later generation of a group
+appends.
+"""
 
 _HASH_DIGITS: Final = 10
 
 _SCRIPTS_DIGITS: Final = 8
 
 _SECRET_DIGITS: Final = 32
-"""Of a name that nobody is to guess: 128 bits, as of a random UUID and more (RFC 9562, section 6.9)."""
+"""Of a name that nobody is to guess: 128 bits, as of a random UUID and more (RFC 9562, section
+6.9).
+"""
 
 MADE_SECRETS: Final = ("token", "ssh")
 """What there is in Secrets whose content the operator makes."""
@@ -28,9 +35,13 @@ MADE_SECRETS: Final = ("token", "ssh")
 _NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 GENERATION_MAX: Final = 9999
-"""Last generation of a group: with it and three digits of a group the name of a StatefulSet is at its limit."""
+"""Last generation of a group: with it and three digits of a group the name of a StatefulSet is at
+its limit.
+"""
 
-_LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
+_LOOKS_LIKE_OURS: Final = re.compile(
+    rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers"
+)
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 """A number of a group: three digits at most."""
@@ -48,7 +59,11 @@ def base_name(name: str) -> str:
     >>> base_name("405b")
     'm-405b-2c19656db1'
     """
-    if len(name) <= BASE_MAX and _NATURAL.fullmatch(name) and not _LOOKS_LIKE_OURS.fullmatch(name):
+    if (
+        len(name) <= BASE_MAX
+        and _NATURAL.fullmatch(name)
+        and not _LOOKS_LIKE_OURS.fullmatch(name)
+    ):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
@@ -60,7 +75,8 @@ def base_name(name: str) -> str:
 def group_name(base: str, group: int, generation: int = 0) -> str:
     """Return the name of a group's StatefulSet, and the value of its group label.
 
-    A later ``generation`` is a group that was made anew beside one whose node holds its pods for ever.
+    A later ``generation`` is a group that was made anew beside one whose node holds its pods for
+    ever.
 
     >>> group_name("llama", 1), group_name("llama", 1, generation=2)
     ('llama-1', 'llama-1-g2')
@@ -93,7 +109,8 @@ def generation_of(name: str) -> tuple[str, int]:
 
 
 def group_number(base: str, name: str) -> int | None:
-    """Return the number of the group that has a name, of whichever generation; None where it is no name of ours.
+    """Return the number of the group that has a name, of whichever generation; None where it is no
+    name of ours.
 
     >>> group_number("llama", "llama-1-g2"), group_number("llama", "llama-first")
     (1, None)
@@ -112,12 +129,16 @@ def number_of(group: str) -> int:
 
 
 def peers_service(group: str) -> str:
-    """Return the name of the headless Service that the ranks of the group of this name find each other by."""
+    """Return the name of the headless Service that the ranks of the group of this name find each
+    other by.
+    """
     return f"{group}-peers"
 
 
 def channel_template(group: str) -> str:
-    """Return the name of the ResourceClaimTemplate that NVIDIA's controller makes for a group's ComputeDomain."""
+    """Return the name of the ResourceClaimTemplate that NVIDIA's controller makes for a group's
+    ComputeDomain.
+    """
     return f"{group}-channel"
 
 
@@ -127,7 +148,9 @@ def client_service(base: str) -> str:
 
 
 def network_policy(base: str) -> str:
-    """Return the name of the NetworkPolicy of a resource; a user may have made one of the resource's own name."""
+    """Return the name of the NetworkPolicy of a resource; a user may have made one of the
+    resource's own name.
+    """
     return f"{base}-network"
 
 
@@ -148,7 +171,8 @@ def revision_name(base: str, digest: str) -> str:
 def scripts_configmap(base: str, digest: str) -> str:
     """Return the name of the ConfigMap with the launch, probe and drain scripts whose hash this is.
 
-    Pods keep the scripts that they were made with: a mounted ConfigMap changes under them when it is changed.
+    Pods keep the scripts that they were made with: a mounted ConfigMap changes under them when it
+    is changed.
 
     >>> scripts_configmap("llama", "924a7dbda14bed03")
     'llama-scripts-924a7dbd'
@@ -157,7 +181,8 @@ def scripts_configmap(base: str, digest: str) -> str:
 
 
 def config_configmap(base: str, digest: str) -> str:
-    """Return the name of the ConfigMap that keeps the config of a model of this digest, as it was read from the hub.
+    """Return the name of the ConfigMap that keeps the config of a model of this digest, as it was
+    read from the hub.
 
     >>> config_configmap("llama", "924a7dbda14bed03")
     'llama-config-924a7dbd'
@@ -166,7 +191,8 @@ def config_configmap(base: str, digest: str) -> str:
 
 
 def fetch_job(base: str, digest: str) -> str:
-    """Return the name of the Job that reads a config, of which this is the digest of all that it is told.
+    """Return the name of the Job that reads a config, of which this is the digest of all that it is
+    told.
 
     >>> fetch_job("llama", "924a7dbda14bed03")
     'llama-fetch-924a7dbd'
@@ -175,11 +201,13 @@ def fetch_job(base: str, digest: str) -> str:
 
 
 def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
-    """Return the name of a Secret whose content the operator makes; another resource of the same name has another one.
+    """Return the name of a Secret whose content the operator makes; another resource of the same
+    name has another one.
 
-    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets. For the same reason nobody
-    else may know the name before it exists: who does not know the ``seed``, and not each other name that follows from it, cannot
-    work it out. Without a seed it follows from the uid, which everybody sees.
+    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads
+    Secrets. For the same reason nobody else may know the name before it exists: who does not know
+    the ``seed``, and not each other name that follows from it, cannot work it out. Without a seed
+    it follows from the uid, which everybody sees.
 
     >>> made_secret("llama", "ssh", "9b1f")
     'llama-ssh-08ce5a20d3'
@@ -188,4 +216,4 @@ def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
     """
     if not seed:
         return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
-    return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"
+    return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"  # noqa: E501

@@ -1,4 +1,6 @@
-"""What a pod of a group over several nodes has for the network between them: devices, further interfaces, rights."""
+"""What a pod of a group over several nodes has for the network between them: devices, further
+interfaces, rights.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +9,9 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
-"""Annotation by which Multus attaches further networks; source: Kubernetes Network Plumbing Working Group, version 1.3."""
+"""Annotation by which Multus attaches further networks; source: Kubernetes Network Plumbing Working
+Group, version 1.3.
+"""
 
 ROOT: Final = 0
 
@@ -33,5 +37,7 @@ def locks_memory(plan: Plan, deployment: Deployment) -> bool:
 
 
 def with_locked_memory(pod_security: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's security context under which IPC_LOCK has an effect: Linux takes added capabilities from other users."""
+    """Return a pod's security context under which IPC_LOCK has an effect: Linux takes added
+    capabilities from other users.
+    """
     return {**pod_security, "runAsNonRoot": False, "runAsUser": ROOT}

@@ -19,17 +19,28 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
     policy = {
         "podSelector": {"matchLabels": model_selector(base)},
         "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
-        "ingress": [{"from": members}, {"ports": [_port("TCP", http_port)], **_from_clients(rules)}],
+        "ingress": [
+            {"from": members},
+            {"ports": [_port("TCP", http_port)], **_from_clients(rules)},
+        ],
     }
-    return policy if rules.egress is None else {**policy, "egress": list(_egress(members, rules.egress))}
+    return (
+        policy
+        if rules.egress is None
+        else {**policy, "egress": list(_egress(members, rules.egress))}
+    )
 
 
 def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    """Return who may ask the engine: metrics are read at the port of requests, so everybody may where clients are everybody."""
+    """Return who may ask the engine: metrics are read at the port of requests, so everybody may
+    where clients are everybody.
+    """
     return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
 
 
-def _egress(members: list[dict[str, Any]], admitted: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+def _egress(
+    members: list[dict[str, Any]], admitted: tuple[Mapping[str, Any], ...]
+) -> Iterator[Mapping[str, Any]]:
     yield {"to": members}
     yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
     yield from admitted

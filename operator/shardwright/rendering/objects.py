@@ -8,7 +8,12 @@ from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache, names, ray
 from shardwright.rendering.deployment import Deployment, NetworkRules
-from shardwright.rendering.hashing import ASKED_HASH, PLAN_HASH, TEMPLATE_HASH, asked_hash
+from shardwright.rendering.hashing import (
+    ASKED_HASH,
+    PLAN_HASH,
+    TEMPLATE_HASH,
+    asked_hash,
+)
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -18,7 +23,12 @@ from shardwright.rendering.labels import (
     owned_metadata,
 )
 from shardwright.rendering.network_policy import policy_spec
-from shardwright.rendering.pod import pod_template, scripts_name, scripts_of, start_budget
+from shardwright.rendering.pod import (
+    pod_template,
+    scripts_name,
+    scripts_of,
+    start_budget,
+)
 from shardwright.rendering.scripts import HTTP_PORT
 
 START_BUDGET: Final = "shardwright.io/start-up-budget"
@@ -26,7 +36,9 @@ START_BUDGET: Final = "shardwright.io/start-up-budget"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderInputs:
-    """What all objects of one resource are rendered from; ``plan_hash`` is that of the plan, which names every node of it."""
+    """What all objects of one resource are rendered from; ``plan_hash`` is that of the plan, which
+    names every node of it.
+    """
 
     plan: Plan
     deployment: Deployment
@@ -37,16 +49,24 @@ class RenderInputs:
         """Return the base of all object names."""
         return self.deployment.base
 
-    def metadata(self, name: str, *, group: int | None = None, **annotations: str) -> dict[str, Any]:
+    def metadata(
+        self, name: str, *, group: int | None = None, **annotations: str
+    ) -> dict[str, Any]:
         """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
-        labels = common_labels(self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version)
+        labels = common_labels(
+            self.base,
+            ENGINES[self.deployment.engine].label,
+            self.deployment.engine_version,
+        )
         if group is not None:
             labels |= {GROUP: self.deployment.group_name(group)}
         return owned_metadata(name, self.deployment.owner, labels, annotations)
 
 
 def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
-    """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have another name."""
+    """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
+    another name.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -57,7 +77,9 @@ def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
 
 
 def made_secret(subject: RenderInputs, name: str, kind: str) -> dict[str, Any]:
-    """Return a Secret without its content: whoever creates it makes that by the type of the Secret, and nobody reads it again."""
+    """Return a Secret without its content: whoever creates it makes that by the type of the Secret,
+    and nobody reads it again.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -70,20 +92,33 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> dict[str, Any]:
 def client_service(subject: RenderInputs) -> dict[str, Any]:
     """Return the Service that clients use; only leaders serve HTTP."""
     name = names.client_service(subject.base)
-    return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
+    return _service(
+        subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT}
+    )
 
 
 def peers_service(subject: RenderInputs, group: int) -> dict[str, Any]:
-    """Return the headless Service of a group; ranks must find each other long before any is ready."""
+    """Return the headless Service of a group; ranks must find each other long before any is
+    ready.
+    """
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
-    item = _service(meta, group_selector(subject.base, name), dict([ray.peer_port(subject.plan, subject.deployment)]))
+    item = _service(
+        meta,
+        group_selector(subject.base, name),
+        dict([ray.peer_port(subject.plan, subject.deployment)]),
+    )
     item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return item
 
 
-def _service(meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, Any]:
-    listed = [{"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in ports.items()]
+def _service(
+    meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mapping[str, int]
+) -> dict[str, Any]:
+    listed = [
+        {"name": name, "port": port, "targetPort": port, "protocol": "TCP"}
+        for name, port in ports.items()
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -93,9 +128,11 @@ def _service(meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mappin
 
 
 def disruption_budget(subject: RenderInputs, ready_pods: int) -> dict[str, Any]:
-    """Return the one budget over all ranks: a drain can always go on, and never takes two groups at once.
+    """Return the one budget over all ranks: a drain can always go on, and never takes two groups at
+    once.
 
-    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, nothing is held.
+    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, nothing
+    is held.
     """
     return {
         "apiVersion": "policy/v1",
@@ -120,9 +157,14 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> dict[str, Any]
 
 
 def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
-    """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as pods claim a channel."""
+    """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as
+    pods claim a channel.
+    """
     name = subject.deployment.group_name(group)
-    channel = {"allocationMode": "Single", "resourceClaimTemplate": {"name": names.channel_template(name)}}
+    channel = {
+        "allocationMode": "Single",
+        "resourceClaimTemplate": {"name": names.channel_template(name)},
+    }
     return {
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "ComputeDomain",
@@ -144,7 +186,9 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
 
 
 def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
-    """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
+    """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the
+    operator.
+    """
     plan, deployment = subject.plan, subject.deployment
     template, name = pod_template(plan, deployment, group), deployment.group_name(group)
     budget = start_budget(plan, deployment)

@@ -1,4 +1,6 @@
-"""A user's volumes in the engine's container: under names that none of ours will ever have, and with nothing of the node."""
+"""A user's volumes in the engine's container: under names that none of ours will ever have, and
+with nothing of the node.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -12,24 +14,42 @@ PREFIX: Final = "own-"
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     """Return them as volumes of the pod."""
-    return [{"name": f"{PREFIX}{item.name}", **_SOURCES[item.kind](item)} for item in deployment.volumes]
+    return [
+        {"name": f"{PREFIX}{item.name}", **_SOURCES[item.kind](item)}
+        for item in deployment.volumes
+    ]
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     """Return where the engine's container has them."""
     return [
-        {"name": f"{PREFIX}{item.name}", "mountPath": item.path, **({"readOnly": True} if item.read_only else {})}
+        {
+            "name": f"{PREFIX}{item.name}",
+            "mountPath": item.path,
+            **({"readOnly": True} if item.read_only else {}),
+        }
         for item in deployment.volumes
     ]
 
 
 def scratch_bytes(deployment: Deployment) -> int:
-    """Return what the empty folders among them may hold together: it counts as local disk of the pod."""
-    return sum(quantity(item.source) or 0 for item in deployment.volumes if item.kind is VolumeKind.SCRATCH)
+    """Return what the empty folders among them may hold together: it counts as local disk of the
+    pod.
+    """
+    return sum(
+        quantity(item.source) or 0
+        for item in deployment.volumes
+        if item.kind is VolumeKind.SCRATCH
+    )
 
 
 def _claim(item: OwnVolume) -> dict[str, Any]:
-    return {"persistentVolumeClaim": {"claimName": item.source, **({"readOnly": True} if item.read_only else {})}}
+    return {
+        "persistentVolumeClaim": {
+            "claimName": item.source,
+            **({"readOnly": True} if item.read_only else {}),
+        }
+    }
 
 
 _SOURCES: Final[Mapping[VolumeKind, Callable[[OwnVolume], dict[str, Any]]]] = {

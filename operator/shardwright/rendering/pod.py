@@ -5,35 +5,68 @@ from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.costs import host
-from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
+from shardwright.engines.arguments import (
+    API_KEY_VARIABLE,
+    Serving,
+    Start,
+    attention_replicas_per_pod,
+)
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, group_token, names, network, own_volumes, ray, resources, sources, ssh
+from shardwright.rendering import (
+    budgets,
+    cache,
+    group_token,
+    names,
+    network,
+    own_volumes,
+    ray,
+    resources,
+    sources,
+    ssh,
+)
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
-from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
+from shardwright.rendering.labels import (
+    MODEL_ANNOTATION,
+    POD_INDEX,
+    common_labels,
+    group_selector,
+)
 from shardwright.rendering.names import peers_service
 from shardwright.rendering.resources import workers_per_pod
-from shardwright.rendering.scripts import HTTP_PORT, REMEMBERED, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
+from shardwright.rendering.scripts import (
+    HTTP_PORT,
+    REMEMBERED,
+    RENDEZVOUS_PORT,
+    SCRIPTS_DIR,
+    ScriptSettings,
+    scripts,
+)
 from shardwright.rendering.ssh import USER_ID
 
 PROBE_TIMEOUT_SECONDS: Final = 5
 
 SOUGHT: Final = "shardwright.io/nodes-sought"
-"""How often a group has asked for nodes that were to come: a pod that asked before is of another template."""
+"""How often a group has asked for nodes that were to come: a pod that asked before is of another
+template.
+"""
 
 NO_LIMIT: Final = 2**31 - 1
-"""The most failures of a probe that the API takes. The kubelet cannot tell ranks that wait for each other from an engine that
-does not come up: the launch script ends the latter, by its start-up budget."""
+"""The most failures of a probe that the API takes. The kubelet cannot tell ranks that wait for each
+other from an engine that does not come up: the launch script ends the latter, by its start-up
+budget.
+"""
 
-HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - its name
+HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
 
 
 def literal(text: str) -> str:
-    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$`` in what we render.
+    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
+    in what we render.
 
     >>> literal("$(HF_TOKEN) costs $5")
     '$$(HF_TOKEN) costs $$5'
@@ -44,7 +77,12 @@ def literal(text: str) -> str:
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     """Return the size of the shared memory of one pod."""
     kept = plan.host_cache.region_bytes if plan.host_cache else 0
-    return host.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment)) + kept
+    return (
+        host.shared_memory_bytes(
+            workers_per_pod(plan), over_ray=ray.joins(plan, deployment)
+        )
+        + kept
+    )
 
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
@@ -57,7 +95,9 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
         over_ssh=ssh.joins(plan, deployment),
-        shared_variables=_shared_variables(plan, deployment) if ssh.joins(plan, deployment) else (),
+        shared_variables=_shared_variables(plan, deployment)
+        if ssh.joins(plan, deployment)
+        else (),
         over_ray=ray.joins(plan, deployment),
         downloads=bool(sources.downloads(deployment)),
         silence_seconds=deployment.silence_seconds,
@@ -66,23 +106,31 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
         shm_bytes=shared_memory_bytes(plan, deployment),
-        start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS,
+        start_seconds=start_budget(plan, deployment).load_seconds
+        + budgets.LAST_WORDS_SECONDS,
     )
 
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
-    return {**scripts(script_settings(plan, deployment)), **_engine_files(plan, deployment)}
+    return {
+        **scripts(script_settings(plan, deployment)),
+        **_engine_files(plan, deployment),
+    }
 
 
 def scripts_name(plan: Plan, deployment: Deployment) -> str:
     """Return the name of the ConfigMap that keeps these scripts."""
     files = tuple(_engine_files(plan, deployment).items())
-    return names.scripts_configmap(deployment.base, _scripts_digest(script_settings(plan, deployment), files))
+    return names.scripts_configmap(
+        deployment.base, _scripts_digest(script_settings(plan, deployment), files)
+    )
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _scripts_digest(settings: ScriptSettings, files: tuple[tuple[str, str], ...]) -> str:
+def _scripts_digest(
+    settings: ScriptSettings, files: tuple[tuple[str, str], ...]
+) -> str:
     return digest({**scripts(settings), **dict(files)})
 
 
@@ -93,13 +141,19 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the engines of a resource may take to serve."""
     quantizes = deployment.quantization is not None
-    return budgets.start_budget(plan, downloads=cache.downloads(deployment), quantizes=quantizes)
+    return budgets.start_budget(
+        plan, downloads=cache.downloads(deployment), quantizes=quantizes
+    )
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
-    """Return how long a group may take to become ready once all its pods have nodes: image and weights, whoever fetches them."""
+    """Return how long a group may take to become ready once all its pods have nodes: image and
+    weights, whoever fetches them.
+    """
     quantizes = deployment.quantization is not None
-    budget = budgets.start_budget(plan, downloads=deployment.claim is None, quantizes=quantizes)
+    budget = budgets.start_budget(
+        plan, downloads=deployment.claim is None, quantizes=quantizes
+    )
     return budgets.IMAGE_SECONDS + budget.load_seconds
 
 
@@ -108,7 +162,11 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
     own = dict(deployment.marks.labels)
-    labels = {**own, **common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
+    labels = {
+        **own,
+        **common_labels(deployment.base, engine.label, deployment.engine_version),
+        **selector,
+    }
     annotations = {
         **dict(deployment.marks.annotations),
         MODEL_ANNOTATION: deployment.owner.name,
@@ -116,7 +174,10 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     }
     if sought := deployment.sought_by(group):
         annotations[SOUGHT] = str(sought.number)
-    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
+    template = {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": _spec(plan, deployment, group),
+    }
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
     return template
 
@@ -134,7 +195,9 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     }
     if plan.compute_domain:
         template = names.channel_template(deployment.group_name(group))
-        spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
+        spec["resourceClaims"] = [
+            {"name": network.CHANNEL, "resourceClaimTemplateName": template}
+        ]
     if sources.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
     if deployment.marks.account is not None:
@@ -146,7 +209,9 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     if deployment.priority_class is not None:
         spec["priorityClassName"] = deployment.priority_class
     if deployment.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in deployment.image_pull_secrets]
+        spec["imagePullSecrets"] = [
+            {"name": name} for name in deployment.image_pull_secrets
+        ]
     return spec
 
 
@@ -159,25 +224,44 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    return network.with_locked_memory(restricted) if network.locks_memory(plan, deployment) else restricted
+    return (
+        network.with_locked_memory(restricted)
+        if network.locks_memory(plan, deployment)
+        else restricted
+    )
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Exactly the planned nodes, or any like those that were to come, and never two ranks on one node."""
+    """Exactly the planned nodes, or any like those that were to come, and never two ranks on one
+    node.
+    """
     sought = deployment.sought_by(group)
-    asked = [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
-    named = node_terms(sought.named if sought else plan.groups[group], plan.architecture)
+    asked = (
+        [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
+    )
+    named = node_terms(
+        sought.named if sought else plan.groups[group], plan.architecture
+    )
     affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
     if plan.nodes_per_replica > 1:
         selector = group_selector(deployment.base, deployment.group_name(group))
-        apart = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
-        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+        apart = {
+            "labelSelector": {"matchLabels": selector},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        affinity["podAntiAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [apart]
+        }
     return affinity
 
 
 def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what keeps pods on nodes that one of these terms describes."""
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": list(terms)
+        }
+    }
 
 
 def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
@@ -193,8 +277,17 @@ def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
 
 def _pool_term(term: PoolTerm, architecture: str) -> dict[str, Any]:
     labels = {"kubernetes.io/arch": architecture, **dict(term.labels)}
-    apart = [{"key": HOSTNAME, "operator": "NotIn", "values": list(term.apart_from)}] if term.apart_from else []
-    return {"matchExpressions": [*(_one_of(key, value) for key, value in sorted(labels.items())), *apart]}
+    apart = (
+        [{"key": HOSTNAME, "operator": "NotIn", "values": list(term.apart_from)}]
+        if term.apart_from
+        else []
+    )
+    return {
+        "matchExpressions": [
+            *(_one_of(key, value) for key, value in sorted(labels.items())),
+            *apart,
+        ]
+    }
 
 
 def _one_of(key: str, value: str) -> dict[str, Any]:
@@ -204,7 +297,10 @@ def _one_of(key: str, value: str) -> dict[str, Any]:
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
     """Return what the inventory assumed every pod to tolerate, and the user's own."""
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
-    return [*usual, *(dict(item) for item in deployment.tolerations if dict(item) not in usual)]
+    return [
+        *usual,
+        *(dict(item) for item in deployment.tolerations if dict(item) not in usual),
+    ]
 
 
 def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -213,16 +309,25 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "image": deployment.image,
         "imagePullPolicy": deployment.marks.pull_policy,
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
-        "args": [literal(word) for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))],
+        "args": [
+            literal(word)
+            for word in ENGINES[deployment.engine].arguments(
+                plan, _serving(plan, deployment)
+            )
+        ],
         "env": _environment(plan, deployment, group),
         "ports": _ports(plan, deployment),
         "resources": resources.of_engine(plan, deployment),
-        "securityContext": _container_security(deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
+        "securityContext": _container_security(
+            deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
+        ),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
-        "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
+        "lifecycle": {
+            "preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}
+        },
         "volumeMounts": [
             *_mounts(deployment),
             *group_token.mounts(plan),
@@ -253,14 +358,23 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
     )
 
 
-def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
+def _environment(
+    plan: Plan, deployment: Deployment, group: int
+) -> list[dict[str, Any]]:
     ours = [
         *_pod_name(deployment),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
         *_group_environment(plan, deployment, group),
-        *({"name": name, "value": value} for name, value in _fixed_environment(plan, deployment).items()),
-        *(_secret(HUB_TOKEN_VARIABLE, deployment.hub_token) if deployment.cache is None else []),
+        *(
+            {"name": name, "value": value}
+            for name, value in _fixed_environment(plan, deployment).items()
+        ),
+        *(
+            _secret(HUB_TOKEN_VARIABLE, deployment.hub_token)
+            if deployment.cache is None
+            else []
+        ),
         *_secret(API_KEY_VARIABLE, deployment.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
@@ -268,8 +382,13 @@ def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[st
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
     """Return the variables that the plan and the deployment alone decide."""
-    own, load_seconds = cache.own_dir(deployment), start_budget(plan, deployment).load_seconds
-    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
+    own, load_seconds = (
+        cache.own_dir(deployment),
+        start_budget(plan, deployment).load_seconds,
+    )
+    start = Start(
+        own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS
+    )
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         **written_folders(own, dict(deployment.environment)),
@@ -281,18 +400,31 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
     """Return the variables that are the same on every rank: no secret, no folder of one pod."""
     folders = (cache.own_dir(deployment), TMP_DIR)
-    fixed = (name for name, value in _fixed_environment(plan, deployment).items() if not value.startswith(folders))
+    fixed = (
+        name
+        for name, value in _fixed_environment(plan, deployment).items()
+        if not value.startswith(folders)
+    )
     return tuple(sorted({*fixed, *(name for name, _ in deployment.environment)}))
 
 
-def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _users_environment(
+    deployment: Deployment, ours: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     taken = {variable["name"] for variable in ours}
-    return [{"name": name, "value": literal(value)} for name, value in deployment.environment if name not in taken]
+    return [
+        {"name": name, "value": literal(value)}
+        for name, value in deployment.environment
+        if name not in taken
+    ]
 
 
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the container that downloads what is to be there before the engine starts."""
-    fixed = {"HF_HOME": cache.HUB_DIR, **written_folders(cache.own_dir(deployment), dict(deployment.environment))}
+    fixed = {
+        "HF_HOME": cache.HUB_DIR,
+        **written_folders(cache.own_dir(deployment), dict(deployment.environment)),
+    }
     ours = [
         *_pod_name(deployment),
         *({"name": name, "value": value} for name, value in fixed.items()),
@@ -304,31 +436,41 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "image": deployment.image,
         "imagePullPolicy": deployment.marks.pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
-        "args": [literal(word) for item in sources.downloads(deployment) for word in item],
+        "args": [
+            literal(word) for item in sources.downloads(deployment) for word in item
+        ],
         "env": [*ours, *_users_environment(deployment, ours)],
         "resources": resources.of_download(plan, deployment),
         "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
+        "volumeMounts": [
+            mount for mount in _mounts(deployment) if mount["name"] in mounted
+        ],
     }
 
 
-def _container_security(deployment: Deployment, added: tuple[str, ...] = ()) -> dict[str, Any]:
+def _container_security(
+    deployment: Deployment, added: tuple[str, ...] = ()
+) -> dict[str, Any]:
     capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
     root = {"readOnlyRootFilesystem": True} if deployment.read_only_root else {}
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities, **root}
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the name of the pod, where folders are named after it: it must stand before what refers to it."""
+    """Return the name of the pod, where folders are named after it: it must stand before what
+    refers to it.
+    """
     return [] if deployment.cache is None else [_field("POD_NAME", "metadata.name")]
 
 
-def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
+def _group_environment(
+    plan: Plan, deployment: Deployment, group: int
+) -> list[dict[str, Any]]:
     if plan.nodes_per_replica == 1:
         return []
     own = deployment.group_name(group)
-    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"
+    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"  # noqa: E501
     return [
         {"name": "SHARDWRIGHT_LEADER", "value": name},
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
@@ -337,7 +479,16 @@ def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[d
 
 def _secret(name: str, key: SecretKey | None) -> list[dict[str, Any]]:
     """Return a variable that the kubelet fills from a Secret."""
-    return [] if key is None else [{"name": name, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}]
+    return (
+        []
+        if key is None
+        else [
+            {
+                "name": name,
+                "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}},
+            }
+        ]
+    )
 
 
 def _field(name: str, path: str) -> dict[str, Any]:
@@ -347,8 +498,13 @@ def _field(name: str, path: str) -> dict[str, Any]:
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     named = {"http": HTTP_PORT}
     if plan.nodes_per_replica > 1:
-        named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
-    return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
+        named |= dict([ray.peer_port(plan, deployment)]) | {
+            "rendezvous": RENDEZVOUS_PORT
+        }
+    return [
+        {"name": name, "containerPort": port, "protocol": "TCP"}
+        for name, port in named.items()
+    ]
 
 
 def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
@@ -377,7 +533,14 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": TMP_DIR}  # noqa: S108
-    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
+    paths = {
+        "cache": cache.CACHE_DIR,
+        "run": "/run/shardwright",
+        "shm": "/dev/shm",  # noqa: S108
+        "tmp": TMP_DIR,
+    }
+    mounts: list[dict[str, Any]] = [
+        {"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}
+    ]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     return mounts + sources.mounts(deployment)

@@ -1,4 +1,6 @@
-"""What a group needs whose pods are joined by Ray: a cluster of its own, whose head runs beside the leader's engine."""
+"""What a group needs whose pods are joined by Ray: a cluster of its own, whose head runs beside the
+leader's engine.
+"""
 
 from typing import Final
 
@@ -10,12 +12,16 @@ PORT: Final = 6379
 """TCP port of the head's control store; Ray's own default."""
 
 JOIN_SECONDS: Final = 300
-"""How long the cluster may take to have all ranks, which have met by then; assumed from 10 s measured on two shared cores."""
+"""How long the cluster may take to have all ranks, which have met by then; assumed from 10 s
+measured on two shared cores.
+"""
 
 ANSWER_SECONDS: Final = 30
-"""How long the cluster may take to say what it has; measured 2 to 8 s on two shared cores. One that has died never does."""
+"""How long the cluster may take to say what it has; measured 2 to 8 s on two shared cores. One that
+has died never does.
+"""
 
-FOLDER: Final = "/tmp/ray"  # noqa: S108  # where Ray keeps sockets and logs; a volume of the pod
+FOLDER: Final = "/tmp/ray"  # where Ray keeps sockets and logs; a volume of the pod  # noqa: S108
 """Ray's own default: a path that is short enough for its sockets."""
 
 
@@ -26,4 +32,8 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 def peer_port(plan: Plan, deployment: Deployment) -> tuple[str, int]:
     """Return name and number of the port at which the ranks on other nodes are met."""
-    return ("ray", PORT) if joins(plan, deployment) else ENGINES[deployment.engine].peer_port
+    return (
+        ("ray", PORT)
+        if joins(plan, deployment)
+        else ENGINES[deployment.engine].peer_port
+    )

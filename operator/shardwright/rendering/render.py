@@ -11,104 +11,180 @@ from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment, OwnMarks
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
-from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH, plan_hash, template_hash, with_content_hash
+from shardwright.rendering.hashing import (
+    OWN_HASH,
+    TEMPLATE_HASH,
+    plan_hash,
+    template_hash,
+    with_content_hash,
+)
 from shardwright.rendering.pod import node_affinity, node_terms, pod_template
 
 _CONTAINERS: Final = ("containers", "initContainers")
 
 
-def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
+def render(
+    plan: Plan, deployment: Deployment, *, ready_pods: int | None = None
+) -> Bundle:
     """Return all objects of one ShardedModel, in the order in which they are created.
 
     Args:
         plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
         deployment: what the user said about running it, already checked.
-        ready_pods: pods of the groups that have been Ready at some time, for the disruption budget (None: all).
+        ready_pods: pods of the groups that have been Ready at some time, for the disruption budget
+            (None: all).
 
     Raises:
         InputError: the plan can be shown but not run.
     """
     if plan.undeployable:
         raise InputError([plan.undeployable])
-    subject = objects.RenderInputs(plan=plan, deployment=deployment, plan_hash=plan_hash(plan))
+    subject = objects.RenderInputs(
+        plan=plan, deployment=deployment, plan_hash=plan_hash(plan)
+    )
     groups = range(len(plan.groups))
-    ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
+    ready = (
+        len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
+    )
     items: list[dict[str, Any]] = [
         objects.scripts_configmap(subject),
-        *(objects.network_policy(subject, rules) for rules in (deployment.network_rules,) if rules),
+        *(
+            objects.network_policy(subject, rules)
+            for rules in (deployment.network_rules,)
+            if rules
+        ),
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
         objects.disruption_budget(subject, ready),
-        *(objects.compute_domain(subject, group) for group in groups if plan.compute_domain),
+        *(
+            objects.compute_domain(subject, group)
+            for group in groups
+            if plan.compute_domain
+        ),
         *(objects.statefulset(subject, group) for group in groups),
     ]
-    bundle = Bundle(objects=tuple(with_content_hash(item) for item in items), keys=tuple(_keys(subject)))
+    bundle = Bundle(
+        objects=tuple(with_content_hash(item) for item in items),
+        keys=tuple(_keys(subject)),
+    )
     bundle = adapt(bundle, deployment.scheduling)
     return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
 
 def _keys(subject: objects.RenderInputs) -> Iterator[dict[str, Any]]:
     if group_token.joins(subject.plan):
-        yield objects.made_secret(subject, group_token.secret_name(subject.deployment), group_token.SECRET_TYPE)
+        yield objects.made_secret(
+            subject,
+            group_token.secret_name(subject.deployment),
+            group_token.SECRET_TYPE,
+        )
     if ssh.joins(subject.plan, subject.deployment):
-        yield objects.made_secret(subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE)
+        yield objects.made_secret(
+            subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE
+        )
 
 
 def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
-    """Return the bundle whose pods say of which template they would be without LimitRanges and a pull policy of their own.
+    """Return the bundle whose pods say of which template they would be without LimitRanges and a
+    pull policy of their own.
 
     They say so where it is another one: neither is worth a restart.
     """
-    bare = replace(deployment, ceilings=(), marks=replace(deployment.marks, pull_policy=OwnMarks().pull_policy))
+    bare = replace(
+        deployment,
+        ceilings=(),
+        marks=replace(deployment.marks, pull_policy=OwnMarks().pull_policy),
+    )
     if bare == deployment or not plan.groups:
         return bundle
-    rendered, own = (_of_next_start(pod_template(plan, item, 0)) for item in (deployment, bare))
+    rendered, own = (
+        _of_next_start(pod_template(plan, item, 0)) for item in (deployment, bare)
+    )
     if rendered == own:
         return bundle
-    return replace(bundle, objects=tuple(_saying(item, own) if item["kind"] == STATEFUL_SET else item for item in bundle.objects))
+    return replace(
+        bundle,
+        objects=tuple(
+            _saying(item, own) if item["kind"] == STATEFUL_SET else item
+            for item in bundle.objects
+        ),
+    )
 
 
 def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what waits for the next start, by container: what it may take and when its image is pulled, alike in all groups."""
+    """Return what waits for the next start, by container: what it may take and when its image is
+    pulled, alike in all groups.
+    """
     return {
-        item["name"]: {name: item[name] for name in ("resources", "imagePullPolicy") if name in item}
+        item["name"]: {
+            name: item[name]
+            for name in ("resources", "imagePullPolicy")
+            if name in item
+        }
         for kind in _CONTAINERS
         for item in template["spec"].get(kind, ())
     }
 
 
-def _saying(item: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _saying(
+    item: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     template = item["spec"]["template"]
-    labels = {name: value for name, value in template["metadata"]["labels"].items() if name != TEMPLATE_HASH}
+    labels = {
+        name: value
+        for name, value in template["metadata"]["labels"].items()
+        if name != TEMPLATE_HASH
+    }
     changed = {
-        kind: [{**container, **own[container["name"]]} for container in template["spec"][kind]]
+        kind: [
+            {**container, **own[container["name"]]}
+            for container in template["spec"][kind]
+        ]
         for kind in _CONTAINERS
         if kind in template["spec"]
     }
-    bare = {**template, "metadata": {**template["metadata"], "labels": labels}, "spec": {**template["spec"], **changed}}
+    bare = {
+        **template,
+        "metadata": {**template["metadata"], "labels": labels},
+        "spec": {**template["spec"], **changed},
+    }
     said = {**template["metadata"]["labels"], OWN_HASH: template_hash(bare)}
     marked = {**template, "metadata": {**template["metadata"], "labels": said}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": marked}})
 
 
 def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
-    """Return the bundle with the groups that had sought nodes, and have all of them by now, on exactly these.
+    """Return the bundle with the groups that had sought nodes, and have all of them by now, on
+    exactly these.
 
-    The hash of their template is still that of pods which seek: these run, and it is only pods to come that are pinned.
+    The hash of their template is still that of pods which seek: these run, and it is only pods to
+    come that are pinned.
     """
     bound = {
         deployment.group_name(index): nodes
         for index, nodes in enumerate(plan.groups)
         if deployment.sought_by(index) and not any(map(is_to_come, nodes))
     }
-    return replace(bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects))
+    return replace(
+        bundle,
+        objects=tuple(
+            _on_nodes(item, bound, plan.architecture) for item in bundle.objects
+        ),
+    )
 
 
-def _on_nodes(item: Mapping[str, Any], bound: Mapping[str, tuple[str, ...]], architecture: str) -> Mapping[str, Any]:
-    nodes = bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
+def _on_nodes(
+    item: Mapping[str, Any], bound: Mapping[str, tuple[str, ...]], architecture: str
+) -> Mapping[str, Any]:
+    nodes = (
+        bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
+    )
     if nodes is None:
         return item
     template = item["spec"]["template"]
-    affinity = {**template["spec"]["affinity"], "nodeAffinity": node_affinity(node_terms(nodes, architecture))}
+    affinity = {
+        **template["spec"]["affinity"],
+        "nodeAffinity": node_affinity(node_terms(nodes, architecture)),
+    }
     pinned = {**template, "spec": {**template["spec"], "affinity": affinity}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": pinned}})

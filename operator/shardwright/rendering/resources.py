@@ -1,8 +1,9 @@
 """What each container requests of its node and may use at most: GPUs, cores, memory, local disk.
 
-The limits of memory and disk are there so that one engine cannot end its neighbours. They are far above what an engine needs, and
-may be above what a node has. Whoever states them in ``spec.pod.resources`` goes before them, and so does a LimitRange. Who states
-zero wants none: there is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
+The limits of memory and disk are there so that one engine cannot end its neighbours. They are far
+above what an engine needs, and may be above what a node has. Whoever states them in
+``spec.pod.resources`` goes before them, and so does a LimitRange. Who states zero wants none: there
+is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
 """
 
 from typing import Any, Final
@@ -19,7 +20,9 @@ DISK: Final = "ephemeral-storage"
 
 
 def workers_per_pod(plan: Plan) -> int:
-    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit exactly."""
+    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit
+    exactly.
+    """
     return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
@@ -30,36 +33,80 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     requests, limits = _bounds(plan, deployment)
     claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
     cpu = deployment.cpu or str(budgets.cpus(workers))
-    return {"requests": {"cpu": cpu, **requests, **devices}, "limits": {**devices, **limits}, **claims}
+    return {
+        "requests": {"cpu": cpu, **requests, **devices},
+        "limits": {**devices, **limits},
+        **claims,
+    }
 
 
 def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the resources of what downloads before the engine starts: it has the pod to itself, with the engine's limits."""
+    """Return the resources of what downloads before the engine starts: it has the pod to itself,
+    with the engine's limits.
+    """
     requests, limits = _bounds(plan, deployment)
-    bound = any(item.resource == MEMORY and item.most_ratio is not None for item in deployment.ceilings)
-    memory = requests[MEMORY] if bound else deployment.memory or cache.INIT_MEMORY  # so little may not have the engine's limit
-    return {"requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory}, **({"limits": limits} if limits else {})}
+    bound = any(
+        item.resource == MEMORY and item.most_ratio is not None
+        for item in deployment.ceilings
+    )
+    memory = (
+        requests[MEMORY] if bound else deployment.memory or cache.INIT_MEMORY
+    )  # so little may not have the engine's limit
+    return {
+        "requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory},
+        **({"limits": limits} if limits else {}),
+    }
 
 
-def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
+def _bounds(
+    plan: Plan, deployment: Deployment
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return what a container requests of memory and disk, and what it may use at most."""
     workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
-    most = budgets.host_memory_limit_bytes(plan, workers, request_bytes=memory, quantizes=quantizes)
-    kept, files = (plan.host_cache.pod_bytes, plan.host_cache.region_bytes) if plan.host_cache else (0, 0)
+    most = budgets.host_memory_limit_bytes(
+        plan, workers, request_bytes=memory, quantizes=quantizes
+    )
+    kept, files = (
+        (plan.host_cache.pod_bytes, plan.host_cache.region_bytes)
+        if plan.host_cache
+        else (0, 0)
+    )
     model, draft = cache.downloads(deployment), cache.downloads_draft(deployment)
-    downloaded = budgets.downloaded_bytes(plan, model=model, draft=draft, quantizes=quantizes)
-    ours = {MEMORY: (memory + kept, most + files), DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment))}
-    disk, without_limit = deployment.ephemeral_storage, deployment.memory is not None and _is_zero(deployment.memory)
+    downloaded = budgets.downloaded_bytes(
+        plan, model=model, draft=draft, quantizes=quantizes
+    )
+    ours = {
+        MEMORY: (memory + kept, most + files),
+        DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment)),
+    }
+    disk, without_limit = (
+        deployment.ephemeral_storage,
+        deployment.memory is not None and _is_zero(deployment.memory),
+    )
     stated = {MEMORY: _more(deployment.memory, kept), DISK: disk}
-    bounds = {MEMORY: deployment.memory if without_limit else _more(deployment.memory, files), DISK: disk}
-    requests = {name: stated[name] or budgets.quantity(_whole(request)) for name, (request, _) in ours.items()}
-    limits = {name: bounds[name] or _limit(deployment, name, *found) for name, found in ours.items()}
-    return requests, {name: limit for name, limit in limits.items() if limit is not None and not _is_zero(limit)}
+    bounds = {
+        MEMORY: deployment.memory if without_limit else _more(deployment.memory, files),
+        DISK: disk,
+    }
+    requests = {
+        name: stated[name] or budgets.quantity(_whole(request))
+        for name, (request, _) in ours.items()
+    }
+    limits = {
+        name: bounds[name] or _limit(deployment, name, *found)
+        for name, found in ours.items()
+    }
+    return requests, {
+        name: limit
+        for name, limit in limits.items()
+        if limit is not None and not _is_zero(limit)
+    }
 
 
 def _more(stated: str | None, kept: int) -> str | None:
-    """Return memory that a user states for a pod with the K/V that is kept beside it; as it is written where none is.
+    """Return memory that a user states for a pod with the K/V that is kept beside it; as it is
+    written where none is.
 
     >>> _more("64Gi", 2 * GIB), _more("1.5Gi", GIB), _more("500M", 0), _more(None, GIB)
     ('66Gi', '2560Mi', '500M', None)
@@ -79,13 +126,18 @@ def _is_zero(stated: str) -> bool:
 
 
 def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:
-    """Return a limit that the namespace admits, None where it gives one of its own that is high enough.
+    """Return a limit that the namespace admits, None where it gives one of its own that is high
+    enough.
 
     One below the request would be refused whatever the namespace says, without naming it.
     """
-    ceiling = next((item for item in deployment.ceilings if item.resource == name), None)
+    ceiling = next(
+        (item for item in deployment.ceilings if item.resource == name), None
+    )
     least = _whole(request)
-    given, highest = (ceiling.given_bytes, ceiling.highest(least)) if ceiling else (None, None)
+    given, highest = (
+        (ceiling.given_bytes, ceiling.highest(least)) if ceiling else (None, None)
+    )
     if given is not None and given >= least and (highest is None or given <= highest):
         return None
     if highest is not None and highest < most:

@@ -1,7 +1,9 @@
-"""Renders the scripts that run inside the engine's container, and reads the programs; the only use of templates.
+"""Renders the scripts that run inside the engine's container, and reads the programs; the only use
+of templates.
 
-Shell scripts are templates, Python programs are mounted as they stand and told everything by their arguments.
-No value of a user is rendered here: users' values reach the scripts as arguments and environment.
+Shell scripts are templates, Python programs are mounted as they stand and told everything by their
+arguments. No value of a user is rendered here: users' values reach the scripts as arguments and
+environment.
 """
 
 import shlex
@@ -25,7 +27,9 @@ HTTP_PORT: Final = 8000
 """Port of the engine's HTTP server in the pod, and of the client Service."""
 
 RENDEZVOUS_PORT: Final = 29510
-"""Port on which the leader's launch script meets the other ranks; away from vLLM's 29500, 29501 and 29550."""
+"""Port on which the leader's launch script meets the other ranks; away from vLLM's 29500, 29501 and
+29550.
+"""
 
 LEADER_GONE_SECONDS: Final = 30
 """A follower ends when its leader has been gone for this long; lifecycle rule."""
@@ -34,10 +38,14 @@ PROBE_SECONDS: Final = 4
 """A probe's own limit for one answer; below the kubelet's."""
 
 UNFIT_KEY_EXIT_CODE: Final = 65
-"""The launch script's, where the API key is one that no client could send; EX_DATAERR of sysexits.h."""
+"""The launch script's, where the API key is one that no client could send; EX_DATAERR of
+sysexits.h.
+"""
 
 UNMET_EXIT_CODE: Final = 76
-"""The launch script's, where a rank could not meet the others, or their Ray cluster did not have all of them."""
+"""The launch script's, where a rank could not meet the others, or their Ray cluster did not have
+all of them.
+"""
 
 GROUP_ENDED_EXIT_CODE: Final = 77
 """The launch script's, where a rank ends because another one has."""
@@ -49,38 +57,47 @@ SCRIPTS_DIR: Final = "/etc/shardwright"
 """Where the scripts and the engine's own files are mounted."""
 
 SSH_SECONDS: Final = 60
-"""How long the leader goes on trying a follower that has met it but does not take its ssh connection yet; assumed."""
+"""How long the leader goes on trying a follower that has met it but does not take its ssh
+connection yet; assumed.
+"""
 
 LOOK_SECONDS: Final = 30
-"""What a look at the engine's tokens may take beside waiting for one (``silence_seconds``) before it counts as hung; assumed:
-three answers of 4 s and the pauses between looks, doubled."""
+"""What a look at the engine's tokens may take beside waiting for one (``silence_seconds``) before
+it counts as hung; assumed: three answers of 4 s and the pauses between looks, doubled.
+"""
 
 WATCH_PAUSE_SECONDS: Final = 5
-"""Pause before a watcher of the tokens that has ended starts again; assumed: well below ``LOOK_SECONDS``, and cheap for ever."""
+"""Pause before a watcher of the tokens that has ended starts again; assumed: well below
+``LOOK_SECONDS``, and cheap for ever.
+"""
 
 REMEMBERED: Final = 256
-"""Settings of which the scripts are kept, for every look at a model renders them. Basis: assumed; 20 KB each, of which the larger
-part is shared, and the settings of resources differ by little else than their start-up budgets."""
+"""Settings of which the scripts are kept, for every look at a model renders them. Basis: assumed;
+20 KB each, of which the larger part is shared, and the settings of resources differ by little else
+than their start-up budgets.
+"""
 
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders, ports, seconds.
+    """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders,
+    ports, seconds.
 
-    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address,
-    ``api_key_variable`` what clients must send, where the resource ``demands_key``. Where ranks are
-    started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
+    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's
+    address, ``api_key_variable`` what clients must send, where the resource ``demands_key``. Where
+    ranks are started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
-    Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or the rank ends.
+    Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or
+    the rank ends.
 
     With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
-    attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of ``shm_dir`` as
-    it was planned.
+    attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is
+    the size of ``shm_dir`` as it was planned.
     An engine serves within ``start_seconds`` of its start, or its rank ends.
-    A leader that brings no token for ``silence_seconds`` is not ready, nor one whose tokens nobody has looked at for
-    ``look_seconds`` more; 0: nobody watches its tokens.
+    A leader that brings no token for ``silence_seconds`` is not ready, nor one whose tokens nobody
+    has looked at for ``look_seconds`` more; 0: nobody watches its tokens.
     """
 
     ranks: int
@@ -108,7 +125,7 @@ class ScriptSettings:
     attention_replicas: int = 0
     run_dir: str = "/run/shardwright"
     infiniband_dir: str = "/sys/class/infiniband"
-    shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
+    shm_dir: str = "/dev/shm"  # the engine's shared memory, a volume of the pod  # noqa: S108
     shm_bytes: int = 0
     scripts_dir: str = SCRIPTS_DIR
     termination_log: str = "/dev/termination-log"
@@ -136,16 +153,28 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
     files = [*_SHELL, *(ssh.FILES if settings.over_ssh else ())]
     programs = ["rendezvous"] if settings.ranks > 1 else []
-    programs += ["serving", f"counters_{settings.engine}"] if settings.silence_seconds else []
+    programs += (
+        ["serving", f"counters_{settings.engine}"] if settings.silence_seconds else []
+    )
     programs += ["weights"] if settings.downloads else []
-    values = asdict(settings) | {"stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)}
-    rendered = {name: _environment().get_template(name).render(values) for name in files}
-    return MappingProxyType(rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs})
+    values = asdict(settings) | {
+        "stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)
+    }
+    rendered = {
+        name: _environment().get_template(name).render(values) for name in files
+    }
+    return MappingProxyType(
+        rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs}
+    )
 
 
 @cache
 def _text(path: str) -> str:
-    return resources.files("shardwright.rendering").joinpath(path).read_text(encoding="utf-8")
+    return (
+        resources.files("shardwright.rendering")
+        .joinpath(path)
+        .read_text(encoding="utf-8")
+    )
 
 
 def _load(name: str) -> str:
@@ -158,7 +187,7 @@ def _quoted(value: object) -> str:
 
 @cache
 def _environment() -> "ImmutableSandboxedEnvironment":
-    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - a sixth of the start of commands that only plan
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     environment = ImmutableSandboxedEnvironment(

@@ -1,10 +1,17 @@
-"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, what is downloaded before it starts."""
+"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, what is
+downloaded before it starts.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.rendering import cache
-from shardwright.rendering.deployment import ClaimPath, Deployment, HubCommit, ServedAdapter
+from shardwright.rendering.deployment import (
+    ClaimPath,
+    Deployment,
+    HubCommit,
+    ServedAdapter,
+)
 
 MODELS_DIR: Final = "/models"
 ADAPTERS_DIR: Final = "/adapters"
@@ -19,12 +26,19 @@ def model_source(deployment: Deployment) -> str:
     """Return what the engine is told to serve: a folder, or an id of the hub."""
     if deployment.weights_image is not None:
         return _below(MODELS_DIR, deployment.weights_image.path)
-    return deployment.model if deployment.claim is None else _folder(deployment, deployment.claim)
+    return (
+        deployment.model
+        if deployment.claim is None
+        else _folder(deployment, deployment.claim)
+    )
 
 
 def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """Return the name and the folder of every adapter."""
-    return tuple((adapter.name, _adapter_folder(deployment, adapter)) for adapter in deployment.adapters.served)
+    return tuple(
+        (adapter.name, _adapter_folder(deployment, adapter))
+        for adapter in deployment.adapters.served
+    )
 
 
 def draft_folder(deployment: Deployment) -> str | None:
@@ -32,7 +46,11 @@ def draft_folder(deployment: Deployment) -> str | None:
     source = deployment.draft_model
     if source is None:
         return None
-    return _hub_folder(_DRAFTS, source) if isinstance(source, HubCommit) else _folder(deployment, source)
+    return (
+        _hub_folder(_DRAFTS, source)
+        if isinstance(source, HubCommit)
+        else _folder(deployment, source)
+    )
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
@@ -45,29 +63,52 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     if image is None:
         return claims
     policy = {} if image.pull_policy is None else {"pullPolicy": image.pull_policy}
-    return [{"name": _MODELS, "image": {"reference": image.reference, **policy}}, *claims]
+    return [
+        {"name": _MODELS, "image": {"reference": image.reference, **policy}},
+        *claims,
+    ]
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     """Return where they are mounted."""
-    names = [*(() if deployment.weights_image is None else (_MODELS,)), *_claims(deployment).values()]
-    return [{"name": name, "mountPath": _mount_path(name), "readOnly": True} for name in names]
+    names = [
+        *(() if deployment.weights_image is None else (_MODELS,)),
+        *_claims(deployment).values(),
+    ]
+    return [
+        {"name": name, "mountPath": _mount_path(name), "readOnly": True}
+        for name in names
+    ]
 
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
-    """Return what is fetched before the engine starts: id, commit (empty: the newest) and folder (empty: the hub's own cache)."""
+    """Return what is fetched before the engine starts: id, commit (empty: the newest) and folder
+    (empty: the hub's own cache).
+    """
     model = (deployment.model, deployment.revision or "", "")
-    hub = [adapter.source for adapter in deployment.adapters.served if isinstance(adapter.source, HubCommit)]
-    adapters = dict.fromkeys((source.id, source.revision, _hub_folder(_ADAPTERS, source)) for source in hub)
+    hub = [
+        adapter.source
+        for adapter in deployment.adapters.served
+        if isinstance(adapter.source, HubCommit)
+    ]
+    adapters = dict.fromkeys(
+        (source.id, source.revision, _hub_folder(_ADAPTERS, source)) for source in hub
+    )
     draft = deployment.draft_model
-    drafts = ((draft.id, draft.revision, _hub_folder(_DRAFTS, draft)),) if isinstance(draft, HubCommit) else ()
+    drafts = (
+        ((draft.id, draft.revision, _hub_folder(_DRAFTS, draft)),)
+        if isinstance(draft, HubCommit)
+        else ()
+    )
     return (*(() if deployment.cache is None else (model,)), *drafts, *adapters)
 
 
 def _claims(deployment: Deployment) -> Mapping[str, str]:
     """Return every claim that is read, once, and the name of its volume."""
     sources = [adapter.source for adapter in deployment.adapters.served]
-    beside = dict.fromkeys(source.claim for source in sources if isinstance(source, ClaimPath))
+    beside = dict.fromkeys(
+        source.claim for source in sources if isinstance(source, ClaimPath)
+    )
     own = {} if deployment.claim is None else {deployment.claim.claim: _MODELS}
     others = (claim for claim in beside if claim not in own)
     found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}
@@ -90,7 +131,11 @@ def _below(mount_path: str, folder: str) -> str:
 
 def _adapter_folder(deployment: Deployment, adapter: ServedAdapter) -> str:
     source = adapter.source
-    return _hub_folder(_ADAPTERS, source) if isinstance(source, HubCommit) else _folder(deployment, source)
+    return (
+        _hub_folder(_ADAPTERS, source)
+        if isinstance(source, HubCommit)
+        else _folder(deployment, source)
+    )
 
 
 def _hub_folder(kind: str, source: HubCommit) -> str:

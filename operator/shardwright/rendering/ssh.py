@@ -1,7 +1,8 @@
-"""What a group needs whose leader starts the ranks of its followers over ssh: a key of the resource's own, and a user.
+"""What a group needs whose leader starts the ranks of its followers over ssh: a key of the
+resource's own, and a user.
 
-The key is made when its Secret is created and never read here. It is the users' and the hosts' key at once: a leader knows
-its followers by it, and they it.
+The key is made when its Secret is created and never read here. It is the users' and the hosts' key
+at once: a leader knows its followers by it, and they it.
 """
 
 from typing import Any, Final
@@ -11,7 +12,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import made_secret
 
-SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105 - a type
+SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105
 
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
@@ -21,7 +22,9 @@ PRIVATE_KEY: Final = "id_ed25519"
 PUBLIC_KEY: Final = "id_ed25519.pub"
 
 FILES: Final = ("passwd", "remote.sh", "ssh_config", "sshd_config")
-"""What is mounted beside the scripts: ssh and sshd want an entry for their user, and their settings."""
+"""What is mounted beside the scripts: ssh and sshd want an entry for their user, and their
+settings.
+"""
 
 _KEY_MODE: Final = 0o440
 """The kubelet's owner is root: the pod reads the key by its group and keeps a copy of its own."""
@@ -34,16 +37,23 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the key."""
-    return made_secret(deployment.base, "ssh", deployment.owner.uid, deployment.secret_seed)
+    return made_secret(
+        deployment.base, "ssh", deployment.owner.uid, deployment.secret_seed
+    )
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:
-    """Return the key as a volume of the pod, and the entry of its user; ``scripts`` is the ConfigMap that has it."""
+    """Return the key as a volume of the pod, and the entry of its user; ``scripts`` is the
+    ConfigMap that has it.
+    """
     if not joins(plan, deployment):
         return []
     passwd = {"name": scripts, "items": [{"key": "passwd", "path": "passwd"}]}
     return [
-        {"name": "ssh", "secret": {"secretName": secret_name(deployment), "defaultMode": _KEY_MODE}},
+        {
+            "name": "ssh",
+            "secret": {"secretName": secret_name(deployment), "defaultMode": _KEY_MODE},
+        },
         {"name": "passwd", "configMap": passwd},
     ]
 
@@ -54,5 +64,10 @@ def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         return []
     return [
         {"name": "ssh", "mountPath": KEY_DIR, "readOnly": True},
-        {"name": "passwd", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
+        {
+            "name": "passwd",
+            "mountPath": "/etc/passwd",
+            "subPath": "passwd",
+            "readOnly": True,
+        },
     ]

@@ -1,4 +1,6 @@
-"""All layouts that were considered, as points of the trade-off between what a GPU gives and what a user gets."""
+"""All layouts that were considered, as points of the trade-off between what a GPU gives and what a
+user gets.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from shardwright.reporting.figures import format_layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tradeoff:
-    """How fast a layout would be: seconds, output tokens a second of all replicas, of each GPU, and of one request."""
+    """How fast a layout would be: seconds, output tokens a second of all replicas, of each GPU, and
+    of one request.
+    """
 
     ttft_seconds: float
     tpot_seconds: float
@@ -36,10 +40,19 @@ class DrawnCandidate:
     speed: Tradeoff | None
 
 
-def draw_candidates(surveyed: Sequence[Surveyed], report: Report) -> tuple[DrawnCandidate, ...]:
+def draw_candidates(
+    surveyed: Sequence[Surveyed], report: Report
+) -> tuple[DrawnCandidate, ...]:
     """Return what was considered, in its order; ``chosen`` is the report's plan."""
     plan = report.outcome if isinstance(report.outcome, Plan) else None
-    return tuple(_drawn(one, chosen=plan is not None and (one.layout, one.pool) == (plan.layout, plan.pool)) for one in surveyed)
+    return tuple(
+        _drawn(
+            one,
+            chosen=plan is not None
+            and (one.layout, one.pool) == (plan.layout, plan.pool),
+        )
+        for one in surveyed
+    )
 
 
 def _drawn(one: Surveyed, *, chosen: bool) -> DrawnCandidate:
@@ -63,7 +76,8 @@ def tradeoff(one: Surveyed) -> Tradeoff | None:
         ttft_seconds=speed.ttft_seconds,
         tpot_seconds=speed.tpot_seconds,
         output_tokens_per_second=speed.output_tokens_per_second,
-        output_tokens_per_second_per_gpu=speed.output_tokens_per_second / one.layout.gpus,
+        output_tokens_per_second_per_gpu=speed.output_tokens_per_second
+        / one.layout.gpus,
         output_tokens_per_second_per_user=1 / speed.tpot_seconds,
     )
 

@@ -24,21 +24,39 @@ def _speed(plan: Plan) -> str:
     share = speed.high / speed.output_tokens_per_second - 1
     band = f"{format_count(speed.low)} to {format_count(speed.high)} tok/s"
     basis = _BASES.get(speed.basis, speed.basis)
-    return f"Speed: {band} is the 80 % band ({share:+.0%} upwards), {basis}; latencies are as uncertain. All are means."
+    return (
+        f"Speed: {band} is the 80 % band ({share:+.0%} upwards), {basis}; latencies are as "
+        "uncertain. All are means."
+    )
 
 
 def _memory(plan: Plan) -> Iterator[str]:
     band = max((stage.band_bytes for stage in plan.stages), default=0)
     if band:
-        yield f"Memory: weights are counted exactly; what is left for K/V may be off by {format_bytes(band)} per GPU."
+        yield (
+            "Memory: weights are counted exactly; what is left for K/V may be off by "
+            f"{format_bytes(band)}"
+            " per GPU."
+        )
 
 
 def _start(plan: Plan) -> Iterator[str]:
     if plan.load:
         low, high = format_seconds(plan.load.low), format_seconds(plan.load.high)
-        yield f"Start: reading weights takes {low} to {high}; the bandwidth of the storage is {plan.load.basis}."
+        yield (
+            f"Start: reading weights takes {low} to {high}; the bandwidth of the storage is "
+            f"{plan.load.basis}"
+            "."
+        )
 
 
 def _percentile(request: Request | None) -> Iterator[str]:
-    if request and request.objective.statistic is Statistic.P95 and request.objective.limited:
-        yield "Limits: P95 is derived from the predicted means by an assumption about waiting times; it is not predicted."
+    if (
+        request
+        and request.objective.statistic is Statistic.P95
+        and request.objective.limited
+    ):
+        yield (
+            "Limits: P95 is derived from the predicted means by an assumption about waiting "
+            "times; it is not predicted."
+        )

@@ -1,4 +1,5 @@
-"""A report, sorted into what a person asks: what, where, does it fit, how fast, why, what else, why not.
+"""A report, sorted into what a person asks: what, where, does it fit, how fast, why, what else, why
+not.
 
 Text, terminal and later HTML show this value; none of them looks into the report again.
 """
@@ -20,16 +21,32 @@ from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
-from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
-from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks, expert_link
+from shardwright.reporting.figures import (
+    format_count,
+    format_layout,
+    format_output,
+    format_plural,
+    format_seconds,
+)
+from shardwright.reporting.mesh import (
+    DrawnLink,
+    DrawnRank,
+    draw_links,
+    draw_ranks,
+    expert_link,
+)
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
-_ALL_OF_IT: Final = 1 - 1e-6  #: share of an offered rate that is all of it but for rounding
+_ALL_OF_IT: Final = (
+    1 - 1e-6
+)  #: share of an offered rate that is all of it but for rounding
 UNKNOWN_PODS: Final = {
     KnownPods.ALL: (),
-    KnownPods.WATCHED: ("pods of namespaces that are not watched are not known: their GPUs count as free",),
+    KnownPods.WATCHED: (
+        "pods of namespaces that are not watched are not known: their GPUs count as free",
+    ),
     KnownPods.NONE: ("no pods are known: every allocatable GPU counts as free",),
 }
 
@@ -44,7 +61,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnNode:
-    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours.
+    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is
+    not ours.
 
     ``held`` is how many of the others somebody else holds.
     """
@@ -86,10 +104,11 @@ class Explanation:
     """Everything that is said about a report, in the order in which it is read.
 
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
-    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used. ``times``
-    compares where time goes, ``sure`` says how sure each figure is. ``pool`` is the plan's own, empty where there is none.
-    ``ranks`` are what each rank of a replica holds, ``links`` what they say to each other, ``candidates`` all that was
-    considered: they are for pictures and programs, text leaves them out.
+    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
+    cannot be used. ``times`` compares where time goes, ``sure`` says how sure each figure is.
+    ``pool`` is the plan's own, empty where there is none. ``ranks`` are what each rank of a replica
+    holds, ``links`` what they say to each other, ``candidates`` all that was considered: they are
+    for pictures and programs, text leaves them out.
     """
 
     fits: bool
@@ -111,7 +130,12 @@ class Explanation:
     candidates: tuple[DrawnCandidate, ...] = ()
 
 
-def explain(report: Report, *, request: Request | None = None, inventory: Inventory | None = None) -> Explanation:
+def explain(
+    report: Report,
+    *,
+    request: Request | None = None,
+    inventory: Inventory | None = None,
+) -> Explanation:
     """Return what a person wants to know of a report; the request and the inventory add to it."""
     if isinstance(report.outcome, Plan):
         return _explain_plan(report.outcome, report, request, inventory)
@@ -119,9 +143,16 @@ def explain(report: Report, *, request: Request | None = None, inventory: Invent
 
 
 def with_drawings(
-    explanation: Explanation, report: Report, *, model: ModelSpec, inventory: Inventory, surveyed: tuple[Surveyed, ...]
+    explanation: Explanation,
+    report: Report,
+    *,
+    model: ModelSpec,
+    inventory: Inventory,
+    surveyed: tuple[Surveyed, ...],
 ) -> Explanation:
-    """Return an explanation with what pictures and programs want beside it: ranks, links and all candidates."""
+    """Return an explanation with what pictures and programs want beside it: ranks, links and all
+    candidates.
+    """
     plan, candidates = report.outcome, draw_candidates(surveyed, report)
     if not isinstance(plan, Plan):
         return replace(explanation, candidates=candidates)
@@ -129,12 +160,21 @@ def with_drawings(
     return replace(explanation, ranks=ranks, links=links, candidates=candidates)
 
 
-def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
-    not_yet = (f"planned, not yet deployed: {plan.undeployable.sentence()}",) if plan.undeployable else ()
+def _explain_plan(
+    plan: Plan, report: Report, request: Request | None, inventory: Inventory | None
+) -> Explanation:
+    not_yet = (
+        (f"planned, not yet deployed: {plan.undeployable.sentence()}",)
+        if plan.undeployable
+        else ()
+    )
     return Explanation(
         fits=True,
         headline=_headline(plan),
-        facts=(*_request_facts(request), *_plan_facts(plan, request, _pool_of(plan, inventory))),
+        facts=(
+            *_request_facts(request),
+            *_plan_facts(plan, request, _pool_of(plan, inventory)),
+        ),
         nodes=_draw(plan, _pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
         reasons=plan.reasons,
@@ -149,12 +189,18 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
     )
 
 
-def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
+def _explain_no_plan(
+    outcome: NoPlan,
+    report: Report,
+    request: Request | None,
+    inventory: Inventory | None,
+) -> Explanation:
     ways = ways_sentence(outcome.ways_out)
     way_out = (Fact(label="Way out", value=ways),) if ways else ()
     return Explanation(
         fits=False,
-        headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. {outcome.problem.sentence()}",
+        headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
+        f"{outcome.problem.sentence()}",
         facts=(
             *_request_facts(request),
             Fact(label="Reason", value=outcome.problem.code),
@@ -178,20 +224,33 @@ def _outlook(outcome: NoPlan) -> str:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
         return "waiting helps: the hardware is there, but not free or not ready"
-    return "waiting helps only where nodes are added" if outcome.lack else "waiting does not help"
+    return (
+        "waiting helps only where nodes are added"
+        if outcome.lack
+        else "waiting does not help"
+    )
 
 
 def _headline(plan: Plan) -> str:
     if not plan.groups:
         return f"{format_layout(plan.layout)} on {plan.product}; replicas is 0, nothing runs"
-    nodes = format_plural(len({name for group in plan.groups for name in group}), "node")
+    nodes = format_plural(
+        len({name for group in plan.groups for name in group}), "node"
+    )
     if plan.layout.gpus == 1:
         return f"one GPU of {nodes} ({plan.product})"
-    return f"{format_layout(plan.layout)} on {format_plural(plan.layout.gpus, 'GPU')} of {nodes} ({plan.product})"
+    return (
+        f"{format_layout(plan.layout)} on {format_plural(plan.layout.gpus, 'GPU')} of {nodes} "
+        f"({plan.product})"
+    )
 
 
 def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
-    return next((pool for pool in inventory.pools if pool.name == plan.pool), None) if inventory else None
+    return (
+        next((pool for pool in inventory.pools if pool.name == plan.pool), None)
+        if inventory
+        else None
+    )
 
 
 def _request_facts(request: Request | None) -> tuple[Fact, ...]:
@@ -213,23 +272,43 @@ def _arrivals(load: Workload) -> str:
 
 def _shortcuts(load: Workload) -> str:
     """Say what is not computed anew or guessed ahead."""
-    cached = f", {load.prefix_cache_hit_rate:.0%} of the input cached" if load.prefix_cache_hit_rate else ""
-    drafted = f", {load.tokens_per_step:.2g} tokens a step by drafts" if load.draft_tokens else ""
+    cached = (
+        f", {load.prefix_cache_hit_rate:.0%} of the input cached"
+        if load.prefix_cache_hit_rate
+        else ""
+    )
+    drafted = (
+        f", {load.tokens_per_step:.2g} tokens a step by drafts"
+        if load.draft_tokens
+        else ""
+    )
     return cached + drafted
 
 
 def _objective(request: Request) -> str:
     objective = request.objective
-    limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
+    limits = (
+        ("first token", objective.ttft_seconds),
+        ("each token", objective.tpot_seconds),
+    )
     which = "" if objective.statistic is Statistic.MEAN else f" ({objective.statistic})"
-    said = [f"{name} within {format_seconds(seconds)}{which}" for name, seconds in limits if seconds is not None]
+    said = [
+        f"{name} within {format_seconds(seconds)}{which}"
+        for name, seconds in limits
+        if seconds is not None
+    ]
     return ", ".join([str(objective.optimize_for.value), *said])
 
 
-def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple[Fact, ...]:
+def _plan_facts(
+    plan: Plan, request: Request | None, pool: Pool | None
+) -> tuple[Fact, ...]:
     speed = plan.performance
     return (
-        Fact(label="Output", value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s"),
+        Fact(
+            label="Output",
+            value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s",
+        ),
         Fact(label="Latency", value=_latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
@@ -242,7 +321,11 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
 def _latency(plan: Plan, request: Request | None) -> str:
     speed = plan.performance
     token = f"{format_seconds(speed.tpot_seconds)} per token"
-    if request and speed.requests_per_second < (request.workload.requests_per_second or 0) * _ALL_OF_IT:
+    if (
+        request
+        and speed.requests_per_second
+        < (request.workload.requests_per_second or 0) * _ALL_OF_IT
+    ):
         return f"{token}; the queue grows without end"
     said = f"first token after {format_seconds(speed.ttft_seconds)}, then {token}"
     return f"{said}{_percentiles(speed, request)}"
@@ -250,41 +333,76 @@ def _latency(plan: Plan, request: Request | None) -> str:
 
 def _percentiles(speed: Performance, request: Request | None) -> str:
     """Say the percentiles where a limit speaks of them."""
-    if request is None or request.objective.statistic is Statistic.MEAN or not request.objective.limited:
+    if (
+        request is None
+        or request.objective.statistic is Statistic.MEAN
+        or not request.objective.limited
+    ):
         return ""
-    first, token = ttft_seconds(speed, Statistic.P95), tpot_seconds(speed, Statistic.P95)
+    first, token = (
+        ttft_seconds(speed, Statistic.P95),
+        tpot_seconds(speed, Statistic.P95),
+    )
     return f" (P95, assumed: {format_seconds(first)} and {format_seconds(token)})"
 
 
 def _cost(plan: Plan) -> Iterator[Fact]:
     if plan.million_tokens_price is not None:
-        yield Fact(label="Cost", value=f"{price(plan.million_tokens_price)} per million output tokens at this load")
+        yield Fact(
+            label="Cost",
+            value=f"{price(plan.million_tokens_price)} per million output tokens at this load",
+        )
     elif plan.gpu_price is not None:
         each, gpus = relative_price_words(plan.gpu_price), plan.layout.gpus
-        yield Fact(label="Price", value=f"that of {gpus * plan.gpu_price.per_hour:.3g} H100: {gpus} x {each}")
+        yield Fact(
+            label="Price",
+            value=f"that of {gpus * plan.gpu_price.per_hour:.3g} H100: {gpus} x {each}",
+        )
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:
-    """Say how many micro-batches keep the stages of a pipeline busy, and what of a token's time they wait for each other."""
+    """Say how many micro-batches keep the stages of a pipeline busy, and what of a token's time
+    they wait for each other.
+    """
     stages, speed = plan.layout.pipeline, plan.performance
     if stages > 1:
         batches = min(stages, speed.running_requests)
         each = -(-speed.running_requests // batches)
-        bubble = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble") / speed.tpot_seconds
-        what = (
-            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} of {each:,} request{'s' if each > 1 else ''} in flight"
+        bubble = (
+            sum(
+                share.seconds for share in speed.decode_shares if share.name == "Bubble"
+            )
+            / speed.tpot_seconds
         )
-        yield Fact(label="Stages", value=f"{what}; {bubble:.0%} of a token's time waits for other stages")
+        what = (
+            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} of {each:,} "
+            f"request{'s' if each > 1 else ''}"
+            " in flight"
+        )
+        yield Fact(
+            label="Stages",
+            value=f"{what}; {bubble:.0%} of a token's time waits for other stages",
+        )
 
 
 def _cache(plan: Plan, request: Request | None) -> str:
     """Say how many tokens a replica holds, and whether that is enough for its share of the load."""
-    holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
+    holds = (
+        f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per "
+        "request"
+    )
     if plan.carries_load or request is None:
-        return f"{holds}; carries the load" if plan.carries_load else f"{holds}; requests queue"
+        return (
+            f"{holds}; carries the load"
+            if plan.carries_load
+            else f"{holds}; requests queue"
+        )
     rate = request.workload.requests_per_second
     if rate is not None:
-        return f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} requests a second"
+        return (
+            f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} "
+            "requests a second"
+        )
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
     running = plan.performance.running_requests
     return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
@@ -305,7 +423,11 @@ def _expert_link(plan: Plan, pool: Pool | None) -> str:
     """Say over what the attention replicas of a group send tokens to their experts."""
     if pool is not None:
         return f"over {expert_link(plan, pool)}"
-    return "inside the node" if plan.nodes_per_replica == 1 else f"between {plan.nodes_per_replica} nodes"
+    return (
+        "inside the node"
+        if plan.nodes_per_replica == 1
+        else f"between {plan.nodes_per_replica} nodes"
+    )
 
 
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
@@ -316,15 +438,21 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
     for index, group in enumerate(plan.groups):
         for position, name in enumerate(group):
             own = _stages_of_a_node(plan, position)
-            rest: tuple[None, ...] = (None,) * (gpus_of_a_node - before[name] - len(own))
+            rest: tuple[None, ...] = (None,) * (
+                gpus_of_a_node - before[name] - len(own)
+            )
             stages = (*(None,) * before[name], *own, *rest)
-            drawn.append(DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0)))
+            drawn.append(
+                DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0))
+            )
             before[name] += len(own)
     return tuple(drawn)
 
 
 def _stages_of_a_node(plan: Plan, position: int) -> tuple[int, ...]:
-    """Return the stage of each rank on the node; ranks run over tensor first, then pipeline, then attention data."""
+    """Return the stage of each rank on the node; ranks run over tensor first, then pipeline, then
+    attention data.
+    """
     first = position * plan.gpus_per_node
     ranks = range(first, min(first + plan.gpus_per_node, plan.layout.gpus_per_replica))
     return tuple(rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks)
@@ -332,11 +460,19 @@ def _stages_of_a_node(plan: Plan, position: int) -> tuple[int, ...]:
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
     """Return one bar per stage, or one for neighbours that hold the same bytes."""
-    return tuple(_memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of))
+    return tuple(
+        _memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of)
+    )
 
 
 def _bytes_of(stage: StageMemory) -> tuple[int, ...]:
-    return (stage.weights_bytes, stage.activations_bytes, stage.overhead_bytes, stage.kv_cache_bytes, stage.budget_bytes)
+    return (
+        stage.weights_bytes,
+        stage.activations_bytes,
+        stage.overhead_bytes,
+        stage.kv_cache_bytes,
+        stage.budget_bytes,
+    )
 
 
 def _memory_bar(alike: tuple[StageMemory, ...]) -> MemoryBar:
@@ -365,7 +501,9 @@ def _other(alternative: Alternative) -> OtherLayout:
         output=f"{format_count(speed.output_tokens_per_second)} tok/s",
         per_token=format_seconds(speed.tpot_seconds),
         loses=alternative.loses,
-        cost="" if alternative.million_tokens_price is None else price(alternative.million_tokens_price),
+        cost=""
+        if alternative.million_tokens_price is None
+        else price(alternative.million_tokens_price),
     )
 
 
@@ -383,5 +521,7 @@ def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
 def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
     names = [node.node for node in excluded]
     named = ", ".join(names[:MOST_NAMES])
-    others = f" and {len(names) - MOST_NAMES:,} others" if len(names) > MOST_NAMES else ""
+    others = (
+        f" and {len(names) - MOST_NAMES:,} others" if len(names) > MOST_NAMES else ""
+    )
     return f"{spell(code)}: {named}{others} ({excluded[0].problem.sentence()})"

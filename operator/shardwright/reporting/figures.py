@@ -1,4 +1,4 @@
-"""Figures as a person reads them: rounded to what they are worth, with their band and their basis."""
+"""Figures as a person reads them: rounded to what they are worth, with their band and their basis."""  # noqa: E501
 
 from math import floor, log10
 
@@ -27,22 +27,39 @@ def format_count(value: float, *, digits: int = 3) -> str:
 def format_seconds(seconds: float) -> str:
     """Return a duration with the unit that suits it, two to three digits.
 
-    >>> format_seconds(0.00424), format_seconds(0.0273), format_seconds(0.31), format_seconds(4.13), format_seconds(312)
+    >>> (
+    ...     format_seconds(0.00424),
+    ...     format_seconds(0.0273),
+    ...     format_seconds(0.31),
+    ...     format_seconds(4.13),
+    ...     format_seconds(312),
+    ... )
     ('4.2 ms', '27 ms', '310 ms', '4.1 s', '312 s')
     >>> format_seconds(1020), format_seconds(16_200)
     ('17 min', '4.5 h')
     """
-    if seconds >= 600:  # noqa: PLR2004 - ten minutes: nobody counts seconds
-        return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+    if seconds >= 600:  # noqa: PLR2004
+        return (
+            f"{seconds / 60:.0f} min"
+            if seconds < 2 * 3600
+            else f"{seconds / 3600:.1f} h"
+        )
     if seconds < 1:
         return f"{format_count(seconds * 1000, digits=2)} ms"
-    return f"{seconds:,.0f} s" if seconds >= 100 else f"{format_count(seconds, digits=2)} s"  # noqa: PLR2004 - where two digits are no longer enough
+    return (
+        f"{seconds:,.0f} s"
+        if seconds >= 100  # noqa: PLR2004
+        else f"{format_count(seconds, digits=2)} s"
+    )
 
 
 def format_output(performance: Performance) -> str:
     """Return the output tokens per second with the 80 % band and what it rests on."""
-    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"
-    return f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis})"
+    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501
+    return (
+        f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501
+        ")"
+    )
 
 
 def format_layout(layout: Layout) -> str:

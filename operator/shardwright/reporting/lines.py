@@ -9,10 +9,14 @@ from unicodedata import combining, east_asian_width
 
 GAP: Final = "  "  #: between two columns
 NARROWEST_TEXT: Final = 16  #: columns of a paragraph, whatever stands before it
-UNDER: Final = 4  #: columns by which text is moved in under a beginning that leaves it no room
+UNDER: Final = (
+    4  #: columns by which text is moved in under a beginning that leaves it no room
+)
 ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _WIDE: Final = frozenset({"W", "F"})
-NARROWEST_LAST_COLUMN: Final = 24  #: below this a table is written as records, one cell per line
+NARROWEST_LAST_COLUMN: Final = (
+    24  #: below this a table is written as records, one cell per line
+)
 
 ASCII: Final = str.maketrans(
     {
@@ -28,7 +32,9 @@ ASCII: Final = str.maketrans(
         "\N{HORIZONTAL ELLIPSIS}": "...",
     }
 )
-"""What a stream that cannot encode the signs of this package gets instead: ``text.translate(ASCII)``."""
+"""What a stream that cannot encode the signs of this package gets instead:
+``text.translate(ASCII)``.
+"""
 
 
 class Role(StrEnum):
@@ -87,35 +93,61 @@ def columns(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in _WIDE else 1 for sign in text)
+    return sum(
+        0 if combining(sign) else 2 if east_asian_width(sign) in _WIDE else 1
+        for sign in text
+    )
 
 
-def paragraph(text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN) -> list[Line]:
-    """Return text wrapped behind ``first``, with the following lines under its start; under ``first`` where that is long.
+def paragraph(
+    text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN
+) -> list[Line]:
+    """Return text wrapped behind ``first``, with the following lines under its start; under
+    ``first`` where that is long.
 
-    >>> [one.plain() for one in paragraph("a line that is too long", width=22, first=[Span("  - ")])]
+    >>> [
+    ...     one.plain()
+    ...     for one in paragraph(
+    ...         "a line that is too long", width=22, first=[Span("  - ")]
+    ...     )
+    ... ]
     ['  - a line that is too', '    long']
     """
     indent = _length(tuple(first))
     if indent and width - indent < min(columns(text), NARROWEST_TEXT):
-        return [Line(tuple(first)), *paragraph(text, width=width, first=[Span(" " * UNDER)], role=role)]
+        return [
+            Line(tuple(first)),
+            *paragraph(text, width=width, first=[Span(" " * UNDER)], role=role),
+        ]
     rows = _wrapped(text, max(width - indent, NARROWEST_TEXT)) or [""]
     head = Line((*first, Span(rows[0], role)))
     return [head, *(Line((Span(" " * indent), Span(row, role))) for row in rows[1:])]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return text in rows of so many columns at most; where signs take two, each row has half as many."""
-    return wrap(text, width if columns(text) == len(text) else width // 2, break_on_hyphens=False)
+    """Return text in rows of so many columns at most; where signs take two, each row has half as
+    many.
+    """
+    return wrap(
+        text,
+        width if columns(text) == len(text) else width // 2,
+        break_on_hyphens=False,
+    )
 
 
 def clipped(one: Line, width: int) -> Line:
-    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command stays whole: a terminal wraps it.
+    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command
+    stays whole: a terminal wraps it.
 
-    >>> clipped(line("tensor ", "eight"), 9).plain(), clipped(line("tensor  "), 6).plain()
+    >>> (
+    ...     clipped(line("tensor ", "eight"), 9).plain(),
+    ...     clipped(line("tensor  "), 6).plain(),
+    ... )
     ('tensor e\u2026', 'tensor')
     """
-    if columns(one.plain()) <= width or any(span.role is Role.COMMAND for span in one.spans):
+    if columns(one.plain()) <= width or any(
+        span.role is Role.COMMAND for span in one.spans
+    ):
         return one
     spans: list[Span] = []
     room = width - 1
@@ -130,23 +162,41 @@ def clipped(one: Line, width: int) -> Line:
     return one
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, indent: str = GAP) -> list[Line]:
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    width: int,
+    indent: str = GAP,
+) -> list[Line]:
     """Return rows under their header, the last column wrapped; records when the width does not do.
 
     Cells of all columns but the last stay whole.
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
-    widths = [max(columns(name), *(_length(row[i]) for row in cells), 0) for i, name in enumerate(header)]
+    widths = [
+        max(columns(name), *(_length(row[i]) for row in cells), 0)
+        for i, name in enumerate(header)
+    ]
     left = width - len(indent) - sum(widths[:-1]) - len(GAP) * (len(header) - 1)
     if left < min(widths[-1], NARROWEST_LAST_COLUMN):
         return _records(header, cells, width=width, indent=indent)
     *names, last_name = ((Span(name, Role.LABEL),) for name in header)
     front = _padded(names, widths)
     head = Line((Span(indent), *front, *([Span(GAP)] if front else []), *last_name))
-    return [head, *(one for row in cells for one in _row(row, widths, width=width, indent=indent))]
+    return [
+        head,
+        *(
+            one
+            for row in cells
+            for one in _row(row, widths, width=width, indent=indent)
+        ),
+    ]
 
 
-def _row(row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, indent: str) -> list[Line]:
+def _row(
+    row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, indent: str
+) -> list[Line]:
     *whole, last = row
     front = (Span(indent), *_padded(whole, widths), Span(GAP if whole else ""))
     if len(last) != 1:
@@ -154,21 +204,37 @@ def _row(row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, 
     return paragraph(last[0].text, width=width, first=front, role=last[0].role)
 
 
-def _records(header: Sequence[str], rows: Iterable[Sequence[tuple[Span, ...]]], *, width: int, indent: str) -> list[Line]:
+def _records(
+    header: Sequence[str],
+    rows: Iterable[Sequence[tuple[Span, ...]]],
+    *,
+    width: int,
+    indent: str,
+) -> list[Line]:
     label_width = max(len(name) for name in header)
     lines: list[Line] = []
     for row in rows:
         for name, cell in zip(header, row, strict=True):
             front = (Span(f"{indent}{name:{label_width}}{GAP}", Role.LABEL),)
-            lines += paragraph(cell[0].text, width=width, first=front) if len(cell) == 1 else [Line((*front, *cell))]
+            lines += (
+                paragraph(cell[0].text, width=width, first=front)
+                if len(cell) == 1
+                else [Line((*front, *cell))]
+            )
         lines.append(Line())
     return lines[:-1]
 
 
-def _padded(cells: Sequence[tuple[Span, ...]], widths: Sequence[int]) -> tuple[Span, ...]:
+def _padded(
+    cells: Sequence[tuple[Span, ...]], widths: Sequence[int]
+) -> tuple[Span, ...]:
     spans: list[Span] = []
     for cell, room in zip(cells, widths, strict=False):
-        spans += [*([Span(GAP)] if spans else []), *cell, Span(" " * (room - _length(cell)))]
+        spans += [
+            *([Span(GAP)] if spans else []),
+            *cell,
+            Span(" " * (room - _length(cell))),
+        ]
     return tuple(spans)
 
 

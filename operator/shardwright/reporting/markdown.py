@@ -22,7 +22,10 @@ def to_markdown(explanation: Explanation, *, title: str) -> str:
         _ruled_out(explanation),
         _bullets("Nodes not used", explanation.unusable),
     )
-    return "\n\n".join("\n".join(section) for section in map(list, sections) if section) + "\n"
+    return (
+        "\n\n".join("\n".join(section) for section in map(list, sections) if section)
+        + "\n"
+    )
 
 
 def _overview(explanation: Explanation, title: str) -> Iterator[str]:
@@ -30,7 +33,9 @@ def _overview(explanation: Explanation, title: str) -> Iterator[str]:
     yield ""
     yield f"**{in_markdown(explanation.headline)}**"
     yield ""
-    yield from _table(("", ""), ((fact.label, fact.value) for fact in explanation.facts))
+    yield from _table(
+        ("", ""), ((fact.label, fact.value) for fact in explanation.facts)
+    )
 
 
 def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
@@ -42,7 +47,10 @@ def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
 def _placement(explanation: Explanation) -> Iterator[str]:
     if explanation.nodes:
         yield from ("## Placement", "")
-        rows = ((str(node.group), node.name, " ".join(_signs(node))) for node in explanation.nodes)
+        rows = (
+            (str(node.group), node.name, " ".join(_signs(node)))
+            for node in explanation.nodes
+        )
         yield from _table(("replica", "node", "stage of each GPU"), rows)
 
 
@@ -55,26 +63,52 @@ def _signs(node: DrawnNode) -> Iterator[str]:
 def _memory(bars: Sequence[MemoryBar]) -> Iterator[str]:
     if bars:
         yield from ("## Memory of the fullest GPU, GiB", "")
-        header = ("stage", "layers", "weights", "activations", "overhead", "K/V cache", "of", "K/V may be off by")
-        yield from _table(header, ((bar.label, bar.layers, *map(_gib, _bytes(bar))) for bar in bars))
+        header = (
+            "stage",
+            "layers",
+            "weights",
+            "activations",
+            "overhead",
+            "K/V cache",
+            "of",
+            "K/V may be off by",
+        )
+        yield from _table(
+            header, ((bar.label, bar.layers, *map(_gib, _bytes(bar))) for bar in bars)
+        )
 
 
 def _bytes(bar: MemoryBar) -> tuple[int, ...]:
-    return (bar.weights_bytes, bar.activations_bytes, bar.overhead_bytes, bar.kv_cache_bytes, bar.budget_bytes, bar.band_bytes)
+    return (
+        bar.weights_bytes,
+        bar.activations_bytes,
+        bar.overhead_bytes,
+        bar.kv_cache_bytes,
+        bar.budget_bytes,
+        bar.band_bytes,
+    )
 
 
 def _alternatives(explanation: Explanation) -> Iterator[str]:
     if explanation.alternatives:
         yield from ("## What else would run", "")
-        rows = ((o.layout, o.pool, o.output, o.per_token, o.cost, o.loses) for o in explanation.alternatives)
-        yield from _table(("layout", "pool", "output", "per token", "cost", "against the plan"), rows)
+        rows = (
+            (o.layout, o.pool, o.output, o.per_token, o.cost, o.loses)
+            for o in explanation.alternatives
+        )
+        yield from _table(
+            ("layout", "pool", "output", "per token", "cost", "against the plan"), rows
+        )
 
 
 def _times(times: TimeSplit | None) -> Iterator[str]:
     if times is not None and times.rows:
         yield from ("## Where the time of a token goes, ms", "")
         rows = (*times.rows, times.token, times.first_token)
-        yield from _table(("", *times.layouts), ((row.part, *(f"{s * 1000:,.1f}" for s in row.seconds)) for row in rows))
+        yield from _table(
+            ("", *times.layouts),
+            ((row.part, *(f"{s * 1000:,.1f}" for s in row.seconds)) for row in rows),
+        )
 
 
 def _ruled_out(explanation: Explanation) -> Iterator[str]:
@@ -82,7 +116,10 @@ def _ruled_out(explanation: Explanation) -> Iterator[str]:
         yield from ("## Ruled out", "", in_markdown(explanation.ruled_out))
     if explanation.exclusions:
         yield ""
-        rows = ((f"{item.count:,}", f"{item.code}", item.nearest_miss or item.example) for item in explanation.exclusions)
+        rows = (
+            (f"{item.count:,}", f"{item.code}", item.nearest_miss or item.example)
+            for item in explanation.exclusions
+        )
         yield from _table(("count", "rule", "nearest miss"), rows)
 
 

@@ -26,9 +26,10 @@ KINDS: Final = MappingProxyType(
 class DrawnRank:
     """One rank of a replica; every replica is alike.
 
-    ``node`` is which of the replica's nodes it is on. ``layers``, ``heads``, ``kv_heads`` and ``experts`` are the first and
-    the last that it holds, counted from 0; None where the model has none of them, or a rank has only a slice of each:
-    ``expert_slices`` is then into how many slices each expert is cut (0: whole experts, or none).
+    ``node`` is which of the replica's nodes it is on. ``layers``, ``heads``, ``kv_heads`` and
+    ``experts`` are the first and the last that it holds, counted from 0; None where the model has
+    none of them, or a rank has only a slice of each: ``expert_slices`` is then into how many slices
+    each expert is cut (0: whole experts, or none).
     """
 
     rank: int
@@ -47,8 +48,9 @@ class DrawnRank:
 class DrawnLink:
     """Traffic of one kind among the ranks of a replica.
 
-    ``name`` is the slowest link that it crosses, ``bytes_per_second`` what that link carries for one GPU in one direction
-    (None: not known). ``seconds`` of a token's time it is busy, which is ``busy`` as a share.
+    ``name`` is the slowest link that it crosses, ``bytes_per_second`` what that link carries for
+    one GPU in one direction (None: not known). ``seconds`` of a token's time it is busy, which is
+    ``busy`` as a share.
     """
 
     kind: str  # tensor, context, experts, pipeline
@@ -60,8 +62,12 @@ class DrawnLink:
 
 
 def draw_ranks(plan: Plan, model: ModelSpec) -> tuple[DrawnRank, ...]:
-    """Return the ranks of one replica; ranks run over tensor first, then pipeline, then attention data."""
-    return tuple(_rank(rank, plan, model) for rank in range(plan.layout.gpus_per_replica))
+    """Return the ranks of one replica; ranks run over tensor first, then pipeline, then attention
+    data.
+    """
+    return tuple(
+        _rank(rank, plan, model) for rank in range(plan.layout.gpus_per_replica)
+    )
 
 
 def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
@@ -80,14 +86,20 @@ def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
         layers=(first, end - 1),
         heads=_dealt(attention.heads, layout.tensor, tensor) if attention else None,
         kv_heads=_kv_heads(attention, layout.tensor, tensor),
-        experts=_dealt(experts, layout.expert, attention_data * layout.tensor + tensor) if layout.expert > 1 else None,
+        experts=_dealt(experts, layout.expert, attention_data * layout.tensor + tensor)
+        if layout.expert > 1
+        else None,
         expert_slices=layout.tensor if experts and layout.expert == 1 else 0,
     )
 
 
 def _usual_attention(model: ModelSpec, first: int, end: int) -> Attention | None:
     """Return the attention that most layers of a stage have."""
-    counted = Counter(layer.attention for layer in model.layers[first:end] if layer.attention is not None)
+    counted = Counter(
+        layer.attention
+        for layer in model.layers[first:end]
+        if layer.attention is not None
+    )
     return counted.most_common(1)[0][0] if counted else None
 
 
@@ -96,7 +108,9 @@ def _experts_of(model: ModelSpec, first: int, end: int) -> int:
     return max((getattr(block, "experts", 0) for block in blocks), default=0)
 
 
-def _kv_heads(attention: Attention | None, ranks: int, rank: int) -> tuple[int, int] | None:
+def _kv_heads(
+    attention: Attention | None, ranks: int, rank: int
+) -> tuple[int, int] | None:
     """Return the K/V heads of a tensor rank: fewer heads than ranks are held several times."""
     if not isinstance(attention, GroupedAttention):
         return None
@@ -107,7 +121,8 @@ def _kv_heads(attention: Attention | None, ranks: int, rank: int) -> tuple[int, 
 
 
 def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
-    """Return the first and the last of what a rank gets where the first ranks take what does not divide.
+    """Return the first and the last of what a rank gets where the first ranks take what does not
+    divide.
 
     >>> [_dealt(10, 4, rank) for rank in range(4)], _dealt(1, 2, 1)
     ([(0, 2), (3, 5), (6, 7), (8, 9)], None)
@@ -124,7 +139,9 @@ def draw_links(plan: Plan, pool: Pool | None) -> tuple[DrawnLink, ...]:
     return tuple(_links(plan, pool, seconds))
 
 
-def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator[DrawnLink]:
+def _links(
+    plan: Plan, pool: Pool | None, seconds: dict[str, float]
+) -> Iterator[DrawnLink]:
     for part, kind in KINDS.items():
         if part not in seconds:
             continue
@@ -132,7 +149,14 @@ def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator
         yield DrawnLink(
             kind=kind,
             name=name,
-            bytes_per_second=next((link.bytes_per_second for link in _links_of(pool) if link.name == name), None),
+            bytes_per_second=next(
+                (
+                    link.bytes_per_second
+                    for link in _links_of(pool)
+                    if link.name == name
+                ),
+                None,
+            ),
             between_nodes=_between_nodes(kind, plan),
             seconds=seconds[part],
             busy=seconds[part] / plan.performance.tpot_seconds,
@@ -140,19 +164,25 @@ def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator
 
 
 def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
-    """Return the name of the slowest link that a kind of traffic crosses; empty where the pool is not known."""
+    """Return the name of the slowest link that a kind of traffic crosses; empty where the pool is
+    not known.
+    """
     if kind == "pipeline":
         return plan.pipeline_link
     return expert_link(plan, pool) if kind == "experts" else plan.tensor_link
 
 
 def expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Return the link over which attention replicas send tokens to their experts; empty where the pool is not known."""
+    """Return the link over which attention replicas send tokens to their experts; empty where the
+    pool is not known.
+    """
     if pool is None:
         return ""
     group = plan.groups[0] if plan.groups else ()
     domains = {node.domain for node in pool.nodes if node.name in group}
-    reaches = pool.domain_gpus >= plan.layout.gpus_per_replica and (plan.nodes_per_replica == 1 or len(domains) == 1)
+    reaches = pool.domain_gpus >= plan.layout.gpus_per_replica and (
+        plan.nodes_per_replica == 1 or len(domains) == 1
+    )
     if pool.gpu.scale_up is not None and reaches:
         return pool.gpu.scale_up.name
     return pool.gpu.host.name if plan.nodes_per_replica == 1 else pool.network.name
@@ -160,7 +190,11 @@ def expert_link(plan: Plan, pool: Pool | None) -> str:
 
 def _between_nodes(kind: str, plan: Plan) -> bool:
     """Return whether traffic of a kind leaves the node of a rank."""
-    inside = plan.layout.tensor <= plan.gpus_per_node if kind in {"tensor", "context"} else plan.nodes_per_replica == 1
+    inside = (
+        plan.layout.tensor <= plan.gpus_per_node
+        if kind in {"tensor", "context"}
+        else plan.nodes_per_replica == 1
+    )
     return not inside
 
 

@@ -44,7 +44,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
         "PoolTooSmall": "need more nodes than the pool has",
         "QuantizationBlockNotDivisible": "cut quantization blocks",
-        "QuantizationUnknownToEngine": "need a way of storing weights that the engine does not load",
+        "QuantizationUnknownToEngine": (
+            "need a way of storing weights that the engine does not load"
+        ),
         "StageWithoutAttention": "have a stage without attention",
         "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",
@@ -56,8 +58,12 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Code of a check of layouts to its phrase in the plural; every other code is about nodes."""
 
-_SINGULAR: Final[Mapping[str, str]] = MappingProxyType({"do": "does", "have": "has", "cannot": "cannot"})
-_WRITTEN: Final[Mapping[str, str]] = MappingProxyType({"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"})
+_SINGULAR: Final[Mapping[str, str]] = MappingProxyType(
+    {"do": "does", "have": "has", "cannot": "cannot"}
+)
+_WRITTEN: Final[Mapping[str, str]] = MappingProxyType(
+    {"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"}
+)
 
 
 def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
@@ -65,14 +71,26 @@ def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
 
     A layout may break several rules, so the counts may add up to more than the total.
 
-    >>> exclusion = Exclusion(code="WeightsExceedMemory", count=31, example="", nearest_miss="")
+    >>> exclusion = Exclusion(
+    ...     code="WeightsExceedMemory", count=31, example="", nearest_miss=""
+    ... )
     >>> summarise_exclusions(48, [exclusion])
     'of 48 layouts tried: 31 exceed GPU memory'
     """
-    layouts = [f"{item.count:,} {_inflected(item)}" for item in excluded if item.code in PHRASES]
-    nodes = [f"{item.count:,} {spell(item.code)}" for item in excluded if item.code not in PHRASES]
+    layouts = [
+        f"{item.count:,} {_inflected(item)}"
+        for item in excluded
+        if item.code in PHRASES
+    ]
+    nodes = [
+        f"{item.count:,} {spell(item.code)}"
+        for item in excluded
+        if item.code not in PHRASES
+    ]
     said = (
-        f"of {format_plural(considered, 'layout')} tried: {', '.join(layouts) or 'none'}" if considered else "no layout was tried"
+        f"of {format_plural(considered, 'layout')} tried: {', '.join(layouts) or 'none'}"
+        if considered
+        else "no layout was tried"
     )
     return f"{said}; nodes not used: {', '.join(nodes)}" if nodes else said
 
@@ -80,7 +98,9 @@ def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
 def _inflected(exclusion: Exclusion) -> str:
     """Return the phrase of a code, in the singular for one layout.
 
-    >>> _inflected(Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss=""))
+    >>> _inflected(
+    ...     Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss="")
+    ... )
     'does not divide the attention heads'
     """
     phrase = PHRASES[exclusion.code]

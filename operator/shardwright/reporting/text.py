@@ -1,18 +1,32 @@
-"""An explanation as lines of text: overview, drawing, memory bars, why, what else, what was ruled out."""
+"""An explanation as lines of text: overview, drawing, memory bars, why, what else, what was ruled
+out.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
-from shardwright.reporting.lines import GAP, NARROWEST_LAST_COLUMN, Cell, Line, Role, Span, line, paragraph, table
+from shardwright.reporting.lines import (
+    GAP,
+    NARROWEST_LAST_COLUMN,
+    Cell,
+    Line,
+    Role,
+    Span,
+    line,
+    paragraph,
+    table,
+)
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
 MOST_NODES: Final = 20  #: drawn at most; the rest is counted
 BAR_CELLS: Final = 30
 NARROW_BAR_CELLS: Final = 14
-WIDE_ENOUGH: Final = 96  #: columns from which the long memory bar has room beside its figures
+WIDE_ENOUGH: Final = (
+    96  #: columns from which the long memory bar has room beside its figures
+)
 
 BLOCKS: Final[Mapping[Role, str]] = MappingProxyType(
     {
@@ -28,12 +42,16 @@ PARTS: Final = (
     ("overhead", Role.OVERHEAD),
     ("K/V cache", Role.KV_CACHE),
 )
-_SETTLED_LATER: Final = "which of these nodes holds which stage is settled when the pods start"
+_SETTLED_LATER: Final = (
+    "which of these nodes holds which stage is settled when the pods start"
+)
 _NO_ROOM: Final = "no room for {}: a wider terminal or -o markdown has all"
 STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 
 
-def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
+def to_lines(
+    explanation: Explanation, *, title: str, width: int, full: bool = False
+) -> list[Line]:
     """Return the explanation, ready to print; sections that have nothing to say are left out.
 
     ``full`` adds where time goes and how sure the figures are.
@@ -51,20 +69,40 @@ def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = F
         _bullets("Nodes not used", explanation.unusable, width),
     )
     said = [section for section in sections if section]
-    return [one for index, section in enumerate(said) for one in ([Line()] * (index > 0) + section)]
+    return [
+        one
+        for index, section in enumerate(said)
+        for one in ([Line()] * (index > 0) + section)
+    ]
 
 
-def to_text(explanation: Explanation, *, title: str, width: int, full: bool = False) -> str:
+def to_text(
+    explanation: Explanation, *, title: str, width: int, full: bool = False
+) -> str:
     """Return the explanation as plain text that ends with a line end."""
-    return "".join(f"{one.plain()}\n" for one in to_lines(explanation, title=title, width=width, full=full))
+    return "".join(
+        f"{one.plain()}\n"
+        for one in to_lines(explanation, title=title, width=width, full=full)
+    )
 
 
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
-    lines = paragraph(explanation.headline, width=width, first=[Span(f"{title}: ", Role.LABEL)] if title else [], role=role)
-    room = max(len(fact.label) for fact in explanation.facts) if explanation.facts else 0
+    lines = paragraph(
+        explanation.headline,
+        width=width,
+        first=[Span(f"{title}: ", Role.LABEL)] if title else [],
+        role=role,
+    )
+    room = (
+        max(len(fact.label) for fact in explanation.facts) if explanation.facts else 0
+    )
     for fact in explanation.facts:
-        lines += paragraph(fact.value, width=width, first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)])
+        lines += paragraph(
+            fact.value,
+            width=width,
+            first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)],
+        )
     return lines
 
 
@@ -72,48 +110,92 @@ def _section(name: str) -> Line:
     return line(Span(name, Role.SECTION))
 
 
-def _bullets(name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN) -> list[Line]:
+def _bullets(
+    name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN
+) -> list[Line]:
     if not sentences:
         return []
     first = [Span("  \N{BULLET} ", Role.FAINT)]
-    return [_section(name), *(one for sentence in sentences for one in paragraph(sentence, width=width, first=first, role=role))]
+    return [
+        _section(name),
+        *(
+            one
+            for sentence in sentences
+            for one in paragraph(sentence, width=width, first=first, role=role)
+        ),
+    ]
 
 
 def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a cross where it is somebody else's, a dot."""
+    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a cross where it is
+    somebody else's, a dot.
+    """
     if not nodes:
         return []
     drawn = nodes[:MOST_NODES]
     replicas = len({node.group for node in nodes})
-    stages = len({stage for node in nodes for stage in node.stages if stage is not None})
+    stages = len(
+        {stage for node in nodes for stage in node.stages if stage is not None}
+    )
     indent = 14 if replicas > 1 else 2
-    room = min(max(len(node.name) for node in drawn), max(width - indent - 2 * len(drawn[0].stages) - 18, 12))
+    room = min(
+        max(len(node.name) for node in drawn),
+        max(width - indent - 2 * len(drawn[0].stages) - 18, 12),
+    )
     lines = [_section("Placement")]
     for node, before in zip(drawn, (None, *drawn), strict=False):
-        label = f"  replica {node.group}" if replicas > 1 and (before is None or before.group != node.group) else ""
+        label = (
+            f"  replica {node.group}"
+            if replicas > 1 and (before is None or before.group != node.group)
+            else ""
+        )
         name = f"{label:{indent}}{_elide(node.name, room):{room}}"
-        lines.append(line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages)))
+        lines.append(
+            line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages))
+        )
     hidden = len(nodes) - len(drawn)
     if hidden:
-        lines.append(line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT)))
-    if stages > 1 and len({node.name for node in nodes if node.group == nodes[0].group}) > 1:
-        lines += paragraph(_SETTLED_LATER, width=width, first=[Span("  ")], role=Role.FAINT)
+        lines.append(
+            line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT))
+        )
+    if (
+        stages > 1
+        and len({node.name for node in nodes if node.group == nodes[0].group}) > 1
+    ):
+        lines += paragraph(
+            _SETTLED_LATER, width=width, first=[Span("  ")], role=Role.FAINT
+        )
     return lines
 
 
 def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
-    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not known."""
+    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
+    known.
+    """
     for index, stage in enumerate(node.stages):
-        other = "\N{MULTIPLICATION SIGN}" if index >= len(node.stages) - node.held else "\N{MIDDLE DOT}"
+        other = (
+            "\N{MULTIPLICATION SIGN}"
+            if index >= len(node.stages) - node.held
+            else "\N{MIDDLE DOT}"
+        )
         own = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
-        yield Span(f" {other}", Role.FAINT) if stage is None else Span(f" {own}", _stage_role(stage))
+        yield (
+            Span(f" {other}", Role.FAINT)
+            if stage is None
+            else Span(f" {own}", _stage_role(stage))
+        )
 
 
 def _stages(node: DrawnNode, stages: int) -> Span:
     held = sorted({stage for stage in node.stages if stage is not None})
     if stages == 1 or not held:
         return Span("")
-    return Span(f"  stage {held[0]}" if len(held) == 1 else f"  stages {held[0]}\N{EN DASH}{held[-1]}", Role.FAINT)
+    return Span(
+        f"  stage {held[0]}"
+        if len(held) == 1
+        else f"  stages {held[0]}\N{EN DASH}{held[-1]}",
+        Role.FAINT,
+    )
 
 
 def _stage_role(stage: int) -> Role:
@@ -139,10 +221,19 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
     legend = (f"{name} {BLOCKS[role]}" for name, role in PARTS)
     header = ("stage", "layers", "", *legend, "GiB")
     rows: list[tuple[Cell, ...]] = [
-        (bar.label, bar.layers, _bar(bar, cells), *(_gib(count) for _, count in _parts(bar)), f"of {_gib(bar.budget_bytes)}")
+        (
+            bar.label,
+            bar.layers,
+            _bar(bar, cells),
+            *(_gib(count) for _, count in _parts(bar)),
+            f"of {_gib(bar.budget_bytes)}",
+        )
         for bar in bars
     ]
-    return [line(Span("Memory of the fullest GPU", Role.SECTION)), *table(header, rows, width=width)]
+    return [
+        line(Span("Memory of the fullest GPU", Role.SECTION)),
+        *table(header, rows, width=width),
+    ]
 
 
 def _parts(bar: MemoryBar) -> tuple[tuple[Role, int], ...]:
@@ -159,13 +250,16 @@ def _gib(count: int) -> str:
 
 
 def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
-    """Return the bar of a stage: as many signs as cells, at least one for each part that holds anything.
+    """Return the bar of a stage: as many signs as cells, at least one for each part that holds
+    anything.
 
     The part with the most signs gives up what the smallest ones are given.
     """
     parts = [(role, max(count, 0)) for role, count in _parts(bar)]
     total = sum(count for _, count in parts) or 1
-    signs = {role: max(round(cells * count / total), min(count, 1)) for role, count in parts}
+    signs = {
+        role: max(round(cells * count / total), min(count, 1)) for role, count in parts
+    }
     largest = max(signs, key=lambda role: signs[role])
     signs[largest] += cells - sum(signs.values())
     return tuple(Span(BLOCKS[role] * count, role) for role, count in signs.items())
@@ -178,29 +272,58 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
         return []
     columns = (
         ("layout", [other.layout for other in others]),
-        *((("pool", [other.pool for other in others]),) if {other.pool for other in others} != {explanation.pool} else ()),
+        *(
+            (("pool", [other.pool for other in others]),)
+            if {other.pool for other in others} != {explanation.pool}
+            else ()
+        ),
         ("output", [other.output for other in others]),
         ("per token", [other.per_token for other in others]),
-        *((("cost", [other.cost for other in others]),) if any(other.cost for other in others) else ()),
+        *(
+            (("cost", [other.cost for other in others]),)
+            if any(other.cost for other in others)
+            else ()
+        ),
         ("against the plan", [other.loses for other in others]),
     )
     header, cells = zip(*columns, strict=True)
-    return [_section("What else would run"), *table(header, list(zip(*cells, strict=True)), width=width)]
+    return [
+        _section("What else would run"),
+        *table(header, list(zip(*cells, strict=True)), width=width),
+    ]
 
 
 def _times(times: TimeSplit | None, width: int) -> list[Line]:
-    """Compare layouts part by part; columns that have no room are left out, the chosen layout's never."""
+    """Compare layouts part by part; columns that have no room are left out, the chosen layout's
+    never.
+    """
     if times is None or not times.rows:
         return []
-    rows = [(row.part, *map(_milliseconds, row.seconds)) for row in (*times.rows, times.token, times.first_token)]
+    rows = [
+        (row.part, *map(_milliseconds, row.seconds))
+        for row in (*times.rows, times.token, times.first_token)
+    ]
     columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
     header = ("ms", *times.layouts[:columns])
     shown = [row[: columns + 1] for row in rows]
     hidden = times.layouts[columns:]
     return [
         _section("Where the time of a token goes"),
-        *table((*header, ""), [(*row, "") for row in shown], width=width + len(GAP) + NARROWEST_LAST_COLUMN),
-        *(paragraph(_NO_ROOM.format(", ".join(hidden)), width=width, first=[Span("  ")], role=Role.FAINT) if hidden else []),
+        *table(
+            (*header, ""),
+            [(*row, "") for row in shown],
+            width=width + len(GAP) + NARROWEST_LAST_COLUMN,
+        ),
+        *(
+            paragraph(
+                _NO_ROOM.format(", ".join(hidden)),
+                width=width,
+                first=[Span("  ")],
+                role=Role.FAINT,
+            )
+            if hidden
+            else []
+        ),
     ]
 
 
@@ -219,8 +342,14 @@ def _milliseconds(seconds: float) -> str:
 def _ruled_out(explanation: Explanation, width: int) -> list[Line]:
     if not explanation.ruled_out:
         return []
-    lines = [_section("Ruled out"), *paragraph(explanation.ruled_out, width=width, first=[Span("  ")])]
+    lines = [
+        _section("Ruled out"),
+        *paragraph(explanation.ruled_out, width=width, first=[Span("  ")]),
+    ]
     if not explanation.exclusions:
         return lines
-    rows = [(f"{item.count:,}", item.code, item.nearest_miss or item.example) for item in explanation.exclusions]
+    rows = [
+        (f"{item.count:,}", item.code, item.nearest_miss or item.example)
+        for item in explanation.exclusions
+    ]
     return [*lines, *table(("count", "rule", "nearest miss"), rows, width=width)]

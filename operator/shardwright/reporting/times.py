@@ -19,7 +19,9 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """The parts of a token's time, the largest of the chosen layout first, and their sums; one column per layout."""
+    """The parts of a token's time, the largest of the chosen layout first, and their sums; one
+    column per layout.
+    """
 
     layouts: tuple[str, ...]
     rows: tuple[TimeRow, ...]
@@ -31,26 +33,47 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
     """Return the split of a plan and of the alternatives in its report."""
     speeds = [plan.performance, *(other.performance for other in report.alternatives)]
     return TimeSplit(
-        layouts=(format_layout(plan.layout), *(_named(other, plan) for other in report.alternatives)),
-        rows=tuple(TimeRow(part=WORDS[name], seconds=_of(name, speeds)) for name in _parts(speeds)),
-        token=TimeRow(part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)),
-        first_token=TimeRow(part="first token", seconds=tuple(speed.ttft_seconds for speed in speeds)),
+        layouts=(
+            format_layout(plan.layout),
+            *(_named(other, plan) for other in report.alternatives),
+        ),
+        rows=tuple(
+            TimeRow(part=WORDS[name], seconds=_of(name, speeds))
+            for name in _parts(speeds)
+        ),
+        token=TimeRow(
+            part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)
+        ),
+        first_token=TimeRow(
+            part="first token", seconds=tuple(speed.ttft_seconds for speed in speeds)
+        ),
     )
 
 
 def _named(other: Alternative, plan: Plan) -> str:
-    """Return the layout, with its pool where that is not the plan's: the same layout may run on other GPUs."""
+    """Return the layout, with its pool where that is not the plan's: the same layout may run on
+    other GPUs.
+    """
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
     return f"{format_layout(other.layout)}{elsewhere}"
 
 
 def _parts(speeds: Sequence[Performance]) -> list[str]:
-    """Return the names of all parts: those that take most of the chosen layout's time first, then the others'."""
+    """Return the names of all parts: those that take most of the chosen layout's time first, then
+    the others'.
+    """
     largest: dict[str, tuple[float, ...]] = {
-        share.name: _of(share.name, speeds) for speed in speeds for share in speed.decode_shares
+        share.name: _of(share.name, speeds)
+        for speed in speeds
+        for share in speed.decode_shares
     }
-    return sorted(largest, key=lambda name: (*(-seconds for seconds in largest[name]), name))
+    return sorted(
+        largest, key=lambda name: (*(-seconds for seconds in largest[name]), name)
+    )
 
 
 def _of(name: str, speeds: Sequence[Performance]) -> tuple[float, ...]:
-    return tuple(sum(share.seconds for share in speed.decode_shares if share.name == name) for speed in speeds)
+    return tuple(
+        sum(share.seconds for share in speed.decode_shares if share.name == name)
+        for speed in speeds
+    )

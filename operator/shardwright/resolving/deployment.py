@@ -1,4 +1,6 @@
-"""How a resource wants its model run, as rendering takes it: the wire's words become those of engine and scheduler."""
+"""How a resource wants its model run, as rendering takes it: the wire's words become those of
+engine and scheduler.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -48,11 +50,14 @@ _READ_BY: Final = {
 }
 
 
-def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantization: str | None) -> Deployment:
-    """Return how to run the model, beside the plan and the cluster: the API of the scheduler is the newest that is known.
+def to_deployment(
+    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None
+) -> Deployment:
+    """Return how to run the model, beside the plan and the cluster: the API of the scheduler is the
+    newest that is known.
 
-    ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
-    is stored quantized is not quantized again.
+    ``stored_quantization`` is how the config says that the weights are stored (None: not
+    quantized): what is stored quantized is not quantized again.
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
@@ -66,13 +71,19 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         model=spec.model.id,
         served_name=spec.model.served_name,
         load_format=_READ_BY.get(spec.model.load_format),
-        quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
+        quantization=None
+        if stored_quantization
+        else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         draft_tokens=drafting.draft_tokens if drafting else 0,
-        draft_model=_draft_source(spec.workload.draft_model) if spec.workload.draft_model else None,
+        draft_model=_draft_source(spec.workload.draft_model)
+        if spec.workload.draft_model
+        else None,
         arguments=_arguments(spec, engine_version),
         over_ray=spec.engine.executor == "Ray",
-        environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
+        environment=tuple(
+            (variable.name, variable.value) for variable in spec.engine.env
+        ),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
         node_selector=tuple(sorted(placement.node_selector.items())),
         tolerations=_tolerations(placement),
@@ -134,15 +145,29 @@ def _volume(volume: PodVolume) -> OwnVolume:
     elif volume.secret is not None:
         kind, source, read_only = VolumeKind.SECRET, volume.secret.secret_name, True
     elif volume.pvc is not None:
-        kind, source, read_only = VolumeKind.CLAIM, volume.pvc.claim_name, volume.pvc.read_only
+        kind, source, read_only = (
+            VolumeKind.CLAIM,
+            volume.pvc.claim_name,
+            volume.pvc.read_only,
+        )
     elif volume.empty_dir is not None:
         source = volume.empty_dir.size_limit
-    return OwnVolume(name=volume.name, path=volume.mount_path, kind=kind, source=source, read_only=read_only)
+    return OwnVolume(
+        name=volume.name,
+        path=volume.mount_path,
+        kind=kind,
+        source=source,
+        read_only=read_only,
+    )
 
 
 def _network(spec: Spec) -> PodNetwork:
     network = network_of(spec)
-    return PodNetwork(rdma=network.rdma != "None", attachments=tuple(network.attachments), lock_memory=network.lock_memory)
+    return PodNetwork(
+        rdma=network.rdma != "None",
+        attachments=tuple(network.attachments),
+        lock_memory=network.lock_memory,
+    )
 
 
 def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
@@ -150,16 +175,25 @@ def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
     if not policy.enabled:
         return None
     egress = _as_written(policy.egress.rules) if policy.egress.restricted else None
-    return NetworkRules(clients=_as_written(policy.clients), metrics=_as_written(policy.metrics), egress=egress)
+    return NetworkRules(
+        clients=_as_written(policy.clients),
+        metrics=_as_written(policy.metrics),
+        egress=egress,
+    )
 
 
 def _as_written(parts: Iterable[Part]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(part.model_dump(by_alias=True, exclude_defaults=True) for part in parts)
+    return tuple(
+        part.model_dump(by_alias=True, exclude_defaults=True) for part in parts
+    )
 
 
 def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
     """Return the tolerations as Kubernetes writes them."""
-    return tuple(item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations)
+    return tuple(
+        item.model_dump(by_alias=True, exclude_none=True)
+        for item in placement.tolerations
+    )
 
 
 def _scheduling(placement: PlacementRules) -> Scheduling | None:
@@ -175,7 +209,9 @@ def _scheduling(placement: PlacementRules) -> Scheduling | None:
 
 
 def _arguments(spec: Spec, version: str) -> dict[str, Any]:
-    """Return what the engine is told beside the plan: what the spec says, and where it says nothing what the family wants."""
+    """Return what the engine is told beside the plan: what the spec says, and where it says nothing
+    what the family wants.
+    """
     said = spec.engine.args | _dtype(spec.model)
     told = spec.engine.name == "vLLM" and spec.engine.family_defaults != "None"
     family = family_arguments(spec.model.id, version, said) if told else {}
@@ -192,8 +228,12 @@ def _hub_token(model: Model) -> SecretKey | None:
     return _secret_key(hub.token_secret_ref) if hub else None
 
 
-def _secret_key(reference: SecretReference | ApiKeyReference | None) -> SecretKey | None:
-    return None if reference is None else SecretKey(name=reference.name, key=reference.key)
+def _secret_key(
+    reference: SecretReference | ApiKeyReference | None,
+) -> SecretKey | None:
+    return (
+        None if reference is None else SecretKey(name=reference.name, key=reference.key)
+    )
 
 
 def _claim(model: Model) -> ClaimPath | None:
@@ -205,7 +245,9 @@ def _weights_image(model: Model) -> ImagePath | None:
     image = model.weights.image if model.weights else None
     if image is None:
         return None
-    return ImagePath(reference=image.reference, path=image.path or "", pull_policy=image.pull_policy)
+    return ImagePath(
+        reference=image.reference, path=image.path or "", pull_policy=image.pull_policy
+    )
 
 
 def _folder_of(claim: ClaimWeights) -> ClaimPath:
@@ -213,7 +255,10 @@ def _folder_of(claim: ClaimWeights) -> ClaimPath:
 
 
 def _adapters(model: Model) -> Adapters:
-    served = tuple(ServedAdapter(name=adapter.name, source=_source_of(adapter)) for adapter in model.adapters)
+    served = tuple(
+        ServedAdapter(name=adapter.name, source=_source_of(adapter))
+        for adapter in model.adapters
+    )
     return Adapters(served=served, rank=model.max_adapter_rank or DEFAULT_ADAPTER_RANK)
 
 
@@ -221,7 +266,7 @@ def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
     """Return where an adapter comes from; a rule has seen to it that it comes from somewhere."""
     if adapter.pvc is not None:
         return _folder_of(adapter.pvc)
-    assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
+    assert adapter.hugging_face is not None  # noqa: S101
     return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
 
 
@@ -229,7 +274,7 @@ def _draft_source(draft: DraftModel) -> ClaimPath | HubCommit:
     """Return where a draft model comes from; a rule has seen to it that it comes from somewhere."""
     if draft.pvc is not None:
         return _folder_of(draft.pvc)
-    assert draft.revision is not None  # noqa: S101 - for the type checker
+    assert draft.revision is not None  # noqa: S101
     return HubCommit(id=draft.id, revision=draft.revision)
 
 
@@ -237,4 +282,8 @@ def _cache(model: Model) -> CacheClaim | None:
     hub = model.weights.hugging_face if model.weights else None
     if hub is None or hub.cache is None:
         return None
-    return CacheClaim(claim=hub.cache.claim_name, storage=hub.cache.storage, storage_class=hub.cache.storage_class_name)
+    return CacheClaim(
+        claim=hub.cache.claim_name,
+        storage=hub.cache.storage,
+        storage_class=hub.cache.storage_class_name,
+    )

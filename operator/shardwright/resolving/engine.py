@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api import engine as wire
-from shardwright.api.admission import check_image, check_network, check_pod, check_sources, check_variables, is_image_admitted
+from shardwright.api.admission import (
+    check_image,
+    check_network,
+    check_pod,
+    check_sources,
+    check_variables,
+    is_image_admitted,
+)
 from shardwright.api.pod import Pod
 from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import (
@@ -29,9 +36,11 @@ from shardwright.resolving.question import Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """An option that a field of the spec turns into beside the words of a plan: ``asked`` says whether a spec asks for it.
+    """An option that a field of the spec turns into beside the words of a plan: ``asked`` says
+    whether a spec asks for it.
 
-    ``of_plan``: it is among the words of a plan for the engines that can be told it, and asked of the others alone.
+    ``of_plan``: it is among the words of a plan for the engines that can be told it, and asked of
+    the others alone.
     """
 
     option: str
@@ -40,13 +49,15 @@ class Feature:
     of_plan: bool = False
 
 
-REPLICAS_MAX: Final = 1_000  #: as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
+# : as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
+REPLICAS_MAX: Final = 1_000
 
 ENGINE_TEXT_MAX_BYTES: Final = 16_384 * REPLICAS_MAX
 """Unit: bytes of UTF-8, of the variables and arguments of all groups of a resource together.
 
-Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Every group has them in its template, and the
-operator all groups in memory: with 64 values of 4,096 characters 1,000 groups were 588 MiB, where the chart gives 512.
+Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Every group has them
+in its template, and the operator all groups in memory: with 64 values of 4,096 characters 1,000
+groups were 588 MiB, where the chart gives 512.
 """
 
 FEATURES: Final = (
@@ -112,18 +123,23 @@ FEATURES: Final = (
 
 
 def image_of(engine: wire.Engine, kept_version: str | None = None) -> str:
-    """Return the image that is named, else the engine's own of the stated, the kept or the newest known version, else none."""
+    """Return the image that is named, else the engine's own of the stated, the kept or the newest
+    known version, else none.
+    """
     return next(iter(images_of(engine, kept_version).values()), engine.image or "")
 
 
 def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str, str]:
-    """Return the engine's own images of the stated, the kept or the newest known version, by the resource of their GPUs.
+    """Return the engine's own images of the stated, the kept or the newest known version, by the
+    resource of their GPUs.
 
     There are none where one is named, or the engine has none.
     """
     version = engine.version or kept_version
     return {
-        resource: default if version is None else f"{default.partition(':')[0]}:v{version}"
+        resource: default
+        if version is None
+        else f"{default.partition(':')[0]}:v{version}"
         for resource, default in ENGINES[engine.name].releases.default_images.items()
         if engine.image is None
     }
@@ -131,28 +147,44 @@ def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str,
 
 def leaves_version_open(engine: wire.Engine) -> bool:
     """Return whether it is for us to say which version it is."""
-    return engine.image is None and engine.version is None and bool(ENGINES[engine.name].releases.default_image)
+    return (
+        engine.image is None
+        and engine.version is None
+        and bool(ENGINES[engine.name].releases.default_image)
+    )
 
 
 def version_of(spec: Spec, question: Question, kept_version: str | None = None) -> str:
-    """Return the version, once it is known to take what the resource and the administrator's defaults ask of it.
+    """Return the version, once it is known to take what the resource and the administrator's
+    defaults ask of it.
 
-    ``spec`` is that of the question with the administrator's defaults in it, ``kept_version`` the version to keep.
+    ``spec`` is that of the question with the administrator's defaults in it, ``kept_version`` the
+    version to keep.
 
     Raises:
         InputError: The version is not known, or something that is asked of it cannot be said to it.
     """
     engine = ENGINES[spec.engine.name]
-    version = engine_version(image_of(spec.engine, kept_version), spec.engine.version, engine.releases)
+    version = engine_version(
+        image_of(spec.engine, kept_version), spec.engine.version, engine.releases
+    )
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
-    preset = {name: value for name, value in spec.engine.args.items() if name not in own}
+    preset = {
+        name: value for name, value in spec.engine.args.items() if name not in own
+    }
     rules = engine.rules
     trusted = frozenset(rules.policy.admissible)
     problems = (
-        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
-        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
+        *(
+            problem.under("spec.engine.args")
+            for problem in check_arguments(own, version, settings.admitted, rules)
+        ),
+        *(
+            problem.under(f"{DEFAULTS}.engine.args")
+            for problem in check_arguments(preset, version, trusted, rules)
+        ),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_executor(question.resource.spec, settings),
         *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
@@ -177,42 +209,73 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
     pod = spec.pod or Pod()
     marks = [*(pod.labels or {}).items(), *(pod.annotations or {}).items()]
-    size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments, *marks))
+    size = sum(
+        len(f"{name}{value}".encode())
+        for name, value in (*variables, *arguments, *marks)
+    )
     most = engine_text_max_bytes(spec)
     if size > most:
         yield Problem(
             code="EngineTextTooLarge",
             path="spec.engine",
-            what=f"{size:,} bytes of variables{', labels, annotations' if marks else ''} and arguments",
+            what=f"{size:,} bytes of variables{', labels, annotations' if marks else ''} and "
+            "arguments",
             limit=f"must be at most {most:,} with so many replicas",
             gap=f"{size - most:,} too many",
-            remedy="shorten them, or run fewer replicas; a large file belongs on a claim or into the image",
+            remedy="shorten them, or run fewer replicas; a large file belongs on a claim or into "
+            "the image",
         )
 
 
-def _admitted_image(engine: wire.Engine, settings: Settings, kept_version: str | None) -> str:
-    """Return the image whose admission decides: of those by default the first that is admitted, if any is."""
-    return next(iter(_admitted(images_of(engine, kept_version), settings).values()), image_of(engine, kept_version))
+def _admitted_image(
+    engine: wire.Engine, settings: Settings, kept_version: str | None
+) -> str:
+    """Return the image whose admission decides: of those by default the first that is admitted, if
+    any is.
+    """
+    return next(
+        iter(_admitted(images_of(engine, kept_version), settings).values()),
+        image_of(engine, kept_version),
+    )
 
 
 def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    return {resource: image for resource, image in images.items() if is_image_admitted(image, settings.admission)}
+    return {
+        resource: image
+        for resource, image in images.items()
+        if is_image_admitted(image, settings.admission)
+    }
 
 
-def unadmitted_images(engine: wire.Engine, settings: Settings, version: str) -> dict[str, Problem]:
-    """Return why images by default must not be run, by the resource of their GPUs, where others of them may be.
+def unadmitted_images(
+    engine: wire.Engine, settings: Settings, version: str
+) -> dict[str, Problem]:
+    """Return why images by default must not be run, by the resource of their GPUs, where others of
+    them may be.
 
     No plan is made for such GPUs; one that stands on them was made while their image was admitted.
     """
     images = images_of(engine, version).items()
-    return {resource: problem for resource, image in images for problem in check_image(image, settings.admission)}
+    return {
+        resource: problem
+        for resource, image in images
+        for problem in check_image(image, settings.admission)
+    }
 
 
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
-    """Yield what a resource names and the administrator does not admit; what his defaults name, he has admitted."""
-    own, namespace, settings = question.resource.spec, question.resource.metadata.namespace, question.settings
+    """Yield what a resource names and the administrator does not admit; what his defaults name, he
+    has admitted.
+    """
+    own, namespace, settings = (
+        question.resource.spec,
+        question.resource.metadata.namespace,
+        question.settings,
+    )
     by_default = settings.engine is not None and settings.engine.image == image
-    yield from check_variables(own, ENGINES[own.engine.name].variables, settings.admission)
+    yield from check_variables(
+        own, ENGINES[own.engine.name].variables, settings.admission
+    )
     yield from check_sources(own, None if by_default else image, settings.admission)
     yield from check_network(own, namespace, settings.admission)
     yield from check_pod(own, namespace, settings.pod, settings.admission)
@@ -221,13 +284,17 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
 
 
 def pins_of(spec: Spec) -> Pins:
-    """Return what the user's arguments say of the memory of a rank, where the planner counts with them."""
+    """Return what the user's arguments say of the memory of a rank, where the planner counts with
+    them.
+    """
     rules = ENGINES[spec.engine.name].rules
     return read_pins(spec.engine.args, rules.policy) if rules.policy.counted else Pins()
 
 
 def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
-    """Return what planning must know of the engine; an image that the user names is built for what its name says."""
+    """Return what planning must know of the engine; an image that the user names is built for what
+    its name says.
+    """
     engine, image = ENGINES[spec.engine.name], spec.engine.image
     own = engine.traits(version)
     return replace(
@@ -243,8 +310,12 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     )
 
 
-def _runs_on(engine: wire.Engine, version: str, settings: Settings) -> tuple[str, ...] | None:
-    """Return the resources whose GPUs the image is built for, the one to take first; None where its name does not tell."""
+def _runs_on(
+    engine: wire.Engine, version: str, settings: Settings
+) -> tuple[str, ...] | None:
+    """Return the resources whose GPUs the image is built for, the one to take first; None where its
+    name does not tell.
+    """
     releases = ENGINES[engine.name].releases
     if engine.image is None:
         return tuple(_admitted(images_of(engine, version), settings))

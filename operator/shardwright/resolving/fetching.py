@@ -1,4 +1,6 @@
-"""Which config is to be read from the hub for a resource whose model nobody has given one of, and where it is kept then."""
+"""Which config is to be read from the hub for a resource whose model nobody has given one of, and
+where it is kept then.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,14 +31,21 @@ class Unread(Problem):
 
 
 def source_of(resource: ShardedModel) -> ConfigMapKey | None:
-    """Return where the config of a resource is, or would be kept that was read from the hub; None where its spec has it."""
+    """Return where the config of a resource is, or would be kept that was read from the hub; None
+    where its spec has it.
+    """
     return config_source(
-        resource.metadata.name, resource.spec.model.model_dump(include=_NAMING, by_alias=True, exclude_none=True)
+        resource.metadata.name,
+        resource.spec.model.model_dump(
+            include=_NAMING, by_alias=True, exclude_none=True
+        ),
     )
 
 
 def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapKey | None:
-    """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said elsewhere."""
+    """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said
+    elsewhere.
+    """
     if reference := model.get("configMapRef"):
         named = reference.get("name")
         return (str(named), str(reference.get("key") or CONFIG_FILE)) if named else None
@@ -46,13 +55,19 @@ def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapKey | None:
 
 
 def unknown(question: Question, spec: Spec) -> Problem:
-    """Return the problem of a model that is in no catalogue: with what to read, where that is wanted and the hub has its weights.
+    """Return the problem of a model that is in no catalogue: with what to read, where that is
+    wanted and the hub has its weights.
 
     ``spec`` is that of the question with the administrator's defaults in it.
     """
-    model, fetcher = spec.model, question.fetcher if question.settings.config_fetch.enabled else None
+    model, fetcher = (
+        spec.model,
+        question.fetcher if question.settings.config_fetch.enabled else None,
+    )
     problem = model_unknown(model.id, question.catalogue).under("spec.model")
-    if fetcher is None or (model.weights and (model.weights.pvc or model.weights.image)):
+    if fetcher is None or (
+        model.weights and (model.weights.pvc or model.weights.image)
+    ):
         return problem
     hub = model.weights.hugging_face if model.weights else None
     token, pod = hub.token_secret_ref if hub else None, spec.pod or Pod()
@@ -61,15 +76,24 @@ def unknown(question: Question, spec: Spec) -> Problem:
         model=model.id,
         revision=model.revision,
         hub_token=SecretKey(name=token.name, key=token.key) if token else None,
-        environment=tuple((variable.name, variable.value) for variable in spec.engine.env if variable.name in VARIABLES),
+        environment=tuple(
+            (variable.name, variable.value)
+            for variable in spec.engine.env
+            if variable.name in VARIABLES
+        ),
         pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
     )
-    parts = {name: getattr(problem, name) for name in ("code", "what", "limit", "gap", "remedy", "path")}
+    parts = {
+        name: getattr(problem, name)
+        for name in ("code", "what", "limit", "gap", "remedy", "path")
+    }
     return Unread(**parts, fetch=fetch)
 
 
 def unread(problems: object) -> Unread | None:
-    """Return the model that can be read from the hub, of what a resource resolves to; None where that is not what it lacks."""
+    """Return the model that can be read from the hub, of what a resource resolves to; None where
+    that is not what it lacks.
+    """
     if not isinstance(problems, tuple) or len(problems) != 1:
         return None
     return problems[0] if isinstance(problems[0], Unread) else None

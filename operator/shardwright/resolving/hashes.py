@@ -10,15 +10,27 @@ from shardwright.api.pod import Pod
 from shardwright.api.spec import Spec
 from shardwright.modelspec.spec import ModelSpec
 
-NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
+NOT_PLANNED_WITH: Final = (
+    "paused",
+    "mode",
+    "replan",
+    "restart",
+    "rollout",
+    "readiness",
+)
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
 ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
-NOT_IN_PODS: Final = (*(name for name in NOT_PLANNED_WITH if name != "readiness"), *ONLY_PLANNED_WITH)
+NOT_IN_PODS: Final = (
+    *(name for name in NOT_PLANNED_WITH if name != "readiness"),
+    *ONLY_PLANNED_WITH,
+)
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
 
 OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
-"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they restart, and plan nothing."""
+"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they
+restart, and plan nothing.
+"""
 
 OF_NEXT_START: Final = ("imagePullPolicy",)
 """Fields of ``spec.pod`` of which pods that run know nothing."""
@@ -28,10 +40,12 @@ _EMPTY_POD: Final = Pod().model_dump(mode="json", by_alias=True, exclude_none=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashes:
-    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the number of replicas.
+    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the
+    number of replicas.
 
-    ``pods`` covers all that the pods of a group depend on beside the plan: of a model its ``config.json`` alone, so that a
-    quantization file that is newly read restarts nothing where it changes no plan.
+    ``pods`` covers all that the pods of a group depend on beside the plan: of a model its
+    ``config.json`` alone, so that a quantization file that is newly read restarts nothing where it
+    changes no plan.
     """
 
     whole: str
@@ -39,15 +53,28 @@ class Hashes:
     pods: str
 
 
-def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
+def hashes_of(
+    spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str
+) -> Hashes:
     """Return the hashes of a spec, of the models that it names and of the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
-    models, files = [one.config_hash for one in named], [one.config_file_hash for one in named]
-    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    models, files = (
+        [one.config_hash for one in named],
+        [one.config_file_hash for one in named],
+    )
+    plain: dict[str, Any] = spec.model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
     return Hashes(
         whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
-        cut=_hash(_planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version),
-        pods=_hash(_without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")), files, version),
+        cut=_hash(
+            _planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version
+        ),
+        pods=_hash(
+            _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
+            files,
+            version,
+        ),
     )
 
 
@@ -55,12 +82,18 @@ def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str
     return _without(spec, without, (*OF_RUNNING_PODS, *OF_NEXT_START))
 
 
-def _without(spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]) -> dict[str, Any]:
-    """Return a spec without some fields, and its pod without some: one that says nothing else is as if it was not there."""
+def _without(
+    spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]
+) -> dict[str, Any]:
+    """Return a spec without some fields, and its pod without some: one that says nothing else is as
+    if it was not there.
+    """
     fields = {name: value for name, value in spec.items() if name not in names}
     pod = fields.get("pod")
     if pod is not None and not pod.keys().isdisjoint(of_pod):
-        fields["pod"] = {name: value for name, value in pod.items() if name not in of_pod}
+        fields["pod"] = {
+            name: value for name, value in pod.items() if name not in of_pod
+        }
         if fields["pod"] == _EMPTY_POD:
             del fields["pod"]
     return fields
@@ -68,5 +101,7 @@ def _without(spec: Mapping[str, Any], names: Collection[str], of_pod: Collection
 
 def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:
     config, *drafts = models
-    canonical = json.dumps([fields, config, version, *drafts], sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(
+        [fields, config, version, *drafts], sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,4 +1,6 @@
-"""What the user wants done with a plan, beside what it is made from: whether and how its groups run, change and start again."""
+"""What the user wants done with a plan, beside what it is made from: whether and how its groups
+run, change and start again.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,11 +21,13 @@ class Replan(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """How a group that failed starts again (``spec.restart``): at once, then after ``delay_seconds``, doubling.
+    """How a group that failed starts again (``spec.restart``): at once, then after
+    ``delay_seconds``, doubling.
 
-    ``budget`` is how many failures of the engine in a row are met so; then one try every ``max_delay_seconds``, or
-    none. ``stable_seconds`` of service end a row. Basis of the defaults: assumed; source: LeaderWorkerSet and RBG start
-    at 30 s and stop at 600 s, a Job gives up after 6.
+    ``budget`` is how many failures of the engine in a row are met so; then one try every
+    ``max_delay_seconds``, or none. ``stable_seconds`` of service end a row. Basis of the defaults:
+    assumed; source: LeaderWorkerSet and RBG start at 30 s and stop at 600 s, a Job gives up after
+    6.
     """
 
     delay_seconds: int = 30
@@ -37,16 +41,17 @@ class RestartPolicy:
 class Intent:
     """What is wanted of a plan once there is one.
 
-    ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists is changed.
-    ``replicas`` is the number of groups that the user names; where the plan ``fills`` a budget, it says how many.
-    ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods mount
-    a claim that there is (weights, adapters, a user's own volume), which may be one that a single node mounts.
-    ``max_unavailable`` and ``max_surge`` are how many groups may be without service at once, and beside their former
-    selves, in a rollout. ``keeps_templates``: groups stay as another release of the operator has made them until they
-    restart. ``min_ready_seconds`` is how long a group serves before the next one is stopped,
-    ``progress_deadline_seconds`` how long a start may take (None: what follows from the bytes to load). Groups below the
-    index ``partition`` keep the pods that they have. ``rolls_back``: a change
-    with which a group does not come up is taken back.
+    ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
+    is changed. ``replicas`` is the number of groups that the user names; where the plan ``fills`` a
+    budget, it says how many. ``scheduler`` is who is told that the pods of a group belong together
+    (None: nobody). ``shares_claim``: pods mount a claim that there is (weights, adapters, a user's
+    own volume), which may be one that a single node mounts. ``max_unavailable`` and ``max_surge``
+    are how many groups may be without service at once, and beside their former selves, in a
+    rollout. ``keeps_templates``: groups stay as another release of the operator has made them until
+    they restart. ``min_ready_seconds`` is how long a group serves before the next one is stopped,
+    ``progress_deadline_seconds`` how long a start may take (None: what follows from the bytes to
+    load). Groups below the index ``partition`` keep the pods that they have. ``rolls_back``: a
+    change with which a group does not come up is taken back.
     """
 
     plan_only: bool
@@ -67,7 +72,9 @@ class Intent:
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
-    """Return what a spec wants of its plan; ``keeps_templates`` is what the administrator says where the spec does not."""
+    """Return what a spec wants of its plan; ``keeps_templates`` is what the administrator says
+    where the spec does not.
+    """
     on_upgrade = spec.rollout.on_upgrade
     return Intent(
         plan_only=spec.mode == "PlanOnly",
@@ -102,5 +109,9 @@ def _shares_claim(spec: Spec) -> bool:
     model, weights = spec.model, spec.model.weights or Weights()
     cache = weights.hugging_face.cache if weights.hugging_face else None
     volumes = (spec.pod or Pod()).volumes or ()
-    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters), *(volume.pvc for volume in volumes))
+    read = (
+        weights.pvc,
+        *(adapter.pvc for adapter in model.adapters),
+        *(volume.pvc for volume in volumes),
+    )
     return any(read) or (cache is not None and cache.claim_name is not None)

@@ -1,4 +1,6 @@
-"""What there is for a subject, and what its plan keeps: the GPUs of the cluster, told apart by group and generation."""
+"""What there is for a subject, and what its plan keeps: the GPUs of the cluster, told apart by
+group and generation.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +10,13 @@ from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.planning.report import Plan
-from shardwright.rendering.names import base_name, generation_name, generation_of, group_name, group_names
+from shardwright.rendering.names import (
+    base_name,
+    generation_name,
+    generation_of,
+    group_name,
+    group_names,
+)
 from shardwright.resolving.subject import Subject
 
 
@@ -21,21 +29,33 @@ def take_stock(
     beside: int | None = None,
     vacated: bool = False,
 ) -> Inventory:
-    """Return what there is for a subject: nodes that it selects and tolerates, without what others hold.
+    """Return what there is for a subject: nodes that it selects and tolerates, without what others
+    hold.
 
     Args:
         subject: Whose pods are to run.
         facts: The nodes of the cluster.
         usage: GPUs that bound pods hold (None: pods are not known).
         reservations: GPUs that plans of record keep, its own among them.
-        beside: The number of a group that is to have a second place: then all pods of its own hold their GPUs, too.
-        vacated: Whether former generations of its own groups count as gone; they hold what they hold until they are.
+        beside: The number of a group that is to have a second place: then all pods of its own hold
+            their GPUs, too.
+        vacated: Whether former generations of its own groups count as gone; they hold what they
+            hold until they are.
     """
-    own = (subject.owner.namespace, base_name(subject.owner.name))  # what pods are labelled with
+    own = (
+        subject.owner.namespace,
+        base_name(subject.owner.name),
+    )  # what pods are labelled with
     if beside is not None:
         group = group_name(own[1], beside)
-        reservations = [item for item in reservations if (item.owner, generation_of(item.group)[0]) != (own, group)]
-    pods, kept = _by_generation(tuple(usage or ()), tuple(reservations), None if vacated else own)
+        reservations = [
+            item
+            for item in reservations
+            if (item.owner, generation_of(item.group)[0]) != (own, group)
+        ]
+    pods, kept = _by_generation(
+        tuple(usage or ()), tuple(reservations), None if vacated else own
+    )
     return build_inventory(
         facts,
         None if usage is None else pods,
@@ -46,30 +66,45 @@ def take_stock(
 
 
 def reservations_of(
-    owner: tuple[str, str], plan: Plan, generations: Sequence[int] = (), released: Collection[int] = ()
+    owner: tuple[str, str],
+    plan: Plan,
+    generations: Sequence[int] = (),
+    released: Collection[int] = (),
 ) -> Iterator[Reservation]:
-    """Yield what a plan keeps for ``owner`` (namespace, base name): its GPUs on every node of every group.
+    """Yield what a plan keeps for ``owner`` (namespace, base name): its GPUs on every node of every
+    group.
 
-    ``generations`` are those that its groups are of at least (empty: the first), ``released`` the groups, by index, that gave
-    theirs back.
+    ``generations`` are those that its groups are of at least (empty: the first), ``released`` the
+    groups, by index, that gave theirs back.
     """
-    for group, (root, nodes) in enumerate(zip(group_names(owner[1], plan.group_numbers), plan.groups, strict=True)):
+    for group, (root, nodes) in enumerate(
+        zip(group_names(owner[1], plan.group_numbers), plan.groups, strict=True)
+    ):
         if group in released:
             continue
-        name = generation_name(root, generations[group] if group < len(generations) else 0)
+        name = generation_name(
+            root, generations[group] if group < len(generations) else 0
+        )
         for node in nodes:
-            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=name)
+            yield Reservation(
+                owner=owner, node=node, gpus=plan.gpus_per_node, group=name
+            )
 
 
 def _by_generation(
-    usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
+    usage: Sequence[GpuUsage],
+    reservations: Sequence[Reservation],
+    own: tuple[str, str] | None,
 ) -> tuple[list[GpuUsage], list[Reservation]]:
-    """Return both with generations told apart: a plan keeps GPUs for the latest of a group, earlier ones have their own.
+    """Return both with generations told apart: a plan keeps GPUs for the latest of a group, earlier
+    ones have their own.
 
     Pods of earlier generations of ``own`` count as anybody's: what they hold is not free for it.
     """
     latest: dict[tuple[tuple[str, str] | None, str], int] = {}
-    for owner, group in ((item.owner, item.group) for items in (usage, reservations) for item in items):
+    for owner, group in (
+        (item.owner, item.group) for items in (usage, reservations) for item in items
+    ):
         root, number = generation_of(group)
         latest[owner, root] = max(number, latest.get((owner, root), 0))
 
@@ -77,5 +112,10 @@ def _by_generation(
         root, _ = generation_of(item.group)
         return generation_name(root, latest[item.owner, root])
 
-    pods = [replace(pod, owner=None) if pod.owner == own and pod.group != name_of_latest(pod) else pod for pod in usage]
+    pods = [
+        replace(pod, owner=None)
+        if pod.owner == own and pod.group != name_of_latest(pod)
+        else pod
+        for pod in usage
+    ]
     return pods, [replace(item, group=name_of_latest(item)) for item in reservations]

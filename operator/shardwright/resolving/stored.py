@@ -1,4 +1,6 @@
-"""A resource as the API server holds it, resolved: all that a user writes is read here, in one function without side effects."""
+"""A resource as the API server holds it, resolved: all that a user writes is read here, in one
+function without side effects.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ from shardwright.resolving.subject import Subject, resolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """What holds for all resources: models by id beside the built-in ones, settings, and what can read configs from the hub."""
+    """What holds for all resources: models by id beside the built-in ones, settings, and what can
+    read configs from the hub.
+    """
 
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
@@ -22,12 +26,15 @@ class Administration:
 
 
 def resolve_stored(
-    content: Mapping[str, Any], config_text: str | None, administration: Administration, kept_version: str | None = None
+    content: Mapping[str, Any],
+    config_text: str | None,
+    administration: Administration,
+    kept_version: str | None = None,
 ) -> Subject | tuple[Problem, ...]:
     """Return the subject of a resource, or what its user must correct.
 
-    ``config_text`` is what the ConfigMap of its config holds, ``kept_version`` the engine's version that it has had by default so
-    far.
+    ``config_text`` is what the ConfigMap of its config holds, ``kept_version`` the engine's version
+    that it has had by default so far.
     """
     try:
         question = Question(

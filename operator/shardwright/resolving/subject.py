@@ -1,4 +1,6 @@
-"""The subject: a question with all names resolved, in values that know nothing of how they were written."""
+"""The subject: a question with all names resolved, in values that know nothing of how they were
+written.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,13 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
-from shardwright.resolving.engine import leaves_version_open, pins_of, traits_of, unadmitted_images, version_of
+from shardwright.resolving.engine import (
+    leaves_version_open,
+    pins_of,
+    traits_of,
+    unadmitted_images,
+    version_of,
+)
 from shardwright.resolving.hashes import hashes_of
 from shardwright.resolving.intent import Intent, intent_of
 from shardwright.resolving.model import drafter_for, held_model, stored_model
@@ -24,16 +32,19 @@ from shardwright.resolving.question import Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that planning, rendering and reconciling need of a resource: what it is of, what is asked, what is wanted done.
+    """All that planning, rendering and reconciling need of a resource: what it is of, what is
+    asked, what is wanted done.
 
-    ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it. ``request``, ``traits`` and
-    ``terms`` are what the planner is asked, ``deployment`` is how to run what it answers, and ``intent`` what to do with
-    it. ``defaulted`` are the paths of what came from the administrator's defaults.
+    ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it.
+    ``request``, ``traits`` and ``terms`` are what the planner is asked, ``deployment`` is how to
+    run what it answers, and ``intent`` what to do with it. ``defaulted`` are the paths of what came
+    from the administrator's defaults.
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
-    :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all
-    of it but the number of replicas. ``default_version`` is the engine's version where the spec leaves it open (empty: it does
-    not). ``unadmitted`` says by the resource of GPUs why the engine's image for them must not be run.
+    :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version),
+    ``cut_hash`` with all of it but the number of replicas. ``default_version`` is the engine's
+    version where the spec leaves it open (empty: it does not). ``unadmitted`` says by the resource
+    of GPUs why the engine's image for them must not be run.
     """
 
     owner: Owner
@@ -60,20 +71,27 @@ def resolve(question: Question) -> Subject:
     """Return the subject of a question.
 
     Raises:
-        InputError: The model is unknown or its config cannot be used, the engine's version or an argument
-            is not supported, or the workload exceeds the model's context.
+        InputError: The model is unknown or its config cannot be used, the engine's version or an
+            argument is not supported, or the workload exceeds the model's context.
     """
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     resource = question.resource.model_copy(update={"spec": spec})
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
-    version, pins = version_of(spec, question, question.kept_version if intent.keeps_templates else None), pins_of(spec)
+    version, pins = (
+        version_of(
+            spec, question, question.kept_version if intent.keeps_templates else None
+        ),
+        pins_of(spec),
+    )
     stored = stored_model(question, spec)
     model = held_model(stored, spec.model, pins)
     alone = traits_of(spec, version, pins, question.settings)
     drafter = drafter_for(spec.workload.draft_model, question, model, alone)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
-    deployment = to_deployment(resource, engine_version=version, stored_quantization=stored.quantization)
+    deployment = to_deployment(
+        resource, engine_version=version, stored_quantization=stored.quantization
+    )
     rules = network_rules_of(question.settings.network_policy)
     return Subject(
         owner=deployment.owner,
@@ -98,14 +116,21 @@ def resolve(question: Question) -> Subject:
 
 
 def _gated(spec: Spec) -> Iterator[str]:
-    """Yield the models that pods download, are known to be gated, and for which no token is named."""
+    """Yield the models that pods download, are known to be gated, and for which no token is
+    named.
+    """
     weights, draft = spec.model.weights, spec.workload.draft_model
     hub = weights.hugging_face if weights else None
     from_hub = weights is None or hub is not None
     if not (hub and hub.token_secret_ref):
-        downloaded = (spec.model.id if from_hub else "", draft.id if draft and draft.pvc is None else "")
+        downloaded = (
+            spec.model.id if from_hub else "",
+            draft.id if draft and draft.pvc is None else "",
+        )
         yield from (model for model in downloaded if is_gated(model))
 
 
 def _misses_commit(spec: Spec, question: Question) -> bool:
-    return question.settings.admission.require_revision == "Warn" and lacks_revision(spec)
+    return question.settings.admission.require_revision == "Warn" and lacks_revision(
+        spec
+    )

@@ -1,8 +1,9 @@
-"""What an expert would nod at: layouts and codes as values, so that a better fit of the cost model may move the figures.
+"""What an expert would nod at: layouts and codes as values, so that a better fit of the cost model
+may move the figures.
 
-Each case states model and dtype, GPUs and link, load, objective, replicas; the engine is vLLM 0.33 where nothing else is said.
-The load is 2,048 + 512 tokens. Links: NVLink 4 in an H100 or H200 node and 400 Gb/s per GPU between nodes, PCIe 4 x16 in an
-L40S node, NVLink 5 over all trays of an NVL72.
+Each case states model and dtype, GPUs and link, load, objective, replicas; the engine is vLLM 0.33
+where nothing else is said. The load is 2,048 + 512 tokens. Links: NVLink 4 in an H100 or H200 node
+and 400 Gb/s per GPU between nodes, PCIe 4 x16 in an L40S node, NVLink 5 over all trays of an NVL72.
 """
 
 from dataclasses import replace
@@ -18,15 +19,27 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool
+from tests.support.builders_plan import (
+    a_model,
+    a_pool,
+    a_request,
+    an_inventory,
+    an_nvl72_pool,
+)
 from tests.support.builders_resource import a_sharded_model
 
-BALANCED, LATENCY, THROUGHPUT = OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT
+BALANCED, LATENCY, THROUGHPUT = (
+    OptimizeFor.BALANCED,
+    OptimizeFor.LATENCY,
+    OptimizeFor.THROUGHPUT,
+)
 TWO_H100_NODES = a_pool(nodes=2)
 L40S_NODE = a_pool("L40S-48GB")
 
 
-def _report(model: str, pool: Pool, request: Request, version: str = "0.33.0") -> Report:
+def _report(
+    model: str, pool: Pool, request: Request, version: str = "0.33.0"
+) -> Report:
     return make_plan(a_model(model), an_inventory(pool), request, vllm.traits(version))
 
 
@@ -40,7 +53,9 @@ def _cut(layout: Layout) -> tuple[int, int]:
 
 
 def _examples(report: Report) -> dict[str, str]:
-    return {item.code: f"{item.example} {item.nearest_miss}" for item in report.excluded}
+    return {
+        item.code: f"{item.example} {item.nearest_miss}" for item in report.excluded
+    }
 
 
 class Test405BOnTwoNodesOfEightH100:
@@ -49,13 +64,19 @@ class Test405BOnTwoNodesOfEightH100:
     def test_balanced_cuts_tensor_8_inside_nodes_and_pipeline_2_across(self) -> None:
         plan = _plan(_report("llama-405b", TWO_H100_NODES, a_request(BALANCED)))
 
-        assert (_cut(plan.layout), plan.tensor_link, plan.pipeline_link) == ((8, 2), "NVLink4 NVSwitch", "400 Gb/s RDMA")
+        assert (_cut(plan.layout), plan.tensor_link, plan.pipeline_link) == (
+            (8, 2),
+            "NVLink4 NVSwitch",
+            "400 Gb/s RDMA",
+        )
         assert plan.carries_load
 
     def test_balanced_names_what_tensor_16_loses_on_the_network(self) -> None:
         report = _report("llama-405b", TWO_H100_NODES, a_request(BALANCED))
 
-        flat = next(other for other in report.alternatives if _cut(other.layout) == (16, 1))
+        flat = next(
+            other for other in report.alternatives if _cut(other.layout) == (16, 1)
+        )
         assert "less throughput per GPU" in flat.loses
         assert flat.loses.endswith("more per token for tensor communication")
 
@@ -66,7 +87,9 @@ class Test405BOnTwoNodesOfEightH100:
         assert _cut(report.alternatives[0].layout) == (16, 1)
 
     def test_fp8_weights_fit_one_node(self) -> None:
-        plan = _plan(_report("llama-405b-fp8", TWO_H100_NODES, a_request(BALANCED, replicas=2)))
+        plan = _plan(
+            _report("llama-405b-fp8", TWO_H100_NODES, a_request(BALANCED, replicas=2))
+        )
 
         assert (plan.nodes_per_replica, plan.layout.replicas) == (1, 2)
         assert _cut(plan.layout) == (8, 1)
@@ -81,11 +104,20 @@ class Test70BOnEightL40SWithoutNvlink:
 
         assert plan.layout.tensor < 8
         assert plan.layout.pipeline > 1
-        mine, its = (one.performance.output_tokens_per_second / one.layout.gpus for one in (plan, flat))
+        mine, its = (
+            one.performance.output_tokens_per_second / one.layout.gpus
+            for one in (plan, flat)
+        )
         assert mine > 1.3 * its
 
     def test_throughput_of_the_whole_node_is_pipelines_or_replicas_too(self) -> None:
-        plan = _plan(_report("llama-70b", L40S_NODE, a_request(THROUGHPUT, fill=True, max_gpus=8, replicas=64)))
+        plan = _plan(
+            _report(
+                "llama-70b",
+                L40S_NODE,
+                a_request(THROUGHPUT, fill=True, max_gpus=8, replicas=64),
+            )
+        )
 
         assert plan.layout.tensor < 8
 
@@ -96,12 +128,17 @@ class Test70BOnEightL40SWithoutNvlink:
 
 
 class Test40HeadsAnd10KvHeadsOnEightH100:
-    """A dense BF16 model of 110 B parameters, too big for one GPU, 64 requests in flight, one replica."""
+    """A dense BF16 model of 110 B parameters, too big for one GPU, 64 requests in flight, one
+    replica.
+    """
 
     def test_tensor_4_and_8_fail_the_k_v_heads_and_5_does_not(self) -> None:
         report = _report("40-heads-110b", a_pool(), a_request())
         refused = {
-            tensor: _report("40-heads-110b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome for tensor in (4, 5, 8)
+            tensor: _report(
+                "40-heads-110b", a_pool(), a_request(tensor=tensor, pipeline=1)
+            ).outcome
+            for tensor in (4, 5, 8)
         }
 
         assert isinstance(refused[5], Plan)
@@ -109,7 +146,10 @@ class Test40HeadsAnd10KvHeadsOnEightH100:
             outcome = refused[tensor]
             assert isinstance(outcome, NoPlan)
             assert outcome.problem.code == "KvHeadsNotDivisible"
-            assert f"10 K/V heads must divide by tensor {tensor} or divide it" in outcome.problem.sentence()
+            assert (
+                f"10 K/V heads must divide by tensor {tensor} or divide it"
+                in outcome.problem.sentence()
+            )
             assert "use tensor 1, 2, 5, 10, 20 or 40" in outcome.problem.sentence()
         assert "KvHeadsNotDivisible" in _examples(report)
         assert _plan(report).layout.tensor in (2, 5)
@@ -119,8 +159,12 @@ class TestQwen7BWith28HeadsOnEightH100:
     """Qwen2.5-7B BF16: 28 heads, 4 K/V heads, a vocabulary of 152,064."""
 
     def test_throughput_of_the_node_is_one_gpu_a_replica(self) -> None:
-        """1,024 requests in flight: fewer would leave eight GPUs idle in part, and larger groups would be faster."""
-        request = a_request(THROUGHPUT, concurrency=1024, fill=True, max_gpus=8, replicas=1000)
+        """1,024 requests in flight: fewer would leave eight GPUs idle in part, and larger groups
+        would be faster.
+        """
+        request = a_request(
+            THROUGHPUT, concurrency=1024, fill=True, max_gpus=8, replicas=1000
+        )
         plan = _plan(_report("qwen2.5-7b", a_pool(), request))
 
         assert (plan.layout.gpus_per_replica, plan.layout.replicas) == (1, 8)
@@ -130,18 +174,37 @@ class TestQwen7BWith28HeadsOnEightH100:
 
         assert _cut(_plan(report).layout) == (4, 1)
 
-    @pytest.mark.parametrize(("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "VocabularyNotDivisible")])
-    def test_8_fails_the_heads_and_7_the_vocabulary(self, tensor: int, code: str) -> None:
-        outcome = _report("qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome
+    @pytest.mark.parametrize(
+        ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "VocabularyNotDivisible")]
+    )
+    def test_8_fails_the_heads_and_7_the_vocabulary(
+        self, tensor: int, code: str
+    ) -> None:
+        outcome = _report(
+            "qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)
+        ).outcome
 
         assert isinstance(outcome, NoPlan)
-        assert code in outcome.problem.code or code in _examples(_report("qwen2.5-7b", a_pool(), a_request(tensor=tensor)))
+        assert code in outcome.problem.code or code in _examples(
+            _report("qwen2.5-7b", a_pool(), a_request(tensor=tensor))
+        )
 
 
 @pytest.mark.parametrize("expert", [1, 8])
-def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(expert: int) -> None:
-    """vLLM 0.32 refines the scales of a slice of 1,536 / 8 = 192 columns; 8 H100, 64 requests in flight, Balanced."""
-    plan = _plan(_report("qwen3-235b-fp8", a_pool(), a_request(tensor=8, pipeline=1, expert=expert), "0.32.0"))
+def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(
+    expert: int,
+) -> None:
+    """vLLM 0.32 refines the scales of a slice of 1,536 / 8 = 192 columns; 8 H100, 64 requests in
+    flight, Balanced.
+    """
+    plan = _plan(
+        _report(
+            "qwen3-235b-fp8",
+            a_pool(),
+            a_request(tensor=8, pipeline=1, expert=expert),
+            "0.32.0",
+        )
+    )
 
     assert plan.layout == Layout(tensor=8, expert=expert)
 
@@ -149,28 +212,53 @@ def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(exp
 class TestDeepSeekV3InFp8:
     """671 B parameters, 256 experts, latent attention."""
 
-    def test_16_h200_are_two_replicas_as_every_token_would_cross_the_network_to_one_wide_expert_group(self) -> None:
+    def test_16_h200_are_two_replicas_as_every_token_would_cross_the_network_to_one_wide_expert_group(
+        self,
+    ) -> None:
         """256 requests in flight, Throughput, the whole of 16 GPUs."""
         pool = a_pool("H200-SXM-141GB", 2)
-        whole = a_request(THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256)
+        whole = a_request(
+            THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256
+        )
         plan = _plan(_report("deepseek-v3", pool, whole))
-        wide = _plan(_report("deepseek-v3", pool, a_request(THROUGHPUT, concurrency=256, tensor=1, attention_data=16)))
+        wide = _plan(
+            _report(
+                "deepseek-v3",
+                pool,
+                a_request(THROUGHPUT, concurrency=256, tensor=1, attention_data=16),
+            )
+        )
 
         assert (plan.layout.replicas, plan.layout.gpus_per_replica) == (2, 8)
-        assert plan.performance.output_tokens_per_second > 1.3 * wide.performance.output_tokens_per_second
+        assert (
+            plan.performance.output_tokens_per_second
+            > 1.3 * wide.performance.output_tokens_per_second
+        )
 
     @pytest.mark.parametrize("goal", [BALANCED, THROUGHPUT])
-    def test_32_gpus_of_a_rack_are_attention_data_beside_experts(self, goal: OptimizeFor) -> None:
+    def test_32_gpus_of_a_rack_are_attention_data_beside_experts(
+        self, goal: OptimizeFor
+    ) -> None:
         """1,024 requests in flight, the whole of 8 trays, NVLink over all of them."""
-        request = a_request(goal, concurrency=1024, fill=True, max_gpus=32, replicas=1024)
+        request = a_request(
+            goal, concurrency=1024, fill=True, max_gpus=32, replicas=1024
+        )
         report = _report("deepseek-v3", an_nvl72_pool(8), request)
 
         layout = _plan(report).layout
         assert layout.attention_data > 1
         assert layout.expert == layout.tensor * layout.attention_data
-        assert max(one.tensor for one in (layout, *(other.layout for other in report.alternatives))) <= 16
+        assert (
+            max(
+                one.tensor
+                for one in (layout, *(other.layout for other in report.alternatives))
+            )
+            <= 16
+        )
 
-    def test_attention_replicas_over_trays_are_deployed_with_a_compute_domain(self) -> None:
+    def test_attention_replicas_over_trays_are_deployed_with_a_compute_domain(
+        self,
+    ) -> None:
         request = a_request(THROUGHPUT, concurrency=1024, tensor=1, attention_data=32)
 
         plan = _plan(_report("deepseek-v3", an_nvl72_pool(8), request))
@@ -180,23 +268,39 @@ class TestDeepSeekV3InFp8:
 class TestLlama8BOnOneL4:
     """BF16, 24 GB: 15 GiB of weights leave little for K/V."""
 
-    def test_it_runs_what_it_holds_says_that_the_rest_queues_and_names_fp8(self) -> None:
-        plan = _plan(_report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request()))
+    def test_it_runs_what_it_holds_says_that_the_rest_queues_and_names_fp8(
+        self,
+    ) -> None:
+        plan = _plan(
+            _report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request())
+        )
 
         assert plan.layout == Layout()
         assert not plan.carries_load
         assert plan.performance.running_requests < 64
-        assert any("model.quantization FP8 would free up to 7.5 GiB" in warning for warning in plan.warnings)
+        assert any(
+            "model.quantization FP8 would free up to 7.5 GiB" in warning
+            for warning in plan.warnings
+        )
 
     def test_a_context_that_nobody_asked_for_is_lowered_and_said(self) -> None:
-        """The model's 131,072 tokens by default; K/V holds less beside 15 GiB of weights, and 100 + 100 tokens would do."""
-        request = a_request(concurrency=1, input_tokens=100, output_tokens=100, max_model_len=131_072)
-        request = replace(request, workload=replace(request.workload, shortest_model_len=200))
+        """The model's 131,072 tokens by default; K/V holds less beside 15 GiB of weights, and 100 +
+        100 tokens would do.
+        """
+        request = a_request(
+            concurrency=1, input_tokens=100, output_tokens=100, max_model_len=131_072
+        )
+        request = replace(
+            request, workload=replace(request.workload, shortest_model_len=200)
+        )
 
         plan = _plan(_report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), request))
 
         assert 200 <= plan.max_model_len < 131_072
-        assert any(warning.startswith("the longest request is lowered from 131,072 to ") for warning in plan.warnings)
+        assert any(
+            warning.startswith("the longest request is lowered from 131,072 to ")
+            for warning in plan.warnings
+        )
 
 
 class TestWhatCannotBe:
@@ -209,16 +313,23 @@ class TestWhatCannotBe:
             to_request(spec, a_model("llama-8b"))
 
         (problem,) = caught.value.problems
-        assert (problem.code, problem.path) == ("ContextTooLong", "spec.workload.inputTokens")
+        assert (problem.code, problem.path) == (
+            "ContextTooLong",
+            "spec.workload.inputTokens",
+        )
         assert "69,440 too many" in problem.sentence()
 
-    def test_an_impossible_latency_names_the_limit_the_closest_layout_and_where_its_time_goes(self) -> None:
+    def test_an_impossible_latency_names_the_limit_the_closest_layout_and_where_its_time_goes(
+        self,
+    ) -> None:
         outcome = _report("llama-70b", a_pool(), a_request(tpot_seconds=0.001)).outcome
 
         assert isinstance(outcome, NoPlan)
         assert not outcome.heals_by_itself
         assert outcome.problem.code == "TpotLimitExceeded"
-        assert outcome.problem.remedy.startswith("closest is tensor 8 on h100-sxm-80gb; a token's time goes to ")
+        assert outcome.problem.remedy.startswith(
+            "closest is tensor 8 on h100-sxm-80gb; a token's time goes to "
+        )
 
     def test_nothing_free_is_waited_for(self) -> None:
         busy = a_pool(nodes=2, free={0: 0, 1: 0})

@@ -1,7 +1,8 @@
-"""The ladder an expert expects: it comes out of enumerate, estimate, select on catalogue GPUs, vLLM 0.33.
+"""The ladder an expert expects: it comes out of enumerate, estimate, select on catalogue GPUs, vLLM
+0.33.
 
-Every case states model and dtype, GPUs and link between nodes, load, objective and replicas. No branch of
-the planner encodes a step: the tests at the end change a link and see the layout follow.
+Every case states model and dtype, GPUs and link between nodes, load, objective and replicas. No
+branch of the planner encodes a step: the tests at the end change a link and see the layout follow.
 """
 
 from dataclasses import dataclass, replace
@@ -24,12 +25,18 @@ from tests.support.builders_plan import (
     with_scale_up,
 )
 
-BALANCED, LATENCY, THROUGHPUT = OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT
+BALANCED, LATENCY, THROUGHPUT = (
+    OptimizeFor.BALANCED,
+    OptimizeFor.LATENCY,
+    OptimizeFor.THROUGHPUT,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One question; the load is 2,048 + 512 tokens at concurrency 64 where nothing else is stated."""
+    """One question; the load is 2,048 + 512 tokens at concurrency 64 where nothing else is
+    stated.
+    """
 
     id: str
     model: str
@@ -41,7 +48,13 @@ class Case:
 
 
 CASES = (
-    Case(id="8B BF16 fits one H100: one", model="llama-8b", pool=a_pool(), request=a_request(), tensor=1),
+    Case(
+        id="8B BF16 fits one H100: one",
+        model="llama-8b",
+        pool=a_pool(),
+        request=a_request(),
+        tensor=1,
+    ),
     Case(
         id="8B BF16, lowest latency for one request: the NVLink domain",
         model="llama-8b",
@@ -49,7 +62,13 @@ CASES = (
         request=a_request(LATENCY, concurrency=1),
         tensor=8,
     ),
-    Case(id="70B BF16 on 8 H100: tensor inside the node", model="llama-70b", pool=a_pool(nodes=4), request=a_request(), tensor=4),
+    Case(
+        id="70B BF16 on 8 H100: tensor inside the node",
+        model="llama-70b",
+        pool=a_pool(nodes=4),
+        request=a_request(),
+        tensor=4,
+    ),
     Case(
         id="405B BF16 on 2 x 8 H100 at 400G: tensor in the node, pipeline across",
         model="llama-405b",
@@ -58,7 +77,13 @@ CASES = (
         tensor=8,
         pipeline=2,
     ),
-    Case(id="405B FP8 weights: one node", model="llama-405b-fp8", pool=a_pool(nodes=2), request=a_request(), tensor=8),
+    Case(
+        id="405B FP8 weights: one node",
+        model="llama-405b-fp8",
+        pool=a_pool(nodes=2),
+        request=a_request(),
+        tensor=8,
+    ),
     Case(
         id="DeepSeek-V3 FP8 on GB200, light load: one tray",
         model="deepseek-v3",
@@ -67,7 +92,8 @@ CASES = (
         tensor=4,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on GB200, more K/V than a tray holds in copies: the ranks of the tray share it",
+        id="DeepSeek-V3 FP8 on GB200, more K/V than a tray holds in copies: the ranks of the tray "
+        "share it",
         model="deepseek-v3",
         pool=an_nvl72_pool(),
         request=a_request(concurrency=64),
@@ -75,7 +101,8 @@ CASES = (
         context=4,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on GB200, four times that with K/V not shared: tensor across trays of one clique",
+        id="DeepSeek-V3 FP8 on GB200, four times that with K/V not shared: tensor across trays of "
+        "one clique",
         model="deepseek-v3",
         pool=an_nvl72_pool(),
         request=a_request(concurrency=256, context=1, attention_data=1),
@@ -124,7 +151,13 @@ CASES = (
         request=a_request(LATENCY, concurrency=1),
         tensor=4,
     ),
-    Case(id="Qwen2.5-7B, throughput: one GPU", model="qwen2.5-7b", pool=a_pool(), request=a_request(THROUGHPUT), tensor=1),
+    Case(
+        id="Qwen2.5-7B, throughput: one GPU",
+        model="qwen2.5-7b",
+        pool=a_pool(),
+        request=a_request(THROUGHPUT),
+        tensor=1,
+    ),
     Case(
         id="8B BF16 on one L4: it queues and says so",
         model="llama-8b",
@@ -132,7 +165,13 @@ CASES = (
         request=a_request(),
         tensor=1,
     ),
-    Case(id="Llama 8B on MI300X: one", model="llama-8b", pool=a_pool("MI300X-192GB"), request=a_request(), tensor=1),
+    Case(
+        id="Llama 8B on MI300X: one",
+        model="llama-8b",
+        pool=a_pool("MI300X-192GB"),
+        request=a_request(),
+        tensor=1,
+    ),
 )
 
 
@@ -151,7 +190,11 @@ def test_the_ladder(case: Case) -> None:
     plan = _report(case.model, case.pool, case.request).outcome
 
     assert isinstance(plan, Plan), plan
-    assert (plan.layout.tensor, plan.layout.pipeline, plan.layout.context) == (case.tensor, case.pipeline, case.context)
+    assert (plan.layout.tensor, plan.layout.pipeline, plan.layout.context) == (
+        case.tensor,
+        case.pipeline,
+        case.context,
+    )
 
 
 def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
@@ -162,36 +205,60 @@ def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
 
 
 def test_70b_on_pcie_gains_from_not_using_tensor_8() -> None:
-    best, flat = (_report("llama-70b", a_pool("L40S-48GB"), a_request(THROUGHPUT, tensor=tensor)).outcome for tensor in (None, 8))
+    best, flat = (
+        _report(
+            "llama-70b", a_pool("L40S-48GB"), a_request(THROUGHPUT, tensor=tensor)
+        ).outcome
+        for tensor in (None, 8)
+    )
     assert isinstance(best, Plan)
     assert isinstance(flat, Plan)
 
-    per_gpu = [plan.performance.output_tokens_per_second / plan.layout.gpus for plan in (best, flat)]
+    per_gpu = [
+        plan.performance.output_tokens_per_second / plan.layout.gpus
+        for plan in (best, flat)
+    ]
     assert per_gpu[0] > 1.3 * per_gpu[1]
 
 
 def test_seven_ranks_fail_the_vocabulary_and_eight_the_heads() -> None:
-    excluded = {item.code: item.example for item in _report("qwen2.5-7b", a_pool(), a_request()).excluded}
+    excluded = {
+        item.code: item.example
+        for item in _report("qwen2.5-7b", a_pool(), a_request()).excluded
+    }
 
     assert "tensor 5 on" in excluded["VocabularyNotDivisible"]
     assert "28 attention heads must divide by 3 ranks" in excluded["HeadsNotDivisible"]
 
 
-def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes() -> None:
+def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes() -> (
+    None
+):
     nvlink = load_gpus()["H100-SXM-80GB"].scale_up
     assert nvlink is not None
 
     request = a_request(concurrency=32)
-    layouts = [_degrees("llama-405b", a_pool(nodes=2, network=link), request) for link in (a_network(400), nvlink)]
+    layouts = [
+        _degrees("llama-405b", a_pool(nodes=2, network=link), request)
+        for link in (a_network(400), nvlink)
+    ]
 
     assert layouts == [(8, 2), (16, 1)]
 
 
 def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline() -> None:
     request = a_request(concurrency=256, context=1, attention_data=1)
-    racks = [replace(an_nvl72_pool(), gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9)) for gb in (900, 100, 20)]
+    racks = [
+        replace(
+            an_nvl72_pool(),
+            gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9),
+        )
+        for gb in (900, 100, 20)
+    ]
 
-    (tensor, stages), slower, slowest = (_degrees("deepseek-v3", rack, request) for rack in racks)
+    (tensor, stages), slower, slowest = (
+        _degrees("deepseek-v3", rack, request) for rack in racks
+    )
 
     assert (tensor, stages) == (8, 1)
     assert tensor > slower[0] > slowest[0] == 1
@@ -203,7 +270,11 @@ def test_nvlink_on_the_l40s_would_make_tensor_8_right() -> None:
     fast: Link = replace(slow.host, bytes_per_second=450e9)
 
     layouts = [
-        _degrees("llama-70b", replace(a_pool("L40S-48GB"), gpu=replace(slow, host=host)), a_request(THROUGHPUT))
+        _degrees(
+            "llama-70b",
+            replace(a_pool("L40S-48GB"), gpu=replace(slow, host=host)),
+            a_request(THROUGHPUT),
+        )
         for host in (slow.host, fast)
     ]
 

@@ -1,4 +1,6 @@
-"""Published figures of weights in 4 bits, which the coefficients were not fitted to: a set of its own."""
+"""Published figures of weights in 4 bits, which the coefficients were not fitted to: a set of its
+own.
+"""
 
 import csv
 import json
@@ -12,7 +14,12 @@ from shardwright.cli.cases import Cases
 from shardwright.cli.predict import answer
 
 TABLE = Path(__file__).parents[2] / "data" / "published-formats.csv"
-AWQ: Mapping[str, Any] = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+AWQ: Mapping[str, Any] = {
+    "quant_method": "awq",
+    "bits": 4,
+    "group_size": 128,
+    "zero_point": True,
+}
 
 
 def _rows() -> list[dict[str, str]]:
@@ -41,14 +48,22 @@ def _speed(row: Mapping[str, str], stored: str) -> Mapping[str, Any]:
         "engine": {"name": "vllm", "version": "0.33.0"},
         "hardware": {"gpuProduct": row["gpu"], "gpusPerNode": 1, "nodes": 1},
         "parallelism": {},
-        "workload": {"inputTokens": 1024, "outputTokens": 512, "concurrency": int(row["concurrency"])},
+        "workload": {
+            "inputTokens": 1024,
+            "outputTokens": 512,
+            "concurrency": int(row["concurrency"]),
+        },
     }
     found: Mapping[str, Any] = answer(json.dumps(case), Cases())["performance"]
     return found
 
 
-@pytest.mark.parametrize("row", _rows(), ids=lambda row: f"{row['model']} on {row['gpu']}")
-def test_4_bits_are_predicted_within_a_fifth_of_what_was_published_and_called_modelled(row: Mapping[str, str]) -> None:
+@pytest.mark.parametrize(
+    "row", _rows(), ids=lambda row: f"{row['model']} on {row['gpu']}"
+)
+def test_4_bits_are_predicted_within_a_fifth_of_what_was_published_and_called_modelled(
+    row: Mapping[str, str],
+) -> None:
     quantized = _speed(row, row["format"])
     rate = quantized["outputTokensPerSecond"]
     if row["plain"]:

@@ -1,4 +1,6 @@
-"""Bundles as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100, and what differs elsewhere."""
+"""Bundles as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100, and what
+differs elsewhere.
+"""
 
 from pathlib import Path
 
@@ -9,14 +11,22 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_plan_of,
+    a_small_plan,
+    a_trtllm_deployment,
+)
 
 GOLDENS = Path(__file__).parent
 GOLDEN = GOLDENS / "llama-405b.yaml"
 TRTLLM = {
     "trtllm-one-pod": a_small_plan(memory_utilization=0.95),
     "trtllm-two-pods": a_plan(memory_utilization=0.95),
-    "trtllm-experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
+    "trtllm-experts": a_plan_of(
+        Layout(attention_data=8, expert=8), memory_utilization=0.95
+    ),
 }
 SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
 """Scripts that the golden of vLLM shows."""
@@ -25,19 +35,26 @@ SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
 class _Readable(yaml.SafeDumper):
     """Writes scripts as block text."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  the dumper's own signature
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 _Readable.add_representer(str, _text)
 
 
-def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(update_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    deployment = a_deployment(hub_token=SecretKey(name="hub", key="token"), arguments={"enable-prefix-caching": True})
+def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(
+    update_goldens: bool,  # noqa: FBT001
+) -> None:
+    deployment = a_deployment(
+        hub_token=SecretKey(name="hub", key="token"),
+        arguments={"enable-prefix-caching": True},
+    )
     objects = [dict(item) for item in render(a_plan(), deployment).objects]
     text = yaml.dump_all(objects, Dumper=_Readable, sort_keys=False, width=160)
     if update_goldens:
@@ -46,8 +63,14 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(update_gold
 
 
 @pytest.mark.parametrize("name", TRTLLM)
-def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(name: str, update_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    deployment = a_trtllm_deployment(hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),))
+def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(
+    name: str,
+    update_goldens: bool,  # noqa: FBT001
+) -> None:
+    deployment = a_trtllm_deployment(
+        hub_token=SecretKey(name="hub", key="token"),
+        environment=(("NCCL_DEBUG", "INFO"),),
+    )
     text = _readable(TRTLLM[name], deployment)
     golden = GOLDENS / f"{name}.yaml"
     if update_goldens:
@@ -55,7 +78,9 @@ def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(name: str, update_
     assert text == golden.read_text(encoding="utf-8")
 
 
-def test_the_bundle_of_a_group_that_ray_joins_is_the_one_that_was_read(update_goldens: bool) -> None:  # noqa: FBT001  a fixture
+def test_the_bundle_of_a_group_that_ray_joins_is_the_one_that_was_read(
+    update_goldens: bool,  # noqa: FBT001
+) -> None:
     text = _readable(a_plan(), a_deployment(over_ray=True))
     golden = GOLDENS / "ray.yaml"
     if update_goldens:
@@ -64,9 +89,13 @@ def test_the_bundle_of_a_group_that_ray_joins_is_the_one_that_was_read(update_go
 
 
 def _readable(plan: Plan, deployment: Deployment) -> str:
-    """Return the scripts that differ, the Secret, and the StatefulSet; the other objects are those of vLLM."""
+    """Return the scripts that differ, the Secret, and the StatefulSet; the other objects are those
+    of vLLM.
+    """
     bundle = render(plan, deployment)
     (scripts,), (group,) = bundle.of_kind("ConfigMap"), bundle.of_kind("StatefulSet")
-    own = {name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM}
+    own = {
+        name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM
+    }
     shown = [own, *(dict(key) for key in bundle.keys), dict(group["spec"])]
     return yaml.dump_all(shown, Dumper=_Readable, sort_keys=False, width=160)

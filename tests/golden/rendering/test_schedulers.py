@@ -15,21 +15,32 @@ POD_FIELDS = ("schedulerName", "schedulingGroup", "affinity")
 
 
 def told(name: str, api: str) -> list[dict[str, Any]]:
-    """Return the objects that a scheduler reads, of the StatefulSet and its pods what it reads there."""
-    scheduling = Scheduling(integration=name, api_version=api, queue="serving" if name == "Kueue" else "")
+    """Return the objects that a scheduler reads, of the StatefulSet and its pods what it reads
+    there.
+    """
+    scheduling = Scheduling(
+        integration=name, api_version=api, queue="serving" if name == "Kueue" else ""
+    )
     bundle = render(a_plan(), a_deployment(scheduling=scheduling))
     (group,) = bundle.of_kind("StatefulSet")
     template = group["spec"]["template"]
     pods = {
         "metadata": template["metadata"],
-        "spec": {key: template["spec"][key] for key in POD_FIELDS if key in template["spec"]},
+        "spec": {
+            key: template["spec"][key] for key in POD_FIELDS if key in template["spec"]
+        },
     }
     shown = {**group, "spec": {"replicas": group["spec"]["replicas"], "template": pods}}
     return [*(dict(item) for item in bundle.of_kind("PodGroup")), shown]
 
 
-def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    objects = [item for name, adapter in SCHEDULER_INTEGRATIONS.items() for api in adapter.apis for item in told(name, api)]
+def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001
+    objects = [
+        item
+        for name, adapter in SCHEDULER_INTEGRATIONS.items()
+        for api in adapter.apis
+        for item in told(name, api)
+    ]
     text = yaml.safe_dump_all(objects, sort_keys=False, width=160)
     if update_goldens:
         GOLDEN.write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
-"""A node of the stand-in for Ray: a head listens, every node counts with its GPUs for as long as it lives.
+"""A node of the stand-in for Ray: a head listens, every node counts with its GPUs for as long as it
+lives.
 
-STUB_STATE is a folder: head-<pid>.json or, for another node, started-<pid>.json is written. The cluster is a folder beside
-STUB_HOSTS.
+STUB_STATE is a folder: head-<pid>.json or, for another node, started-<pid>.json is written. The
+cluster is a folder beside STUB_HOSTS.
 """
 
 import json
@@ -15,7 +16,9 @@ from pathlib import Path
 def start() -> None:
     """Join the cluster and stay."""
     cluster = Path(os.environ["STUB_HOSTS"]).parent / "cluster"
-    options = dict(word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
+    options = dict(
+        word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word
+    )
     head = "--head" in sys.argv
     if head:
         listener = socket.socket()
@@ -28,7 +31,11 @@ def start() -> None:
     node.with_name(f"partial-{os.getpid()}").rename(node)
     state = Path(os.environ["STUB_STATE"])
     partial = state / f"partial-{os.getpid()}"
-    partial.write_text(json.dumps({"argv": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()}))
+    partial.write_text(
+        json.dumps(
+            {"argv": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()}
+        )
+    )
     partial.rename(state / f"{'head' if head else 'started'}-{os.getpid()}.json")
     signal.sigwait({signal.SIGTERM})
 

@@ -9,8 +9,20 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
 
 
-def ready(*, status: bool | None = True, reason: str = Reason.SERVING, message: str = "", generation: int = 1) -> Condition:
-    return Condition(type=ConditionType.READY, status=status, reason=reason, message=message, observed_generation=generation)
+def ready(
+    *,
+    status: bool | None = True,
+    reason: str = Reason.SERVING,
+    message: str = "",
+    generation: int = 1,
+) -> Condition:
+    return Condition(
+        type=ConditionType.READY,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+    )
 
 
 def test_a_new_condition_has_all_fields_of_the_conventions() -> None:
@@ -29,9 +41,15 @@ def test_a_new_condition_has_all_fields_of_the_conventions() -> None:
 def test_the_time_stays_while_the_status_stays() -> None:
     before = set_condition((), ready(), now=NOON)
 
-    (after,) = set_condition(before, ready(message="other words", generation=2), now=LATER)
+    (after,) = set_condition(
+        before, ready(message="other words", generation=2), now=LATER
+    )
 
-    assert (after["lastTransitionTime"], after["message"], after["observedGeneration"]) == (
+    assert (
+        after["lastTransitionTime"],
+        after["message"],
+        after["observedGeneration"],
+    ) == (
         "2026-01-02T12:00:00Z",
         "other words",
         2,
@@ -43,7 +61,11 @@ def test_the_time_moves_with_the_status() -> None:
 
     (after,) = set_condition(before, ready(), now=LATER)
 
-    assert (before[0]["status"], after["status"], after["lastTransitionTime"]) == ("Unknown", "True", "2026-01-02T13:00:00Z")
+    assert (before[0]["status"], after["status"], after["lastTransitionTime"]) == (
+        "Unknown",
+        "True",
+        "2026-01-02T13:00:00Z",
+    )
 
 
 def test_times_are_written_in_utc() -> None:
@@ -58,9 +80,15 @@ def test_conditions_stand_in_their_order_and_foreign_ones_stay_at_the_end() -> N
     foreign = {"type": "AutoscalerHappy", "status": "True"}
     stalled = Condition(type=ConditionType.STALLED, status=False, reason=Reason.IDLE)
 
-    conditions = set_condition(set_condition((foreign,), stalled, now=NOON), ready(), now=NOON)
+    conditions = set_condition(
+        set_condition((foreign,), stalled, now=NOON), ready(), now=NOON
+    )
 
-    assert [item["type"] for item in conditions] == ["Ready", "Stalled", "AutoscalerHappy"]
+    assert [item["type"] for item in conditions] == [
+        "Ready",
+        "Stalled",
+        "AutoscalerHappy",
+    ]
     assert conditions[-1] == foreign
 
 
@@ -71,4 +99,6 @@ def test_a_long_message_is_cut_to_what_the_schema_takes() -> None:
 
 
 def test_every_reason_is_one_word() -> None:
-    assert [reason for reason in Reason if not (reason.isalpha() and reason[0].isupper())] == []
+    assert [
+        reason for reason in Reason if not (reason.isalpha() and reason[0].isupper())
+    ] == []

@@ -1,4 +1,6 @@
-"""``spec.workload.draftModel``: what is refused before a layout is looked at, and what the planner gets."""
+"""``spec.workload.draftModel``: what is refused before a layout is looked at, and what the planner
+gets.
+"""
 
 from typing import Any
 
@@ -15,7 +17,9 @@ COMMIT = "f" * 40
 
 
 def question(draft: Manifest, **spec: Any) -> Question:
-    workload = spec.pop("workload", {}) | {"draftModel": A_DRAFT | {"revision": COMMIT} | draft}
+    workload = spec.pop("workload", {}) | {
+        "draftModel": A_DRAFT | {"revision": COMMIT} | draft
+    }
     target = {"id": "meta-llama/Llama-3.1-70B-Instruct"} | spec.pop("model", {})
     manifest = a_sharded_model(model=target, workload=workload, **spec)
     return Question(resource=parse_manifest(manifest))
@@ -32,7 +36,9 @@ def refused(draft: Manifest, **spec: Any) -> list[Problem]:
 
 
 def config(**changes: object) -> Manifest:
-    return {"config": a_config(vocab_size=128256, max_position_embeddings=131072, **changes)}
+    return {
+        "config": a_config(vocab_size=128256, max_position_embeddings=131072, **changes)
+    }
 
 
 def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
@@ -40,9 +46,15 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
 
     drafter, load = subject.traits.drafter, subject.request.workload
     assert drafter is not None
-    assert (drafter.model.source, drafter.tokens) == ("meta-llama/Llama-3.2-1B-Instruct", 4)
+    assert (drafter.model.source, drafter.tokens) == (
+        "meta-llama/Llama-3.2-1B-Instruct",
+        4,
+    )
     assert (load.draft_tokens, load.draft_acceptance) == (4, 0.8)
-    assert resolve(Question(resource=parse_manifest(a_sharded_model()))).traits.drafter is None
+    assert (
+        resolve(Question(resource=parse_manifest(a_sharded_model()))).traits.drafter
+        is None
+    )
 
 
 def test_its_config_may_be_given_instead_of_the_catalogues() -> None:
@@ -56,21 +68,37 @@ def test_it_is_computed_in_the_type_of_its_target() -> None:
     drafter = a_subject({}, model={"quantization": "FP16"}).traits.drafter
 
     assert drafter is not None
-    assert (drafter.model.dtype, {weight.storage.name for weight in drafter.model.weights}) == ("fp16", {"fp16"})
+    assert (
+        drafter.model.dtype,
+        {weight.storage.name for weight in drafter.model.weights},
+    ) == ("fp16", {"fp16"})
 
 
-def test_it_is_held_as_it_is_stored_where_its_target_is_quantized_while_loading() -> None:
+def test_it_is_held_as_it_is_stored_where_its_target_is_quantized_while_loading() -> (
+    None
+):
     subject = a_subject({}, model={"quantization": "FP8"})
 
     assert subject.traits.drafter is not None
-    assert "fp8" not in {weight.storage.name for weight in subject.traits.drafter.model.weights}
+    assert "fp8" not in {
+        weight.storage.name for weight in subject.traits.drafter.model.weights
+    }
 
 
 def test_another_config_asks_for_another_plan() -> None:
-    one, other = (a_subject({"id": "acme/own"} | config(num_hidden_layers=layers)) for layers in (2, 3))
-    catalogues = ({"acme/own": A_CONFIG | {"num_hidden_layers": layers}} for layers in (2, 3))
+    one, other = (
+        a_subject({"id": "acme/own"} | config(num_hidden_layers=layers))
+        for layers in (2, 3)
+    )
+    catalogues = (
+        {"acme/own": A_CONFIG | {"num_hidden_layers": layers}} for layers in (2, 3)
+    )
     known = [
-        resolve(Question(resource=question({"id": "acme/own"}).resource, catalogue=catalogue)).input_hash
+        resolve(
+            Question(
+                resource=question({"id": "acme/own"}).resource, catalogue=catalogue
+            )
+        ).input_hash
         for catalogue in catalogues
     ]
 
@@ -81,7 +109,10 @@ def test_another_config_asks_for_another_plan() -> None:
 def test_an_id_that_no_catalogue_has_needs_its_config() -> None:
     (problem,) = refused({"id": "acme/own"})
 
-    assert (problem.code, problem.path) == ("ModelUnknown", "spec.workload.draftModel.id")
+    assert (problem.code, problem.path) == (
+        "ModelUnknown",
+        "spec.workload.draftModel.id",
+    )
     assert problem.remedy == "set spec.workload.draftModel.config to its config.json"
 
 
@@ -92,21 +123,31 @@ def test_a_config_that_cannot_be_read_is_refused_where_it_stands() -> None:
 
 
 def test_another_vocabulary_is_refused() -> None:
-    (problem,) = refused({"id": "Qwen/Qwen2.5-0.5B"}, model={"id": "Qwen/Qwen2.5-72B-Instruct"})
+    (problem,) = refused(
+        {"id": "Qwen/Qwen2.5-0.5B"}, model={"id": "Qwen/Qwen2.5-72B-Instruct"}
+    )
 
     assert problem.path == "spec.workload.draftModel.id"
     assert problem.sentence() == (
-        "spec.workload.draftModel.id: a draft model with a vocabulary of 151,936 tokens must have the 152,064 of "
+        "spec.workload.draftModel.id: a draft model with a vocabulary of 151,936 tokens must have "
+        "the 152,064 of "
         "Qwen/Qwen2.5-72B-Instruct, 128 apart; use a draft model of the same family"
     )
 
 
 @pytest.mark.parametrize("architecture", ["MixtralForCausalLM", "Phi3ForCausalLM"])
-def test_an_architecture_that_is_not_known_to_draft_is_refused(architecture: str) -> None:
-    (problem, *_) = refused(config(architectures=[architecture], num_local_experts=4, num_experts_per_tok=2))
+def test_an_architecture_that_is_not_known_to_draft_is_refused(
+    architecture: str,
+) -> None:
+    (problem, *_) = refused(
+        config(architectures=[architecture], num_local_experts=4, num_experts_per_tok=2)
+    )
 
     assert problem.code == "DraftNotSupported"
-    assert "Qwen3ForCausalLM; use a draft model of one of these, or promptLookup" in problem.sentence()
+    assert (
+        "Qwen3ForCausalLM; use a draft model of one of these, or promptLookup"
+        in problem.sentence()
+    )
 
 
 @pytest.mark.parametrize("word", ["EAGLE-x", "x-eagle3", "x-DFlash-y", "dspark"])
@@ -119,30 +160,53 @@ def test_a_name_by_which_the_engine_takes_another_method_is_refused(word: str) -
         ("DraftOfOtherMethod", "spec.workload.draftModel.id"),
         ("DraftOfOtherMethod", "spec.workload.draftModel.pvc.path"),
     ]
-    a_subject({"id": f"acme/{word}", "revision": None, "pvc": {"claimName": word.lower(), "path": "a"}} | config())
+    a_subject(
+        {
+            "id": f"acme/{word}",
+            "revision": None,
+            "pvc": {"claimName": word.lower(), "path": "a"},
+        }
+        | config()
+    )
 
 
-WINDOWS = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 4096}
+WINDOWS = {
+    "architectures": ["MistralForCausalLM"],
+    "model_type": "mistral",
+    "sliding_window": 4096,
+}
 
 
 def test_layers_that_keep_something_else_are_refused_of_both_models() -> None:
     (of_draft,) = refused(config(**WINDOWS))
     recurrent = refused({}, model={"id": "Qwen/Qwen3.5-27B"})
 
-    assert (of_draft.code, of_draft.path) == ("DraftCacheUnknown", "spec.workload.draftModel")
-    assert [problem.code for problem in recurrent] == ["DraftVocabularyDiffers", "DraftCacheUnknown"]
+    assert (of_draft.code, of_draft.path) == (
+        "DraftCacheUnknown",
+        "spec.workload.draftModel",
+    )
+    assert [problem.code for problem in recurrent] == [
+        "DraftVocabularyDiffers",
+        "DraftCacheUnknown",
+    ]
     assert "the K/V of Qwen/Qwen3.5-27B must be of one kind" in recurrent[1].sentence()
 
 
 def test_requests_are_no_longer_than_the_draft_model_takes() -> None:
-    short = {"id": "acme/own"} | {"config": a_config(vocab_size=128256, max_position_embeddings=3000)}
+    short = {"id": "acme/own"} | {
+        "config": a_config(vocab_size=128256, max_position_embeddings=3000)
+    }
 
     (pinned,) = refused(short, workload={"maxModelLen": 3001})
     (needed,) = refused(short, workload={"inputTokens": 2900, "outputTokens": 101})
 
-    assert [problem.path for problem in (pinned, needed)] == ["spec.workload.maxModelLen", "spec.workload.inputTokens"]
+    assert [problem.path for problem in (pinned, needed)] == [
+        "spec.workload.maxModelLen",
+        "spec.workload.inputTokens",
+    ]
     assert pinned.sentence() == (
-        "spec.workload.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too many; "
+        "spec.workload.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too "
+        "many; "
         "lower it, or use a draft model with a longer context"
     )
     assert a_subject(short).request.workload.max_model_len == 3000

@@ -1,8 +1,8 @@
 """No field of the spec is decoration: changing it changes something that one can see.
 
-What one can see: the model and the request that the planner gets, the nodes it may use, the objects that
-are rendered for one and the same plan, the choice between keeping a plan and making a new one, and the
-rules by which groups live (what they do is in ``tests/unit/reconcile``).
+What one can see: the model and the request that the planner gets, the nodes it may use, the objects
+that are rendered for one and the same plan, the choice between keeping a plan and making a new one,
+and the rules by which groups live (what they do is in ``tests/unit/reconcile``).
 """
 
 import json
@@ -42,7 +42,13 @@ NODES: Final = (
     a_node("tainted", taints=[TAINTED]),
     *a_gb200_rack(trays=2),
 )
-TOLERATION: Final = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 9}
+TOLERATION: Final = {
+    "key": "dedicated",
+    "operator": "Equal",
+    "value": "llm",
+    "effect": "NoExecute",
+    "tolerationSeconds": 9,
+}
 
 IN_ONE_IMAGE: Final = {"image": "registry.internal/server", "version": "1.2.1"}
 
@@ -56,11 +62,18 @@ def _model(before: Manifest, after: Manifest) -> Pair:
 
 
 def _token(before: Manifest, after: Manifest) -> Pair:
-    return _model(*({"weights": {"huggingFace": {"tokenSecretRef": token}}} for token in (before, after)))
+    return _model(
+        *(
+            {"weights": {"huggingFace": {"tokenSecretRef": token}}}
+            for token in (before, after)
+        )
+    )
 
 
 def _cache(before: Manifest, after: Manifest) -> Pair:
-    return _model(*({"weights": {"huggingFace": {"cache": cache}}} for cache in (before, after)))
+    return _model(
+        *({"weights": {"huggingFace": {"cache": cache}}} for cache in (before, after))
+    )
 
 
 def _claim(before: Manifest, after: Manifest) -> Pair:
@@ -69,7 +82,9 @@ def _claim(before: Manifest, after: Manifest) -> Pair:
 
 def _image(before: Manifest, after: Manifest) -> Pair:
     image = {"reference": "registry.internal/llama"}
-    return _model(*({"weights": {"image": image | changed}} for changed in (before, after)))
+    return _model(
+        *({"weights": {"image": image | changed}} for changed in (before, after))
+    )
 
 
 def _adapter(before: Manifest, after: Manifest) -> Pair:
@@ -79,7 +94,12 @@ def _adapter(before: Manifest, after: Manifest) -> Pair:
 
 def _hub_adapter(before: Manifest, after: Manifest) -> Pair:
     commit = {"id": "a/adapter", "revision": "f" * 40}
-    return _model(*({"adapters": [{"name": "a", "huggingFace": commit | changed}]} for changed in (before, after)))
+    return _model(
+        *(
+            {"adapters": [{"name": "a", "huggingFace": commit | changed}]}
+            for changed in (before, after)
+        )
+    )
 
 
 def _under(name: str, before: Manifest, after: Manifest) -> Pair:
@@ -92,7 +112,9 @@ def _variable(before: Manifest, after: Manifest) -> Pair:
 
 def _lookup(before: Manifest, after: Manifest) -> Pair:
     usual = {"draftTokens": 3, "acceptancePercent": 50}
-    return _under("workload", {"promptLookup": usual | before}, {"promptLookup": usual | after})
+    return _under(
+        "workload", {"promptLookup": usual | before}, {"promptLookup": usual | after}
+    )
 
 
 def _draft(before: Manifest, after: Manifest) -> Pair:
@@ -101,7 +123,10 @@ def _draft(before: Manifest, after: Manifest) -> Pair:
 
 
 def _draft_claim(before: Manifest, after: Manifest) -> Pair:
-    return _under("workload", *({"draftModel": A_DRAFT | {"pvc": claim}} for claim in (before, after)))
+    return _under(
+        "workload",
+        *({"draftModel": A_DRAFT | {"pvc": claim}} for claim in (before, after)),
+    )
 
 
 def _toleration(before: Manifest, after: Manifest) -> Pair:
@@ -118,36 +143,65 @@ def _volume(before: Manifest, after: Manifest) -> Pair:
 
 
 def _explicit(before: Manifest, after: Manifest) -> Pair:
-    return _network(*({"rdma": "Explicit", "resources": [resource]} for resource in (before, after)))
+    return _network(
+        *({"rdma": "Explicit", "resources": [resource]} for resource in (before, after))
+    )
 
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
     "model.servedName": _model({}, {"servedName": "llama"}),
     "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
-    "model.weights.huggingFace.cache.claimName": _cache({"claimName": "a"}, {"claimName": "b"}),
-    "model.weights.huggingFace.cache.storage": _cache({"storage": "1Gi"}, {"storage": "2Gi"}),
-    "model.weights.huggingFace.cache.storageClassName": _cache({"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}),
+    "model.weights.huggingFace.cache.claimName": _cache(
+        {"claimName": "a"}, {"claimName": "b"}
+    ),
+    "model.weights.huggingFace.cache.storage": _cache(
+        {"storage": "1Gi"}, {"storage": "2Gi"}
+    ),
+    "model.weights.huggingFace.cache.storageClassName": _cache(
+        {"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}
+    ),
     "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
-    "model.configMapRef.name": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}),
-    "model.configMapRef.key": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "a", "key": "other.json"}}),
+    "model.configMapRef.name": _model(
+        {"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}
+    ),
+    "model.configMapRef.key": _model(
+        {"configMapRef": {"name": "a"}},
+        {"configMapRef": {"name": "a", "key": "other.json"}},
+    ),
     "model.revision": _model({}, {"revision": "f" * 40}),
-    "model.weights.huggingFace.tokenSecretRef.name": _token({"name": "a"}, {"name": "b"}),
-    "model.weights.huggingFace.tokenSecretRef.key": _token({"name": "a"}, {"name": "a", "key": "b"}),
+    "model.weights.huggingFace.tokenSecretRef.name": _token(
+        {"name": "a"}, {"name": "b"}
+    ),
+    "model.weights.huggingFace.tokenSecretRef.key": _token(
+        {"name": "a"}, {"name": "a", "key": "b"}
+    ),
     "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
-    "model.weights.pvc.path": _claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
-    "model.weights.image.reference": _image({}, {"reference": "registry.internal/other"}),
+    "model.weights.pvc.path": _claim(
+        {"claimName": "a"}, {"claimName": "a", "path": "b"}
+    ),
+    "model.weights.image.reference": _image(
+        {}, {"reference": "registry.internal/other"}
+    ),
     "model.weights.image.pullPolicy": _image({}, {"pullPolicy": "Always"}),
     "model.weights.image.path": _image({}, {"path": "llama"}),
     "model.adapters[0].name": _adapter({}, {"name": "b"}),
     "model.adapters[0].pvc.claimName": _adapter({}, {"pvc": {"claimName": "b"}}),
-    "model.adapters[0].pvc.path": _adapter({}, {"pvc": {"claimName": "a", "path": "b"}}),
+    "model.adapters[0].pvc.path": _adapter(
+        {}, {"pvc": {"claimName": "a", "path": "b"}}
+    ),
     "model.adapters[0].huggingFace.id": _hub_adapter({}, {"id": "a/other"}),
     "model.adapters[0].huggingFace.revision": _hub_adapter({}, {"revision": "0" * 40}),
-    "model.maxAdapterRank": _model({"adapters": AN_ADAPTER}, {"adapters": AN_ADAPTER, "maxAdapterRank": 32}),
+    "model.maxAdapterRank": _model(
+        {"adapters": AN_ADAPTER}, {"adapters": AN_ADAPTER, "maxAdapterRank": 32}
+    ),
     "model.quantization": _model({}, {"quantization": "FP8"}),
-    "engine.name": _under("engine", IN_ONE_IMAGE, IN_ONE_IMAGE | {"name": "TensorRTLLM"}),
-    "engine.image": _under("engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}),
+    "engine.name": _under(
+        "engine", IN_ONE_IMAGE, IN_ONE_IMAGE | {"name": "TensorRTLLM"}
+    ),
+    "engine.image": _under(
+        "engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}
+    ),
     "engine.version": _under("engine", {}, {"version": "0.32.0"}),
     "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
     "engine.executor": _under("engine", {}, {"executor": "Ray"}),
@@ -155,28 +209,52 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"model": {"id": A_REASONING_MODEL}},
         {"model": {"id": A_REASONING_MODEL}, "engine": {"familyDefaults": "None"}},
     ),
-    "engine.apiKeySecretRef.name": _under("engine", *({"apiKeySecretRef": {"name": name}} for name in ("a", "b"))),
-    "engine.apiKeySecretRef.key": _under("engine", *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"}))),
-    "engine.env[0].name": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}),
-    "engine.env[0].value": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}),
+    "engine.apiKeySecretRef.name": _under(
+        "engine", *({"apiKeySecretRef": {"name": name}} for name in ("a", "b"))
+    ),
+    "engine.apiKeySecretRef.key": _under(
+        "engine",
+        *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"})),
+    ),
+    "engine.env[0].name": _variable(
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+        {"name": "NCCL_DEBUG_FILE", "value": "INFO"},
+    ),
+    "engine.env[0].value": _variable(
+        {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}
+    ),
     "workload.inputTokens": _under("workload", {}, {"inputTokens": 4096}),
     "workload.outputTokens": _under("workload", {}, {"outputTokens": 256}),
     "workload.concurrency": _under("workload", {}, {"concurrency": 65}),
     "workload.requestsPerSecond": _under("workload", {}, {"requestsPerSecond": 2.5}),
-    "workload.prefixCacheHitPercent": _under("workload", {}, {"prefixCacheHitPercent": 50}),
-    "workload.expertImbalancePercent": _under("workload", {}, {"expertImbalancePercent": 200}),
+    "workload.prefixCacheHitPercent": _under(
+        "workload", {}, {"prefixCacheHitPercent": 50}
+    ),
+    "workload.expertImbalancePercent": _under(
+        "workload", {}, {"expertImbalancePercent": 200}
+    ),
     "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
     "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
     "workload.draftModel.id": _draft({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
-    "workload.draftModel.config": _draft({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
+    "workload.draftModel.config": _draft(
+        {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
+    ),
     "workload.draftModel.revision": _draft({}, {"revision": "0" * 40}),
-    "workload.draftModel.pvc.claimName": _draft_claim({"claimName": "a"}, {"claimName": "b"}),
-    "workload.draftModel.pvc.path": _draft_claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
+    "workload.draftModel.pvc.claimName": _draft_claim(
+        {"claimName": "a"}, {"claimName": "b"}
+    ),
+    "workload.draftModel.pvc.path": _draft_claim(
+        {"claimName": "a"}, {"claimName": "a", "path": "b"}
+    ),
     "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
     "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
     "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
-    "workload.kvOffload.hostMemory": _under("workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}),
-    "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
+    "workload.kvOffload.hostMemory": _under(
+        "workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}
+    ),
+    "workload.kvCacheQuantization": _under(
+        "workload", {}, {"kvCacheQuantization": "FP8"}
+    ),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
     "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
     "objective.tpotMilliseconds": _under("objective", {}, {"tpotMilliseconds": 50}),
@@ -190,41 +268,88 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
     "parallelism.attentionData": _under("parallelism", {}, {"attentionData": 1}),
     "parallelism.context": _under("parallelism", {}, {"context": 1}),
-    "parallelism.partition[0]": _under("parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}),
-    "placement.nodeSelector.example.com/pool": _under("placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}),
-    "placement.tolerations[0].key": _toleration(TOLERATION, TOLERATION | {"key": "other"}),
-    "placement.tolerations[0].operator": _toleration({"key": "a"}, {"key": "a", "operator": "Exists"}),
-    "placement.tolerations[0].value": _toleration(TOLERATION, TOLERATION | {"value": "other"}),
-    "placement.tolerations[0].effect": _toleration({"operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}),
-    "placement.tolerations[0].tolerationSeconds": _toleration(TOLERATION, TOLERATION | {"tolerationSeconds": 10}),
+    "parallelism.partition[0]": _under(
+        "parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}
+    ),
+    "placement.nodeSelector.example.com/pool": _under(
+        "placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}
+    ),
+    "placement.tolerations[0].key": _toleration(
+        TOLERATION, TOLERATION | {"key": "other"}
+    ),
+    "placement.tolerations[0].operator": _toleration(
+        {"key": "a"}, {"key": "a", "operator": "Exists"}
+    ),
+    "placement.tolerations[0].value": _toleration(
+        TOLERATION, TOLERATION | {"value": "other"}
+    ),
+    "placement.tolerations[0].effect": _toleration(
+        {"operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}
+    ),
+    "placement.tolerations[0].tolerationSeconds": _toleration(
+        TOLERATION, TOLERATION | {"tolerationSeconds": 10}
+    ),
     "placement.scheduler": _under("placement", {}, {"scheduler": "Native"}),
-    "placement.queue": _under("placement", {"scheduler": "Volcano"}, {"scheduler": "Volcano", "queue": "a"}),
+    "placement.queue": _under(
+        "placement", {"scheduler": "Volcano"}, {"scheduler": "Volcano", "queue": "a"}
+    ),
     "placement.schedulerName": _under(
-        "placement", {"scheduler": "Coscheduling"}, {"scheduler": "Coscheduling", "schedulerName": "a"}
+        "placement",
+        {"scheduler": "Coscheduling"},
+        {"scheduler": "Coscheduling", "schedulerName": "a"},
     ),
     "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
-    "pod.resources.ephemeralStorage": _under("pod", {}, {"resources": {"ephemeralStorage": "70Gi"}}),
+    "pod.resources.ephemeralStorage": _under(
+        "pod", {}, {"resources": {"ephemeralStorage": "70Gi"}}
+    ),
     "pod.readOnlyRootFilesystem": _under("pod", {}, {"readOnlyRootFilesystem": False}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
-    "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
-    "pod.labels.team": _under("pod", {"labels": {"team": "a"}}, {"labels": {"team": "b"}}),
-    "pod.annotations.example.com/cost-centre": _under("pod", *({"annotations": {"example.com/cost-centre": it}} for it in "12")),
+    "pod.imagePullSecrets[0].name": _under(
+        "pod", {}, {"imagePullSecrets": [{"name": "registry"}]}
+    ),
+    "pod.labels.team": _under(
+        "pod", {"labels": {"team": "a"}}, {"labels": {"team": "b"}}
+    ),
+    "pod.annotations.example.com/cost-centre": _under(
+        "pod", *({"annotations": {"example.com/cost-centre": it}} for it in "12")
+    ),
     "pod.serviceAccountName": _under("pod", {}, {"serviceAccountName": "reader"}),
     "pod.imagePullPolicy": _under("pod", {}, {"imagePullPolicy": "Always"}),
-    "pod.volumes[0].name": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "name": "other"}),
-    "pod.volumes[0].mountPath": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "mountPath": "/srv/a"}),
-    "pod.volumes[0].configMap.name": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}),
-    "pod.volumes[0].secret.secretName": _volume({"secret": {"secretName": "a"}}, {"secret": {"secretName": "b"}}),
-    "pod.volumes[0].pvc.claimName": _volume({"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "b"}}),
-    "pod.volumes[0].pvc.readOnly": _volume({"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "a", "readOnly": False}}),
-    "pod.volumes[0].emptyDir.sizeLimit": _volume({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "2Gi"}}),
-    "pod.topologySpread.topologyKey": _under("pod", {}, {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}),
+    "pod.volumes[0].name": _volume(
+        {"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "name": "other"}
+    ),
+    "pod.volumes[0].mountPath": _volume(
+        {"configMap": {"name": "a"}},
+        {"configMap": {"name": "a"}, "mountPath": "/srv/a"},
+    ),
+    "pod.volumes[0].configMap.name": _volume(
+        {"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}
+    ),
+    "pod.volumes[0].secret.secretName": _volume(
+        {"secret": {"secretName": "a"}}, {"secret": {"secretName": "b"}}
+    ),
+    "pod.volumes[0].pvc.claimName": _volume(
+        {"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "b"}}
+    ),
+    "pod.volumes[0].pvc.readOnly": _volume(
+        {"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "a", "readOnly": False}}
+    ),
+    "pod.volumes[0].emptyDir.sizeLimit": _volume(
+        {"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "2Gi"}}
+    ),
+    "pod.topologySpread.topologyKey": _under(
+        "pod", {}, {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}
+    ),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
-    "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
-    "pod.network.attachments[0]": _network({"attachments": ["a"]}, {"attachments": ["b"]}),
+    "pod.network.resources[0].count": _explicit(
+        {"name": "rdma/a"}, {"name": "rdma/a", "count": 2}
+    ),
+    "pod.network.attachments[0]": _network(
+        {"attachments": ["a"]}, {"attachments": ["b"]}
+    ),
     "pod.network.computeDomain": _network({}, {"computeDomain": "None"}),
     "pod.network.lockMemory": _network({}, {"lockMemory": True}),
     "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),
@@ -239,7 +364,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
     "rollout.minReadySeconds": _under("rollout", {}, {"minReadySeconds": 60}),
     "rollout.partition": _under("rollout", {}, {"partition": 1}),
-    "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
+    "rollout.progressDeadlineSeconds": _under(
+        "rollout", {}, {"progressDeadlineSeconds": 1200}
+    ),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
@@ -258,10 +385,18 @@ def test_the_table_has_every_field() -> None:
 
 
 @pytest.mark.parametrize("path", BEFORE_AND_AFTER)
-def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
-    before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
+def test_changing_a_field_changes_something_that_one_can_see(
+    path: str, the_plan: Plan
+) -> None:
+    before, after = (
+        parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path]
+    )
 
-    plan = ON_TWO_NODES if path.startswith(("pod.network", "engine.executor")) else the_plan
+    plan = (
+        ON_TWO_NODES
+        if path.startswith(("pod.network", "engine.executor"))
+        else the_plan
+    )
     assert what_one_sees(before, plan) != what_one_sees(after, plan)
 
 
@@ -289,19 +424,39 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     reference = resource.spec.model.config_map_ref
     text = CONFIG_MAPS.get((reference.name, reference.key)) if reference else None
     try:
-        subject = resolve(Question(resource=resource, config_text=text, settings=ADMITTING))
+        subject = resolve(
+            Question(resource=resource, config_text=text, settings=ADMITTING)
+        )
     except InputError as error:
         return (str(error),)
     bundle = bundle_for(subject, plan)
     stock, fate = take_stock(subject, facts(), ()), fate_of_a_valid_plan(subject, plan)
-    return subject.model, subject.traits.drafter, subject.request, stock, bundle, fate, life_rules(subject.intent, {})
+    return (
+        subject.model,
+        subject.traits.drafter,
+        subject.request,
+        stock,
+        bundle,
+        fate,
+        life_rules(subject.intent, {}),
+    )
 
 
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> PlanChoice:
     """Return what becomes of a plan that was made for this spec and still fits the cluster."""
     intent = subject.intent
-    wanted = Wanted(input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=intent.replan, replicas=intent.replicas)
-    record = PlanRecord(input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan)
+    wanted = Wanted(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=intent.replan,
+        replicas=intent.replicas,
+    )
+    record = PlanRecord(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        generation=1,
+        plan=plan,
+    )
     return choose(record, wanted, leaving=False)
 
 
@@ -310,4 +465,6 @@ def _has_fields(schema: Mapping[str, Any]) -> bool:
 
 
 def _dotted(steps: Steps) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps
+    ).removeprefix(".")

@@ -1,4 +1,6 @@
-"""GPUs that an administrator states: what is read, what is refused, and what a node with one becomes."""
+"""GPUs that an administrator states: what is read, what is refused, and what a node with one
+becomes.
+"""
 
 from typing import Any
 
@@ -42,10 +44,20 @@ def test_a_data_sheet_becomes_a_gpu_that_nobody_has_measured() -> None:
         memory_bytes_per_second=22e12,
         flops={"bf16": 4e15, "fp16": 4e15, "fp8": 17.5e15},
         scale_up=Link(
-            name="NVLink6 NVSwitch", bytes_per_second=1.8e12, latency_seconds=1e-6, basis="datasheet", source="data sheet"
+            name="NVLink6 NVSwitch",
+            bytes_per_second=1.8e12,
+            latency_seconds=1e-6,
+            basis="datasheet",
+            source="data sheet",
         ),
         scale_up_gpus=8,
-        host=Link(name="PCIe", bytes_per_second=128e9, latency_seconds=1.4e-6, basis="datasheet", source="data sheet"),
+        host=Link(
+            name="PCIe",
+            bytes_per_second=128e9,
+            latency_seconds=1.4e-6,
+            basis="datasheet",
+            source="data sheet",
+        ),
         compute_capability=(10, 7),
         basis="datasheet",
         source="data sheet",
@@ -57,9 +69,22 @@ def test_a_data_sheet_becomes_a_gpu_that_nobody_has_measured() -> None:
 
 
 def test_what_is_left_out_is_the_least() -> None:
-    (gpu,) = read_gpus([{key: value for key, value in R200.items() if key not in ("scaleUp", "pcieGigabytesPerSecond")}])
+    (gpu,) = read_gpus(
+        [
+            {
+                key: value
+                for key, value in R200.items()
+                if key not in ("scaleUp", "pcieGigabytesPerSecond")
+            }
+        ]
+    )
 
-    assert (gpu.scale_up, gpu.scale_up_gpus, gpu.host.bytes_per_second, gpu.host.basis) == (None, 1, 16e9, "assumed")
+    assert (
+        gpu.scale_up,
+        gpu.scale_up_gpus,
+        gpu.host.bytes_per_second,
+        gpu.host.basis,
+    ) == (None, 1, 16e9, "assumed")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +95,22 @@ def test_what_is_left_out_is_the_least() -> None:
         ({"product": "-"}, [("BadFormat", "gpus[0].product")]),
         ({"memoryMiB": 12}, [("OutOfRange", "gpus[0].memoryMiB")]),
         ({"memoryMiB": "294912"}, [("WrongType", "gpus[0].memoryMiB")]),
-        ({"memoryGigabytesPerSecond": 0}, [("OutOfRange", "gpus[0].memoryGigabytesPerSecond")]),
-        ({"memoryGigabytesPerSecond": "8000"}, [("WrongType", "gpus[0].memoryGigabytesPerSecond")]),
+        (
+            {"memoryGigabytesPerSecond": 0},
+            [("OutOfRange", "gpus[0].memoryGigabytesPerSecond")],
+        ),
+        (
+            {"memoryGigabytesPerSecond": "8000"},
+            [("WrongType", "gpus[0].memoryGigabytesPerSecond")],
+        ),
         ({"teraflops": {}}, [("MissingField", "gpus[0].teraflops")]),
         ({"teraflops": {"fp32": 100}}, [("UnknownField", "gpus[0].teraflops.fp32")]),
         (
             {"scaleUp": {"name": "NVLink6"}},
-            [("MissingField", f"gpus[0].scaleUp.{name}") for name in ("gigabytesPerSecond", "gpus")],
+            [
+                ("MissingField", f"gpus[0].scaleUp.{name}")
+                for name in ("gigabytesPerSecond", "gpus")
+            ],
         ),
         ({"computeCapability": 10.7}, [("WrongType", "gpus[0].computeCapability")]),
         ({"computeCapability": None}, [("MissingField", "gpus[0].computeCapability")]),
@@ -85,23 +119,33 @@ def test_what_is_left_out_is_the_least() -> None:
         ({"flops": 3}, [("UnknownField", "gpus[0].flops")]),
     ],
 )
-def test_each_mistake_gets_one_message_with_its_path(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_each_mistake_gets_one_message_with_its_path(
+    change: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     assert problems(R200 | change) == expected
 
 
 def test_a_product_stands_there_once_and_the_setting_is_a_list_of_objects() -> None:
-    assert problems(R200, R200 | {"product": "nvidia r200"}) == [("Duplicate", "gpus[1].product")]
+    assert problems(R200, R200 | {"product": "nvidia r200"}) == [
+        ("Duplicate", "gpus[1].product")
+    ]
     assert problems("NVIDIA-R200") == [("WrongType", "gpus[0]")]
 
 
 def test_a_node_with_it_is_planned_on_what_is_stated() -> None:
     own = Stated(gpus=by_product(read_gpus([R200])))
-    node = a_node("r1", product="NVIDIA-R200", labels={"nvidia.com/gpu.memory": "294000"})
+    node = a_node(
+        "r1", product="NVIDIA-R200", labels={"nvidia.com/gpu.memory": "294000"}
+    )
 
     found, without = read_node(node, own), read_node(node)
 
     assert isinstance(found, NodeFacts)
-    assert (found.gpu.id, found.gpu.stated, found.gpu.memory_bytes) == ("NVIDIA-R200", True, 294_000 * MIB)
+    assert (found.gpu.id, found.gpu.stated, found.gpu.memory_bytes) == (
+        "NVIDIA-R200",
+        True,
+        294_000 * MIB,
+    )
     assert isinstance(without, NodeExclusion)
     assert without.problem.code == "GpuUnknown"
 

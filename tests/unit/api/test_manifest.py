@@ -61,7 +61,9 @@ def test_what_is_no_manifest_is_refused_in_words(text: str, says: str) -> None:
 
 def test_aliases_may_not_blow_a_file_up() -> None:
     """Nine lines of nine references each would be 387 million values."""
-    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    lines = ["a0: &a0 [x]"] + [
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)
+    ]
 
     with pytest.raises(InputError, match="aliases expand to more than"):
         read_manifests("\n".join(lines))
@@ -77,25 +79,43 @@ NESTED = {
     "JSON": '{"a":' * 100_000,
     "closed JSON": '{"a":' * 900 + "1" + "}" * 900,
     "JSON lists": '{"a":' + "[" * 128 + "]" * 128 + "}",
-    "aliases": "a0: &a0 [1]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 200)),
+    "aliases": "a0: &a0 [1]\n"
+    + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 200)),
 }
 
 
 @pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
-def test_what_is_nested_beyond_reason_is_refused_before_anything_recurses_into_it(text: str) -> None:
-    with pytest.raises(InputError, match="lists and objects are nested more than 128 levels deep"):
+def test_what_is_nested_beyond_reason_is_refused_before_anything_recurses_into_it(
+    text: str,
+) -> None:
+    with pytest.raises(
+        InputError, match="lists and objects are nested more than 128 levels deep"
+    ):
         read_manifests(text)
 
 
-@pytest.mark.parametrize("text", ['{"a": ' + "[" * 127 + "]" * 127 + "}", "a: " + "[" * 127 + "]" * 127])
+@pytest.mark.parametrize(
+    "text", ['{"a": ' + "[" * 127 + "]" * 127 + "}", "a: " + "[" * 127 + "]" * 127]
+)
 def test_what_is_nested_as_far_as_it_may_be_is_read(text: str) -> None:
     (manifest,) = read_manifests(text)
     assert repr(manifest) == "{'a': " + "[" * 127 + "]" * 127 + "}"
 
 
-@pytest.mark.parametrize("number", ["0x" + "f" * 2_000_000, "9" * 5000, "-" + "9" * 400, "0" + "7" * 500, "0b" + "1" * 500])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0x" + "f" * 2_000_000,
+        "9" * 5000,
+        "-" + "9" * 400,
+        "0" + "7" * 500,
+        "0b" + "1" * 500,
+    ],
+)
 def test_a_number_that_nobody_could_read_is_refused(number: str) -> None:
-    with pytest.raises(InputError, match=r"line 2: a number of [0-9,]+ digits; correct it"):
+    with pytest.raises(
+        InputError, match=r"line 2: a number of [0-9,]+ digits; correct it"
+    ):
         read_manifests(f"kind: X\na: {number}")
 
 
@@ -105,15 +125,22 @@ def test_the_same_goes_for_json() -> None:
 
 
 def test_an_anchor_may_be_used_and_merged() -> None:
-    assert read_manifests("a: &x {p: 1}\nb: *x\nc: {<<: *x, q: 2}") == [{"a": {"p": 1}, "b": {"p": 1}, "c": {"p": 1, "q": 2}}]
+    assert read_manifests("a: &x {p: 1}\nb: *x\nc: {<<: *x, q: 2}") == [
+        {"a": {"p": 1}, "b": {"p": 1}, "c": {"p": 1, "q": 2}}
+    ]
 
 
 def test_every_document_is_an_object_and_empty_ones_are_none() -> None:
-    assert read_manifests("---\na: 1\n---\n# nothing\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
+    assert read_manifests("---\na: 1\n---\n# nothing\n---\nb: 2\n") == [
+        {"a": 1},
+        {"b": 2},
+    ]
 
 
 def test_a_list_gives_its_items() -> None:
-    assert read_manifests("kind: List\nitems: [{kind: Node}, {kind: PodList, items: [{kind: Pod}]}]") == [
+    assert read_manifests(
+        "kind: List\nitems: [{kind: Node}, {kind: PodList, items: [{kind: Pod}]}]"
+    ) == [
         {"kind": "Node"},
         {"kind": "Pod"},
     ]

@@ -8,19 +8,32 @@ from shardwright.api.published import ShownPlan
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import NoPlan, Report
-from tests.support.builders_reporting import a_plan, a_report, an_alternative, an_exclusion
+from tests.support.builders_reporting import (
+    a_plan,
+    a_report,
+    an_alternative,
+    an_exclusion,
+)
 
-NOTHING = NoPlan(problem=Problem(code="NothingFits", what="nothing"), heals_by_itself=False)
+NOTHING = NoPlan(
+    problem=Problem(code="NothingFits", what="nothing"), heals_by_itself=False
+)
 
 
 def fits_the_schema(shown: dict[str, Any]) -> bool:
     """The CRD's schema is made from this model: what it takes the API server takes."""
-    return ShownPlan.model_validate(shown).model_dump(by_alias=True, exclude_none=True) == shown
+    return (
+        ShownPlan.model_validate(shown).model_dump(by_alias=True, exclude_none=True)
+        == shown
+    )
 
 
 def test_a_plan_is_shown_with_totals_over_all_replicas() -> None:
     plan = a_plan(
-        layout=Layout(tensor=8, pipeline=2, replicas=2), groups=(("n1", "n0"), ("n2", "n3")), nodes_per_replica=2, gpus_per_node=8
+        layout=Layout(tensor=8, pipeline=2, replicas=2),
+        groups=(("n1", "n0"), ("n2", "n3")),
+        nodes_per_replica=2,
+        gpus_per_node=8,
     )
 
     shown = plan_status(a_report(plan))
@@ -40,11 +53,20 @@ def test_a_plan_is_shown_with_totals_over_all_replicas() -> None:
 
 
 def test_replicas_on_the_same_node_count_it_once() -> None:
-    plan = a_plan(layout=Layout(tensor=2, replicas=3), groups=(("n0",), ("n0",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    plan = a_plan(
+        layout=Layout(tensor=2, replicas=3),
+        groups=(("n0",), ("n0",), ("n1",)),
+        nodes_per_replica=1,
+        gpus_per_node=2,
+    )
 
     shown = plan_status(a_report(plan))
 
-    assert (shown["nodes"], shown["gpus"], shown["placement"]["nodes"]) == (2, 6, ["n0", "n1"])
+    assert (shown["nodes"], shown["gpus"], shown["placement"]["nodes"]) == (
+        2,
+        6,
+        ["n0", "n1"],
+    )
 
 
 def test_memory_is_shown_per_stage_in_bytes() -> None:
@@ -55,26 +77,45 @@ def test_memory_is_shown_per_stage_in_bytes() -> None:
 
     assert shown["weightsBytes"] == stage.weights_bytes
     assert shown["kvCacheBytes"] == stage.kv_cache_bytes
-    assert (shown["firstLayer"], shown["layers"]) == (stage.layers[0], stage.layers[1] - stage.layers[0])
+    assert (shown["firstLayer"], shown["layers"]) == (
+        stage.layers[0],
+        stage.layers[1] - stage.layers[0],
+    )
 
 
 def test_slots_of_adapters_are_shown_where_there_are_some() -> None:
     plan = a_plan()
-    adapted = replace(plan, stages=(replace(plan.stages[0], adapter_bytes=7), *plan.stages[1:]))
+    adapted = replace(
+        plan, stages=(replace(plan.stages[0], adapter_bytes=7), *plan.stages[1:])
+    )
 
     shown = plan_status(a_report(adapted))
 
-    assert ["adapterBytes" in stage for stage in shown["memory"]["stages"]] == [True] + [False] * (len(plan.stages) - 1)
+    assert ["adapterBytes" in stage for stage in shown["memory"]["stages"]] == [
+        True
+    ] + [False] * (len(plan.stages) - 1)
     assert shown["memory"]["stages"][0]["adapterBytes"] == 7
     assert fits_the_schema(shown)
 
 
 def test_when_nothing_fits_only_what_was_ruled_out_is_shown() -> None:
-    report = a_report(NOTHING, excluded=(an_exclusion("OutOfMemory", 3),), alternatives=(), considered=3)
+    report = a_report(
+        NOTHING,
+        excluded=(an_exclusion("OutOfMemory", 3),),
+        alternatives=(),
+        considered=3,
+    )
 
     assert plan_status(report) == {
         "alternatives": [],
-        "excluded": [{"code": "OutOfMemory", "count": 3, "example": "tensor 4", "nearestMiss": ""}],
+        "excluded": [
+            {
+                "code": "OutOfMemory",
+                "count": 3,
+                "example": "tensor 4",
+                "nearestMiss": "",
+            }
+        ],
         "considered": 3,
     }
 
@@ -88,14 +129,23 @@ def test_too_much_is_cut_to_fit_the_schema() -> None:
     """Ten thousand nodes and endless sentences must not make the API server refuse the status."""
     plan = a_plan(
         layout=Layout(tensor=8, pipeline=250, replicas=40),
-        groups=tuple(tuple(f"n{group}-{rank}" for rank in range(250)) for group in range(40)),
+        groups=tuple(
+            tuple(f"n{group}-{rank}" for rank in range(250)) for group in range(40)
+        ),
         stages=tuple(replace(a_plan().stages[0], stage=stage) for stage in range(250)),
         reasons=("why " * 1000,) * 100,
         warnings=("oh " * 1000,) * 100,
     )
-    others = tuple(an_alternative(Layout(tensor=tensor), "x" * 5000) for tensor in range(1, 50))
-    ruled_out = tuple(an_exclusion(f"Code{chr(65 + index % 26)}{'x' * (index // 26)}", 1, "y" * 5000) for index in range(200))
-    report = Report(outcome=plan, alternatives=others, excluded=ruled_out, considered=10_000)
+    others = tuple(
+        an_alternative(Layout(tensor=tensor), "x" * 5000) for tensor in range(1, 50)
+    )
+    ruled_out = tuple(
+        an_exclusion(f"Code{chr(65 + index % 26)}{'x' * (index // 26)}", 1, "y" * 5000)
+        for index in range(200)
+    )
+    report = Report(
+        outcome=plan, alternatives=others, excluded=ruled_out, considered=10_000
+    )
 
     shown = plan_status(report)
 

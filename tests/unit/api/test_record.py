@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from shardwright.api.plan_status import plan_status
-from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
+from shardwright.api.record import (
+    RECORD_VERSION,
+    Cause,
+    PlanRecord,
+    Rollback,
+    decode,
+    encode,
+)
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from tests.support.builders_reporting import a_plan, a_report, an_exclusion
@@ -17,14 +24,23 @@ RECORDS = Path(__file__).parents[2] / "data" / "records"
 
 REPORT = a_report()
 
-LATER = {"rejected": "", "improved_at": None, "rollback": None, "answered": "", "unknown": False}
+LATER = {
+    "rejected": "",
+    "improved_at": None,
+    "rollback": None,
+    "answered": "",
+    "unknown": False,
+}
 """Fields that came after version 2, as they are written where nothing is to be said."""
 
 RECORD = PlanRecord(
     input_hash="a" * 64,
     cut_hash="b" * 64,
     generation=3,
-    plan=a_plan(undeployable=Problem(code="NotYetDeployable", what="not yet"), warnings=("mind the gap…",)),
+    plan=a_plan(
+        undeployable=Problem(code="NotYetDeployable", what="not yet"),
+        warnings=("mind the gap…",),
+    ),
     alternatives=REPORT.alternatives,
     excluded=(an_exclusion("OutOfMemory", 3),),
     considered=48,
@@ -87,7 +103,9 @@ def test_a_record_edited_by_hand_is_a_problem_that_names_the_field() -> None:
     assert problem.limit.startswith("plan.layout.tensor: ")
 
 
-def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_they_stood() -> None:
+def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_they_stood() -> (
+    None
+):
     plain = json.loads(encode(RECORD)) | {"reviewed": {"by": "somebody"}, "beyond": 7}
     plain["plan"] |= {"colour": "green"}
     plain["plan"]["layout"]["shape"] = [1, 2]
@@ -106,36 +124,61 @@ def test_what_a_later_release_said_of_an_object_goes_with_it() -> None:
     read = decode(json.dumps(plain))
     assert isinstance(read, PlanRecord)
 
-    assert json.loads(encode(replace(read, plan=a_plan())))["plan"]["undeployable"] is None
+    assert (
+        json.loads(encode(replace(read, plan=a_plan())))["plan"]["undeployable"] is None
+    )
 
 
 def released(version: int) -> dict[str, str]:
     """Return records as releases that write this version have written them, by name."""
-    return {file.stem: file.read_text() for file in sorted((RECORDS / f"v{version}").glob("*.json"))}
+    return {
+        file.stem: file.read_text()
+        for file in sorted((RECORDS / f"v{version}").glob("*.json"))
+    }
 
 
 def test_records_of_every_version_that_was_ever_written_are_kept_here() -> None:
-    assert {folder.name for folder in RECORDS.iterdir()} >= {f"v{version}" for version in range(1, RECORD_VERSION)}
-    assert set(released(1)) == set(released(2)) == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
+    assert {folder.name for folder in RECORDS.iterdir()} >= {
+        f"v{version}" for version in range(1, RECORD_VERSION)
+    }
+    assert (
+        set(released(1))
+        == set(released(2))
+        == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(released(1)))
 def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
-    """Everything in it comes back under its name; what says why a plan cannot be run has another one since."""
+    """Everything in it comes back under its name; what says why a plan cannot be run has another
+    one since.
+    """
     text = released(1)[name]
     plain = json.loads(text)
-    later: dict[str, Any] = {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
+    later: dict[str, Any] = {
+        "numbers": [],
+        "uncounted": [],
+        "host_cache": None,
+        "gpu_price": None,
+    }
     plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
     read = decode(text)
 
     assert isinstance(read, PlanRecord), read
-    assert json.loads(encode(read)) == plain | {"version": 2, "engine_version": None, "serial": 0, "sought": []} | LATER
+    assert (
+        json.loads(encode(read))
+        == plain
+        | {"version": 2, "engine_version": None, "serial": 0, "sought": []}
+        | LATER
+    )
     assert (read.beyond, decode(encode(read))) == ({}, read)
 
 
 @pytest.mark.parametrize("name", sorted(released(2)))
-def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: str) -> None:
+def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(
+    name: str,
+) -> None:
     text = released(2)[name]
     plain = json.loads(text)
 
@@ -144,26 +187,49 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: 
     assert isinstance(read, PlanRecord), read
     assert (
         json.loads(encode(read))
-        == plain | {"plan": plain["plan"] | {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}} | LATER
+        == plain
+        | {
+            "plan": plain["plan"]
+            | {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
+        }
+        | LATER
     )
     assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
 
 
 def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
-    back = Rollback(to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-1", said="CUDA error")
+    back = Rollback(
+        to="b6",
+        instead_of="0c",
+        cause=Cause.ENGINE_FAILED,
+        group="llama-1",
+        said="CUDA error",
+    )
     record = replace(RECORD, rollback=back, answered="spec@now", unknown=True)
     assert decode(encode(record)) == record
 
 
-@pytest.mark.parametrize("numbers", [(0,), (1, 0), (1, 1), (-1, 0)], ids=["too few", "not in order", "twice", "negative"])
-def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(numbers: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [(0,), (1, 0), (1, 1), (-1, 0)],
+    ids=["too few", "not in order", "twice", "negative"],
+)
+def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
+    numbers: tuple[int, ...],
+) -> None:
     record = replace(RECORD, plan=a_plan(groups=(("a",), ("b",)), numbers=numbers))
     found = decode(encode(record))
     assert isinstance(found, Problem)
-    assert found.limit == "plan.numbers: must be one for each group, from 0, each greater than the one before"
+    assert (
+        found.limit
+        == "plan.numbers: must be one for each group, from 0, each greater than the one before"
+    )
     kept = replace(record, plan=replace(record.plan, numbers=(0, 2)))
     assert decode(encode(kept)) == kept
-    assert (json.loads(encode(kept))["version"], json.loads(encode(RECORD))["version"]) == (3, 2)
+    assert (
+        json.loads(encode(kept))["version"],
+        json.loads(encode(RECORD))["version"],
+    ) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +237,12 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(numbers: 
     [
         ("one_gpu", Layout(), (("l4-0",),), ()),
         ("two_nodes", Layout(tensor=8, pipeline=2), (("h100-0", "h100-1"),), ()),
-        ("experts", Layout(expert=16, attention_data=16), (("h100-00", "h100-01"),), ()),
+        (
+            "experts",
+            Layout(expert=16, attention_data=16),
+            (("h100-00", "h100-01"),),
+            (),
+        ),
         (
             "not_deployable",
             Layout(tensor=8, attention_data=2, expert=16),
@@ -187,14 +258,23 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(numbers: 
     ],
 )
 def test_a_plan_of_version_1_is_the_plan_it_was(
-    name: str, layout: Layout, groups: tuple[tuple[str, ...], ...], generations: tuple[int, ...]
+    name: str,
+    layout: Layout,
+    groups: tuple[tuple[str, ...], ...],
+    generations: tuple[int, ...],
 ) -> None:
     read = decode(released(1)[name])
 
     assert isinstance(read, PlanRecord)
-    assert (read.plan.layout, read.plan.groups, read.generations) == (layout, groups, generations)
+    assert (read.plan.layout, read.plan.groups, read.generations) == (
+        layout,
+        groups,
+        generations,
+    )
     assert read.plan.deployable is (name != "not_deployable")
-    assert read.plan.deployable or (read.plan.undeployable and read.plan.undeployable.code == "NotYetDeployable")
+    assert read.plan.deployable or (
+        read.plan.undeployable and read.plan.undeployable.code == "NotYetDeployable"
+    )
 
 
 def test_a_record_of_version_1_without_the_field_is_of_a_plan_that_can_be_run() -> None:

@@ -24,7 +24,13 @@ def request_of(**spec: Any) -> Request:
 
 def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
     assert request_of() == Request(
-        workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072, shortest_model_len=2560),
+        workload=Workload(
+            input_tokens=2048,
+            output_tokens=512,
+            concurrency=64,
+            max_model_len=3072,
+            shortest_model_len=2560,
+        ),
         objective=Objective(),
         space=SearchSpace(),
         storage=Storage.HUB,
@@ -41,7 +47,11 @@ def test_every_field_reaches_the_planner() -> None:
             "maxModelLen": 5000,
             "kvCacheQuantization": "FP8",
         },
-        objective={"optimizeFor": "Throughput", "ttftMilliseconds": 1500, "tpotMilliseconds": 25},
+        objective={
+            "optimizeFor": "Throughput",
+            "ttftMilliseconds": 1500,
+            "tpotMilliseconds": 25,
+        },
         replicas=2,
         mode="PlanOnly",
         parallelism={"tensor": 4, "pipeline": 2, "expert": 1},
@@ -49,19 +59,34 @@ def test_every_field_reaches_the_planner() -> None:
     )
 
     assert request == Request(
-        workload=Workload(input_tokens=1000, output_tokens=100, concurrency=8, max_model_len=5000, kv_cache_dtype="fp8"),
-        objective=Objective(optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025),
-        space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
+        workload=Workload(
+            input_tokens=1000,
+            output_tokens=100,
+            concurrency=8,
+            max_model_len=5000,
+            kv_cache_dtype="fp8",
+        ),
+        objective=Objective(
+            optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025
+        ),
+        space=SearchSpace(
+            replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3
+        ),
         storage=Storage.HUB,
         deploy=False,
     )
 
 
 @pytest.mark.parametrize(
-    ("input_tokens", "output_tokens", "longest"), [(512, 512, 1024), (512, 513, 2048), (32_000, 700, 32_768)]
+    ("input_tokens", "output_tokens", "longest"),
+    [(512, 512, 1024), (512, 513, 2048), (32_000, 700, 32_768)],
 )
-def test_the_longest_request_is_rounded_up_but_never_above_the_model(input_tokens: int, output_tokens: int, longest: int) -> None:
-    request = request_of(workload={"inputTokens": input_tokens, "outputTokens": output_tokens})
+def test_the_longest_request_is_rounded_up_but_never_above_the_model(
+    input_tokens: int, output_tokens: int, longest: int
+) -> None:
+    request = request_of(
+        workload={"inputTokens": input_tokens, "outputTokens": output_tokens}
+    )
 
     assert request.workload.max_model_len == longest
 
@@ -73,7 +98,10 @@ def test_weights_are_pinned_where_the_spec_names_their_commit() -> None:
 
 
 def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:
-    with pytest.raises(InputError, match=r"spec\.workload\.inputTokens: 33,000 tokens .* the 32,768 of .*, 232 too many"):
+    with pytest.raises(
+        InputError,
+        match=r"spec\.workload\.inputTokens: 33,000 tokens .* the 32,768 of .*, 232 too many",
+    ):
         request_of(workload={"inputTokens": 32_000, "outputTokens": 1000})
 
 
@@ -88,7 +116,9 @@ def test_no_replicas_ask_for_the_plan_of_one() -> None:
 
 @pytest.mark.parametrize("word", list(OptimizeFor))
 def test_every_objective_of_the_planner_can_be_asked_for(word: OptimizeFor) -> None:
-    assert request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word
+    assert (
+        request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word
+    )
 
 
 def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None:
@@ -101,14 +131,25 @@ def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None
         }
     ).workload
 
-    assert (load.requests_per_second, load.prefix_cache_hit_rate, load.expert_imbalance) == (2.5, 0.3, 1.5)
+    assert (
+        load.requests_per_second,
+        load.prefix_cache_hit_rate,
+        load.expert_imbalance,
+    ) == (2.5, 0.3, 1.5)
     assert (load.draft_tokens, load.draft_acceptance) == (3, 0.6)
 
 
 def test_pins_reach_the_search_and_a_partition_pins_its_stages() -> None:
-    space = request_of(parallelism={"attentionData": 2, "context": 4, "partition": [15, 13]}).space
+    space = request_of(
+        parallelism={"attentionData": 2, "context": 4, "partition": [15, 13]}
+    ).space
 
-    assert (space.attention_data, space.context, space.partition, space.pipeline) == (2, 4, (15, 13), 2)
+    assert (space.attention_data, space.context, space.partition, space.pipeline) == (
+        2,
+        4,
+        (15, 13),
+        2,
+    )
 
 
 def test_filling_a_budget_may_choose_a_replica_for_every_request() -> None:
@@ -121,20 +162,37 @@ def test_filling_a_budget_may_choose_a_replica_for_every_request() -> None:
 
 
 def test_limits_may_speak_of_the_95th_percentile() -> None:
-    assert request_of(objective={"statistic": "P95", "ttftMilliseconds": 500}).objective == Objective(
-        ttft_seconds=0.5, statistic=Statistic.P95
-    )
+    assert request_of(
+        objective={"statistic": "P95", "ttftMilliseconds": 500}
+    ).objective == Objective(ttft_seconds=0.5, statistic=Statistic.P95)
 
 
 def test_weights_on_a_claim_are_read_from_there() -> None:
-    assert request_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "c"}}}).storage is Storage.CLAIM
+    assert (
+        request_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "c"}}}).storage
+        is Storage.CLAIM
+    )
     kept = {"huggingFace": {"cache": {"claimName": "c"}}}
     assert request_of(model={"id": "a/b", "weights": kept}).storage is Storage.KEPT
-    assert request_of(model={"id": "a/b", "weights": {"image": {"reference": "c"}}}).storage is Storage.IMAGE
+    assert (
+        request_of(
+            model={"id": "a/b", "weights": {"image": {"reference": "c"}}}
+        ).storage
+        is Storage.IMAGE
+    )
 
 
-@pytest.mark.parametrize(("storage", "size"), [("900Gi", 900 * 2**30), ("2T", 2 * 10**12), (None, None)])
-def test_the_size_of_a_pods_own_cache_is_known_to_the_plan(storage: str | None, size: int | None) -> None:
+@pytest.mark.parametrize(
+    ("storage", "size"), [("900Gi", 900 * 2**30), ("2T", 2 * 10**12), (None, None)]
+)
+def test_the_size_of_a_pods_own_cache_is_known_to_the_plan(
+    storage: str | None, size: int | None
+) -> None:
     cache = {"storage": storage} if storage else {"claimName": "hub"}
 
-    assert request_of(model={"id": "a/b", "weights": {"huggingFace": {"cache": cache}}}).cache_bytes == size
+    assert (
+        request_of(
+            model={"id": "a/b", "weights": {"huggingFace": {"cache": cache}}}
+        ).cache_bytes
+        == size
+    )

@@ -23,9 +23,18 @@ def sentences(**spec: Any) -> list[str]:
 def test_the_smallest_manifest_gets_the_documented_defaults() -> None:
     spec = parse_manifest(a_sharded_model()).spec
 
-    assert (spec.replicas, spec.replan, spec.mode, spec.paused) == (1, "WhenInvalid", "Deploy", False)
+    assert (spec.replicas, spec.replan, spec.mode, spec.paused) == (
+        1,
+        "WhenInvalid",
+        "Deploy",
+        False,
+    )
     assert (spec.workload.input_tokens, spec.workload.output_tokens) == (2048, 512)
-    assert (spec.engine.name, spec.objective.optimize_for, spec.model.quantization) == ("vLLM", "Balanced", "Auto")
+    assert (spec.engine.name, spec.objective.optimize_for, spec.model.quantization) == (
+        "vLLM",
+        "Balanced",
+        "Auto",
+    )
 
 
 def test_a_misspelt_field_gets_the_right_name_as_a_hint() -> None:
@@ -35,34 +44,67 @@ def test_a_misspelt_field_gets_the_right_name_as_a_hint() -> None:
 
 
 def test_an_unknown_field_without_a_near_name_gets_the_known_ones() -> None:
-    assert sentences(budget={"money": 8}) == ["spec.budget.money: is not a field of this resource; known here: fill, gpus, nodes"]
+    assert sentences(budget={"money": 8}) == [
+        "spec.budget.money: is not a field of this resource; known here: fill, gpus, nodes"
+    ]
 
 
 def test_a_value_out_of_range_is_told_the_range_and_the_gap() -> None:
-    assert sentences(replicas=1001) == ["spec.replicas: 1,001 must be from 0 to 1,000, 1 too many; set it to 1,000 or less"]
+    assert sentences(replicas=1001) == [
+        "spec.replicas: 1,001 must be from 0 to 1,000, 1 too many; set it to 1,000 or less"
+    ]
 
 
 def test_a_quoted_number_is_told_to_lose_its_quotes() -> None:
-    assert sentences(replicas="2") == ['spec.replicas: "2" must be an integer; remove the quotes']
+    assert sentences(replicas="2") == [
+        'spec.replicas: "2" must be an integer; remove the quotes'
+    ]
 
 
 def test_a_word_outside_an_enum_is_told_the_words_and_the_nearest() -> None:
     assert sentences(objective={"optimizeFor": "latency"}) == [
-        'spec.objective.optimizeFor: "latency" must be Balanced, Latency or Throughput; did you mean Latency?'
+        (
+            'spec.objective.optimizeFor: "latency" must be Balanced, Latency or Throughput; did '
+            "you "
+            "mean Latency?"
+        )
     ]
 
 
 @pytest.mark.parametrize(
     "image",
-    ["vllm", "vllm:v0.33.0", "localhost:5000/vllm", "registry.Internal:5000/a/b_c:T-1.2_3", f"a/b@sha256:{'0' * 64}"],
+    [
+        "vllm",
+        "vllm:v0.33.0",
+        "localhost:5000/vllm",
+        "registry.Internal:5000/a/b_c:T-1.2_3",
+        f"a/b@sha256:{'0' * 64}",
+    ],
 )
 def test_an_image_is_named_as_container_runtimes_name_it(image: str) -> None:
-    assert parse_manifest(a_sharded_model(engine={"image": image, "version": "0.33.0"})).spec.engine.image == image
+    assert (
+        parse_manifest(
+            a_sharded_model(engine={"image": image, "version": "0.33.0"})
+        ).spec.engine.image
+        == image
+    )
 
 
-@pytest.mark.parametrize("image", ["https://registry.internal/vllm", "vllm:", "a//b", "a/b:c/d", "-a", "a/b@sha256:0"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        "https://registry.internal/vllm",
+        "vllm:",
+        "a//b",
+        "a/b:c/d",
+        "-a",
+        "a/b@sha256:0",
+    ],
+)
 def test_an_image_that_no_runtime_can_pull_is_refused(image: str) -> None:
-    (problem,) = problems_of(a_sharded_model(engine={"image": image, "version": "0.33.0"}))
+    (problem,) = problems_of(
+        a_sharded_model(engine={"image": image, "version": "0.33.0"})
+    )
 
     assert (problem.code, problem.path) == ("BadFormat", "spec.engine.image")
 
@@ -71,26 +113,40 @@ def test_a_missing_field_is_told_what_it_means() -> None:
     (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
 
     assert problem.path == "spec.model.configMapRef.name"
-    assert problem.remedy == "set it: Name of the ConfigMap, in the namespace of this resource"
+    assert (
+        problem.remedy
+        == "set it: Name of the ConfigMap, in the namespace of this resource"
+    )
 
 
 def test_all_problems_are_said_at_once_in_the_order_of_their_paths() -> None:
-    found = problems_of(a_sharded_model(replicas=-1, engine={"name": "TGI"}, mode="Dry"))
+    found = problems_of(
+        a_sharded_model(replicas=-1, engine={"name": "TGI"}, mode="Dry")
+    )
 
-    assert [problem.path for problem in found] == ["spec.engine.name", "spec.mode", "spec.replicas"]
+    assert [problem.path for problem in found] == [
+        "spec.engine.name",
+        "spec.mode",
+        "spec.replicas",
+    ]
 
 
 def test_rules_between_fields_name_the_field_to_change() -> None:
     (sentence,) = sentences(replicas=4, budget={"gpus": 3})
 
     assert sentence == (
-        "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x pipeline x attentionData x replicas; raise "
+        "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x pipeline x "
+        "attentionData x replicas; raise "
         "budget.gpus or lower one of them"
     )
 
 
 def test_every_entry_that_is_there_twice_is_named() -> None:
-    secret, variable, device = {"name": "registry"}, {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "rdma/hca", "count": 1}
+    secret, variable, device = (
+        {"name": "registry"},
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+        {"name": "rdma/hca", "count": 1},
+    )
     pod = {
         "imagePullSecrets": [secret, {"name": "other"}, secret],
         "network": {"rdma": "Explicit", "resources": [device, device]},
@@ -99,7 +155,9 @@ def test_every_entry_that_is_there_twice_is_named() -> None:
 
     found = problems_of(
         a_sharded_model(
-            model={"id": "a/b", "adapters": [adapter, adapter]}, engine={"env": [variable, variable, variable]}, pod=pod
+            model={"id": "a/b", "adapters": [adapter, adapter]},
+            engine={"env": [variable, variable, variable]},
+            pod=pod,
         )
     )
 
@@ -108,15 +166,24 @@ def test_every_entry_that_is_there_twice_is_named() -> None:
         ("Duplicate", "spec.engine.env[1]", 'name "NCCL_DEBUG" is there twice'),
         ("Duplicate", "spec.engine.env[2]", 'name "NCCL_DEBUG" is there twice'),
         ("Duplicate", "spec.pod.imagePullSecrets[2]", 'name "registry" is there twice'),
-        ("Duplicate", "spec.pod.network.resources[1]", 'name "rdma/hca" is there twice'),
+        (
+            "Duplicate",
+            "spec.pod.network.resources[1]",
+            'name "rdma/hca" is there twice',
+        ),
     ]
 
 
 def test_another_kind_is_refused_by_name() -> None:
-    assert [problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})] == ["kind"]
+    assert [
+        problem.path
+        for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})
+    ] == ["kind"]
 
 
-@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third", "fourth"])
+@pytest.mark.parametrize(
+    "spec", complete_specs(), ids=["first", "second", "third", "fourth"]
+)
 def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
     parsed = parse_manifest(a_sharded_model() | {"spec": spec}).spec
 
@@ -125,16 +192,28 @@ def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
 
 def test_metadata_of_any_object_is_taken_and_a_misspelt_field_of_it_is_not() -> None:
     manifest = a_sharded_model()
-    written = {"labels": {"team": "x"}, "annotations": {"a": "b"}, "resourceVersion": "7", "managedFields": [{}]}
+    written = {
+        "labels": {"team": "x"},
+        "annotations": {"a": "b"},
+        "resourceVersion": "7",
+        "managedFields": [{}],
+    }
 
-    assert parse_manifest(manifest | {"metadata": {**manifest["metadata"], **written}}) == parse_manifest(manifest)
-    assert [problem.path for problem in problems_of(manifest | {"metadata": {**manifest["metadata"], "label": {}}})] == [
-        "metadata.label"
-    ]
+    assert parse_manifest(
+        manifest | {"metadata": {**manifest["metadata"], **written}}
+    ) == parse_manifest(manifest)
+    assert [
+        problem.path
+        for problem in problems_of(
+            manifest | {"metadata": {**manifest["metadata"], "label": {}}}
+        )
+    ] == ["metadata.label"]
 
 
 def test_a_field_of_a_newer_version_is_dropped_from_a_stored_object() -> None:
-    stored = a_sharded_model(fleet={"size": 3}) | {"status": {"plan": {"weather": "fine"}}}
+    stored = a_sharded_model(fleet={"size": 3}) | {
+        "status": {"plan": {"weather": "fine"}}
+    }
 
     assert read_stored(stored).spec == parse_manifest(a_sharded_model()).spec
 
@@ -151,22 +230,37 @@ def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
     problems = problems_of(a_sharded_model(model=model, workload={"draftModel": draft}))
 
     paths = ["spec.model.config", "spec.workload.draftModel.config"]
-    assert [problem.path for problem in problems if problem.code == "ConfigTooLarge"] == paths
-    assert problems[1].sentence().startswith("spec.workload.draftModel.config: 262,156 bytes of JSON must be at most 262,144")
+    assert [
+        problem.path for problem in problems if problem.code == "ConfigTooLarge"
+    ] == paths
+    assert (
+        problems[1]
+        .sentence()
+        .startswith(
+            "spec.workload.draftModel.config: 262,156 bytes of JSON must be at most 262,144"
+        )
+    )
 
 
 def test_nulls_inside_a_config_stay() -> None:
     model = {"id": "a/b", "config": {"head_dim": None}, "revision": None}
 
-    assert parse_manifest(a_sharded_model(model=model)).spec.model.config == {"head_dim": None}
+    assert parse_manifest(a_sharded_model(model=model)).spec.model.config == {
+        "head_dim": None
+    }
 
 
 def test_a_bare_number_is_a_quantity() -> None:
-    resource = parse_manifest(a_sharded_model(pod={"resources": {"cpu": 8, "memory": 68_719_476_736}}))
+    resource = parse_manifest(
+        a_sharded_model(pod={"resources": {"cpu": 8, "memory": 68_719_476_736}})
+    )
 
     assert resource.spec.pod is not None
     assert resource.spec.pod.resources is not None
-    assert (resource.spec.pod.resources.cpu, resource.spec.pod.resources.memory) == ("8", "68719476736")
+    assert (resource.spec.pod.resources.cpu, resource.spec.pod.resources.memory) == (
+        "8",
+        "68719476736",
+    )
 
 
 def test_a_shown_value_is_cut_and_carries_no_control_characters() -> None:

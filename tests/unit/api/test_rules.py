@@ -1,4 +1,6 @@
-"""Rules between fields, as the parser knows them; the API server's verdicts are compared on the control plane."""
+"""Rules between fields, as the parser knows them; the API server's verdicts are compared on the
+control plane.
+"""
 
 import pytest
 

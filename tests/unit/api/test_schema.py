@@ -32,7 +32,14 @@ class Whole(BaseModel):
 
 def test_references_are_replaced_by_what_they_refer_to() -> None:
     assert structural(Whole)["properties"]["part"]["properties"] == {
-        "depth": {"type": "integer", "format": "int32", "default": 1, "minimum": 1, "maximum": 9, "description": "How deep."}
+        "depth": {
+            "type": "integer",
+            "format": "int32",
+            "default": 1,
+            "minimum": 1,
+            "maximum": 9,
+            "description": "How deep.",
+        }
     }
 
 
@@ -49,18 +56,35 @@ def test_an_optional_part_does_not_fill_itself_in() -> None:
 
 
 def test_the_null_of_an_optional_field_is_dropped() -> None:
-    assert structural(Whole)["properties"]["size"] == {"type": "integer", "format": "int64", "minimum": 0, "maximum": 2**40}
+    assert structural(Whole)["properties"]["size"] == {
+        "type": "integer",
+        "format": "int64",
+        "minimum": 0,
+        "maximum": 2**40,
+    }
 
 
 def test_a_constant_becomes_an_enum_of_one() -> None:
-    assert structural(Whole)["properties"]["kind"] == {"type": "string", "enum": ["One"], "default": "One"}
+    assert structural(Whole)["properties"]["kind"] == {
+        "type": "string",
+        "enum": ["One"],
+        "default": "One",
+    }
 
 
 def test_items_are_rewritten_too() -> None:
-    assert structural(Whole)["properties"]["parts"]["items"]["properties"]["depth"]["format"] == "int32"
+    assert (
+        structural(Whole)["properties"]["parts"]["items"]["properties"]["depth"][
+            "format"
+        ]
+        == "int32"
+    )
 
 
-@pytest.mark.parametrize("word", ["$ref", "$defs", "title", "const", "exclusiveMinimum", "prefixItems", "allOf"])
+@pytest.mark.parametrize(
+    "word",
+    ["$ref", "$defs", "title", "const", "exclusiveMinimum", "prefixItems", "allOf"],
+)
 def test_nothing_is_left_that_a_structural_schema_may_not_have(word: str) -> None:
     assert [path for path, schema in everything() if word in schema] == []
 
@@ -68,7 +92,11 @@ def test_nothing_is_left_that_a_structural_schema_may_not_have(word: str) -> Non
 def test_every_field_has_a_description() -> None:
     items = {path for path, _ in everything() if path.endswith(("[]", "{}"))}
 
-    assert [path for path, schema in everything() if not schema.get("description") and path not in items] == []
+    assert [
+        path
+        for path, schema in everything()
+        if not schema.get("description") and path not in items
+    ] == []
 
 
 def test_every_field_has_a_bound() -> None:
@@ -78,7 +106,11 @@ def test_every_field_has_a_bound() -> None:
 def test_every_list_says_how_it_is_merged() -> None:
     lists = [schema for _, schema in everything() if schema.get("type") == "array"]
 
-    assert {schema.get("x-kubernetes-list-type") for schema in lists} == {"map", "set", "atomic"}
+    assert {schema.get("x-kubernetes-list-type") for schema in lists} == {
+        "map",
+        "set",
+        "atomic",
+    }
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -87,7 +119,10 @@ def test_the_message_of_a_rule_says_what_must_be_and_the_way_out(rule: Any) -> N
 
     assert " must " in limit
     assert remedy
-    assert rule.field.rpartition(".")[2] in limit or rule.path.rpartition(".")[2].removesuffix("[]") in limit
+    assert (
+        rule.field.rpartition(".")[2] in limit
+        or rule.path.rpartition(".")[2].removesuffix("[]") in limit
+    )
 
 
 def test_the_kept_crd_is_the_generated_one() -> None:
@@ -98,7 +133,11 @@ def test_the_kept_crd_is_the_generated_one() -> None:
 def test_the_wide_table_alone_shows_model_and_product() -> None:
     (version,) = crd()["spec"]["versions"]
 
-    assert [column["name"] for column in version["additionalPrinterColumns"] if column["priority"]] == [
+    assert [
+        column["name"]
+        for column in version["additionalPrinterColumns"]
+        if column["priority"]
+    ] == [
         "Model",
         "Pool",
         "Tok/s",

@@ -16,8 +16,23 @@ from shardwright.hardware.nodes import read_node
 from tests.support.builders_nodes import bare_node
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "render", "predict", "fetch", "models", "gpus", "crd", "version"])
-def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan",
+        "explain",
+        "render",
+        "predict",
+        "fetch",
+        "models",
+        "gpus",
+        "crd",
+        "version",
+    ],
+)
+def test_every_command_explains_itself(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
 
@@ -25,7 +40,9 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert f"shardwright {command}" in capsys.readouterr().out
 
 
-def test_the_plugin_of_kubectl_calls_itself_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plugin_of_kubectl_calls_itself_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", ["/usr/local/bin/kubectl-shardwright"])
 
     with pytest.raises(SystemExit):
@@ -49,11 +66,18 @@ def test_the_help_of_a_command_is_one_screen_and_leads_to_all_of_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    shown, whole = _help(capsys, command, "--help"), _help(capsys, command, "--help-all")
+    shown, whole = (
+        _help(capsys, command, "--help"),
+        _help(capsys, command, "--help-all"),
+    )
 
     assert len(shown) <= 50
     if shown != whole:
-        assert [line for line in shown if len(line) > 80 and f"shardwright {command}" not in line] == []
+        assert [
+            line
+            for line in shown
+            if len(line) > 80 and f"shardwright {command}" not in line
+        ] == []
         assert shown[-1] == "all options, in full, and the exit codes: --help-all"
 
 
@@ -62,7 +86,10 @@ def test_the_first_screen_has_every_option_but_those_of_kubectl(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    options = [set(re.findall(r"--[a-z][a-z-]+", "\n".join(_help(capsys, "plan", how)))) for how in ("--help", "--help-all")]
+    options = [
+        set(re.findall(r"--[a-z][a-z-]+", "\n".join(_help(capsys, "plan", how))))
+        for how in ("--help", "--help-all")
+    ]
 
     left_out = {flag for flag, _, _ in FLAGS} | {
         "--kubeconfig",
@@ -87,7 +114,9 @@ def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("form", [["-o", "json"], ["-ojson"], ["--output=json"]])
-def test_what_no_command_takes_is_a_document_for_a_program(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_command_takes_is_a_document_for_a_program(
+    form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", "--no-such-option", *form])
 
@@ -102,8 +131,10 @@ def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"shardwright {__version__}\n"
 
 
-def test_crd_prints_what_the_operator_installs(capsys: pytest.CaptureFixture[str]) -> None:
-    from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - where it is used
+def test_crd_prints_what_the_operator_installs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from shardwright.api.schema import crd_yaml  # noqa: PLC0415
 
     assert main(["crd"]) == 0
     assert capsys.readouterr().out == crd_yaml()
@@ -114,12 +145,18 @@ def test_models_are_searched_in_any_case(capsys: pytest.CaptureFixture[str]) -> 
 
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["ID", "ARCHITECTURE", "RELEASED"]
-    assert ["deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"] in [row.split() for row in rows]
-    assert "nvidia/DeepSeek-V3.1-NVFP4 DeepseekV3ForCausalLM" in [" ".join(row.split()) for row in rows]
+    assert ["deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"] in [
+        row.split() for row in rows
+    ]
+    assert "nvidia/DeepSeek-V3.1-NVFP4 DeepseekV3ForCausalLM" in [
+        " ".join(row.split()) for row in rows
+    ]
     assert all("deepseek-v3" in row.lower() for row in rows)
 
 
-def test_models_that_are_known_by_id_alone_come_last_with_their_date(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_that_are_known_by_id_alone_come_last_with_their_date(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["models", "--search", "qwen3-coder-next"]) == 0
 
     rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()[1:]]
@@ -132,7 +169,10 @@ def test_ids_alone_are_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["models", "--search", "llama-3.1-405b-instruct", "-o", "yaml"]) == 0
     (listed,) = yaml.safe_load_all(capsys.readouterr().out)
-    assert (listed["kind"], listed["items"][0]["id"]) == ("ModelList", "meta-llama/Llama-3.1-405B-Instruct")
+    assert (listed["kind"], listed["items"][0]["id"]) == (
+        "ModelList",
+        "meta-llama/Llama-3.1-405B-Instruct",
+    )
 
 
 def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,8 +183,13 @@ def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert first["source"]
 
 
-@pytest.mark.parametrize(("command", "said"), [("models", "no model id that is known"), ("gpus", "no GPU of the catalogue")])
-def test_a_search_without_a_hit_says_so_beside_the_output(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("models", "no model id that is known"), ("gpus", "no GPU of the catalogue")],
+)
+def test_a_search_without_a_hit_says_so_beside_the_output(
+    command: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, "--search", "no such thing"]) == 0
 
     out, err = capsys.readouterr()
@@ -152,34 +197,69 @@ def test_a_search_without_a_hit_says_so_beside_the_output(command: str, said: st
     assert err.startswith(said)
 
 
-def test_gpus_are_listed_by_the_id_that_a_node_may_state(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpus_are_listed_by_the_id_that_a_node_may_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["gpus", "--search", "h100-sxm"]) == 0
 
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["ID", "GIB", "GB/S", "BF16", "TFLOP/S", "PRICE", "FORMATS", "JOINED", "BY"]
-    assert rows == ["H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
+    assert header.split() == [
+        "ID",
+        "GIB",
+        "GB/S",
+        "BF16",
+        "TFLOP/S",
+        "PRICE",
+        "FORMATS",
+        "JOINED",
+        "BY",
+    ]
+    assert rows == [
+        (
+            "H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 "
+            "NVSwitch, "
+            "up to 8"
+        )
+    ]
 
 
-def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["gpus", "-o", "json"]) == 0
 
     listed = json.loads(capsys.readouterr().out)["items"]
     for gpu in listed:
         resource = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}[gpu["vendor"]]
-        facts = read_node(bare_node("n", labels={"shardwright.io/gpu-model": gpu["id"]}, allocatable={resource: "1"}))
+        facts = read_node(
+            bare_node(
+                "n",
+                labels={"shardwright.io/gpu-model": gpu["id"]},
+                allocatable={resource: "1"},
+            )
+        )
         assert isinstance(facts, NodeFacts)
         assert facts.gpu.id == gpu["id"]
-    assert {gpu["id"] for gpu in listed} == {row.id for row in load_gpus().values() if row.vendor in ("NVIDIA", "AMD")}
+    assert {gpu["id"] for gpu in listed} == {
+        row.id for row in load_gpus().values() if row.vendor in ("NVIDIA", "AMD")
+    }
 
 
-def test_without_a_command_the_commands_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_commands_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main([]) == 0
     assert "    plan      show how a model would be cut" in capsys.readouterr().out
 
 
-def test_nodes_come_from_files_or_from_a_context(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_come_from_files_or_from_a_context(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--context", "prod"])
 
     assert ended.value.code == 2
-    assert "argument --context: not allowed with argument --nodes" in capsys.readouterr().err
+    assert (
+        "argument --context: not allowed with argument --nodes"
+        in capsys.readouterr().err
+    )

@@ -1,4 +1,6 @@
-"""Whatever is in the files: one line per problem on stderr, nothing on stdout, exit code 2, never a traceback."""
+"""Whatever is in the files: one line per problem on stderr, nothing on stdout, exit code 2, never a
+traceback.
+"""
 
 import json
 from pathlib import Path
@@ -32,7 +34,11 @@ def _errors(capsys: Capture, *words: str) -> list[str]:
 @pytest.mark.usefixtures("files")
 def test_a_file_that_is_not_there(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "no.yaml", "--nodes", "nodes.yaml") == [
-        "error[FileUnreadable]: no.yaml: No such file or directory; give a file that exists and that you may read"
+        (
+            "error[FileUnreadable]: no.yaml: No such file or directory; give a file that exists "
+            "and "
+            "that you may read"
+        )
     ]
 
 
@@ -41,10 +47,20 @@ LONG = "a" * 300
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("words", [("-f", LONG, "--nodes", "nodes.yaml"), ("us/ours", "--config", LONG, "--gpus", "8xH100")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-f", LONG, "--nodes", "nodes.yaml"),
+        ("us/ours", "--config", LONG, "--gpus", "8xH100"),
+    ],
+)
 def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) -> None:
     assert _errors(capsys, "plan", *words) == [
-        f"error[FileUnreadable]: {LONG}: File name too long; give a file that exists and that you may read"
+        (
+            f"error[FileUnreadable]: {LONG}: File name too long; give a file that exists and that "
+            "you "
+            "may read"
+        )
     ]
 
 
@@ -52,7 +68,10 @@ def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
     assert main(["plan", "-f", "none.yaml", "--nodes", "none.yaml", "-o", "json"]) == 2
 
     out, err = capsys.readouterr()
-    what, remedy = "No such file or directory", "give a file that exists and that you may read"
+    what, remedy = (
+        "No such file or directory",
+        "give a file that exists and that you may read",
+    )
     assert json.loads(out) == {
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ProblemList",
@@ -77,9 +96,12 @@ def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
     ]
 
 
-def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsys: Capture) -> None:
+def test_every_problem_of_every_model_is_named_with_its_path(
+    files: Files, capsys: Capture
+) -> None:
     files.manifests(
-        a_manifest("a", replicas=-1, workload={"inputTokens": 0}), a_manifest("b", objective={"optimizeFor": "Cheap"})
+        a_manifest("a", replicas=-1, workload={"inputTokens": 0}),
+        a_manifest("b", objective={"optimizeFor": "Cheap"}),
     )
 
     errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
@@ -95,7 +117,8 @@ def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsy
 def test_a_file_without_a_model(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "nodes.yaml", "--nodes", "nodes.yaml") == [
         (
-            "error[NoShardedModel]: nodes.yaml: no ShardedModel is in it, found Node, Pod; write one with "
+            "error[NoShardedModel]: nodes.yaml: no ShardedModel is in it, found Node, Pod; write "
+            "one with "
             "apiVersion shardwright.io/v1alpha1 and kind ShardedModel"
         )
     ]
@@ -105,8 +128,13 @@ def test_a_model_that_is_there_twice(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest("llama"))
     files.manifests(a_manifest("llama"), name="again.yaml")
 
-    assert _errors(capsys, "plan", "-f", "model.yaml", "-f", "again.yaml", "--nodes", "nodes.yaml") == [
-        "error[Duplicate]: again.yaml: ShardedModel llama in namespace default must be there once, it stands in model.yaml before"
+    assert _errors(
+        capsys, "plan", "-f", "model.yaml", "-f", "again.yaml", "--nodes", "nodes.yaml"
+    ) == [
+        (
+            "error[Duplicate]: again.yaml: ShardedModel llama in namespace default must be there "
+            "once, it stands in model.yaml before"
+        )
     ]
 
 
@@ -114,7 +142,11 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest())
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "model.yaml") == [
-        "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml"
+        (
+            "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods "
+            "-A "
+            "-o yaml > nodes.yaml"
+        )
     ]
 
 
@@ -123,11 +155,18 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
-    assert error.startswith("error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the ")
-    assert "; read it from the hub with --fetch, give it with --config, or make a ConfigMap of its config.json with " in error
+    assert error.startswith(
+        "error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the "
+    )
+    assert (
+        "; read it from the hub with --fetch, give it with --config, or make a ConfigMap of its "
+        "config.json with "
+    ) in error
 
 
-def test_a_number_without_quotes_among_our_labels(files: Files, capsys: Capture) -> None:
+def test_a_number_without_quotes_among_our_labels(
+    files: Files, capsys: Capture
+) -> None:
     node = a_node("n1")
     node["metadata"]["labels"]["shardwright.io/network-gbps-per-gpu"] = 400
     files.manifests(a_manifest())
@@ -135,7 +174,11 @@ def test_a_number_without_quotes_among_our_labels(files: Files, capsys: Capture)
 
     where = "nodes.yaml: metadata.labels of n1"
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
-        f"error[WrongType]: {where}: shardwright.io/network-gbps-per-gpu: 400 must be text; put the value in quotes"
+        (
+            f"error[WrongType]: {where}: shardwright.io/network-gbps-per-gpu: 400 must be text; "
+            "put "
+            "the value in quotes"
+        )
     ]
 
 
@@ -157,7 +200,16 @@ def test_a_config_file_that_is_no_config(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest())
     files.raw("config.json", b"{")
 
-    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
+    [error] = _errors(
+        capsys,
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "--config",
+        "config.json",
+    )
 
     assert error.startswith("error[ConfigInvalid]: config.json: ")
 
@@ -168,9 +220,19 @@ def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
     files.manifests(manifest)
     files.raw("config.json", b"{}")
 
-    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
+    assert _errors(
+        capsys,
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "--config",
+        "config.json",
+    ) == [
         (
-            "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the manifest and in --config; "
+            "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the "
+            "manifest and in --config; "
             "leave --config away, or put it into spec.model.config"
         )
     ]
@@ -180,19 +242,42 @@ def test_a_config_for_a_model_that_is_built_in(files: Files, capsys: Capture) ->
     files.manifests(a_manifest("a", "Qwen/Qwen2.5-7B-Instruct"))
     files.raw("config.json", b"{}")
 
-    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
+    assert _errors(
+        capsys,
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "--config",
+        "config.json",
+    ) == [
         (
-            "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and in --config; "
+            "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and "
+            "in --config; "
             "leave --config away, or put it into spec.model.config"
         )
     ]
 
 
-def test_what_is_wrong_in_the_config_file_is_said_of_that_file(files: Files, capsys: Capture) -> None:
+def test_what_is_wrong_in_the_config_file_is_said_of_that_file(
+    files: Files, capsys: Capture
+) -> None:
     files.manifests(a_manifest("a", "us/ours"))
-    files.raw("config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}')
+    files.raw(
+        "config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}'
+    )
 
-    errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
+    errors = _errors(
+        capsys,
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "--config",
+        "config.json",
+    )
 
     assert "error[ConfigInvalid]: config.json: hidden_size: -1" in "".join(errors)
 
@@ -201,16 +286,25 @@ def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
     files.manifests({**a_manifest(), "kind": "ShardedModels"})
 
     (error,) = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
-    assert error.startswith("error[NoShardedModel]: model.yaml: no ShardedModel is in it, found ShardedModels; ")
+    assert error.startswith(
+        "error[NoShardedModel]: model.yaml: no ShardedModel is in it, found ShardedModels; "
+    )
 
 
 FIXTURES = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3), max_leaves=12
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=12), inner, max_size=3)
+    ),
+    max_leaves=12,
 )
 
 
@@ -223,13 +317,29 @@ def test_arbitrary_bytes_are_bad_input(content: bytes, files: Files) -> None:
     assert main(["plan", "-f", "nodes.yaml", "--nodes", "model.yaml"]) == 2
 
 
-FIELDS = ("model", "workload", "objective", "replicas", "budget", "parallelism", "placement", "pod", "engine", "mode")
+FIELDS = (
+    "model",
+    "workload",
+    "objective",
+    "replicas",
+    "budget",
+    "parallelism",
+    "placement",
+    "pod",
+    "engine",
+    "mode",
+)
 
 
 @FIXTURES
 @given(spec=st.dictionaries(st.sampled_from(FIELDS), anything, max_size=4))
 def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
-    files.raw("model.yaml", yaml.safe_dump(a_manifest() | {"spec": {"model": {"id": "Qwen/Qwen3-8B"}} | spec}).encode())
+    files.raw(
+        "model.yaml",
+        yaml.safe_dump(
+            a_manifest() | {"spec": {"model": {"id": "Qwen/Qwen3-8B"}} | spec}
+        ).encode(),
+    )
 
     assert main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"]) in {0, 1, 2}
 
@@ -238,45 +348,90 @@ def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
 @given(
     metadata=anything,
     labels=st.dictionaries(
-        st.sampled_from(["nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.memory"]), anything
+        st.sampled_from(
+            ["nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.memory"]
+        ),
+        anything,
     ),
     allocatable=anything,
     taints=anything,
 )
-def test_any_node_gets_an_answer(metadata: Any, labels: dict[str, Any], allocatable: Any, taints: Any, files: Files) -> None:
+def test_any_node_gets_an_answer(
+    metadata: Any, labels: dict[str, Any], allocatable: Any, taints: Any, files: Files
+) -> None:
     node = a_node("n2")
     node["metadata"]["labels"] |= labels
     node["status"]["allocatable"] = allocatable
     node["spec"] = {"taints": taints}
     strange = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": allocatable, "status": taints}
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": allocatable}
-    files.raw("strange.json", json.dumps([node, strange, pod, config_map]).replace("NaN", "0").encode())
-    text = json.dumps({"kind": "List", "items": json.loads((files.folder / "strange.json").read_text())})
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": allocatable,
+        "status": taints,
+    }
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": allocatable,
+    }
+    files.raw(
+        "strange.json",
+        json.dumps([node, strange, pod, config_map]).replace("NaN", "0").encode(),
+    )
+    text = json.dumps(
+        {
+            "kind": "List",
+            "items": json.loads((files.folder / "strange.json").read_text()),
+        }
+    )
     files.raw("strange.json", text.replace("Infinity", "0").encode())
     files.manifests(a_manifest())
 
     assert main(["plan", "-f", "model.yaml", "--nodes", "strange.json"]) in {0, 1, 2}
 
 
-def test_a_namespace_beside_another_one_is_refused(files: Files, capsys: Capture) -> None:
+def test_a_namespace_beside_another_one_is_refused(
+    files: Files, capsys: Capture
+) -> None:
     manifest = a_manifest()
     manifest["metadata"]["namespace"] = "theirs"
-    words = ["plan", "-f", files.manifests(manifest), "--nodes", files.cluster([a_node("n1")]), "-n", "ours"]
+    words = [
+        "plan",
+        "-f",
+        files.manifests(manifest),
+        "--nodes",
+        files.cluster([a_node("n1")]),
+        "-n",
+        "ours",
+    ]
 
     assert main(words) == 2
-    assert "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of both out" in capsys.readouterr().err
+    assert (
+        "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of both out"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_url_is_what_server_takes_beside_nothing(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--server", "prod"])
 
-    assert "argument --server: 'prod' is not a URL; alone it lets the operator plan" in capsys.readouterr().err
+    assert (
+        "argument --server: 'prod' is not a URL; alone it lets the operator plan"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_operator_plans_manifests_alone(capsys: Capture) -> None:
-    assert main(["plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--server"]) == 2
+    assert (
+        main(
+            ["plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--server"]
+        )
+        == 2
+    )
 
     codes = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert codes == ["error[NotTogether]"] * 3

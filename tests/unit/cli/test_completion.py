@@ -43,7 +43,9 @@ def test_contexts_of_the_kubeconfig_are_offered() -> None:
 
 
 def test_ids_of_the_catalogue_are_offered() -> None:
-    assert completions(["plan", "meta-llama/Llama-3.1-4"])[0].startswith("meta-llama/Llama-3.1-405B")
+    assert completions(["plan", "meta-llama/Llama-3.1-4"])[0].startswith(
+        "meta-llama/Llama-3.1-405B"
+    )
 
 
 def test_gpus_are_offered_behind_their_count() -> None:
@@ -54,7 +56,9 @@ def test_a_cluster_that_does_not_answer_offers_nothing() -> None:
     assert completions(["status", "l"]) == []
 
 
-def test_kubectl_is_told_when_files_may_be_offered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_kubectl_is_told_when_files_may_be_offered(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-shardwright", "plan", "-f", ""])
     assert complete_for_kubectl() == 0
     assert capsys.readouterr().out.splitlines()[-1] == completion.ANY_FILES
@@ -73,12 +77,17 @@ def test_there_is_a_script_for_every_shell(shell: str, capsys: Capture) -> None:
 def test_bash_completes_a_command(capsys: Capture) -> None:
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out + (
-        'COMP_WORDS=(shardwright dif) COMP_CWORD=1 COMP_LINE="shardwright dif" COMP_POINT=15 COMP_TYPE=9\n'
+        'COMP_WORDS=(shardwright dif) COMP_CWORD=1 COMP_LINE="shardwright dif" COMP_POINT=15 '
+        "COMP_TYPE=9\n"
         '_python_argcomplete shardwright\necho "${COMPREPLY[@]}"\n'
     )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     said = subprocess.run(
-        ["/bin/bash", "-c", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+        ["/bin/bash", "-c", script],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert said.stdout.split() == ["diff"]

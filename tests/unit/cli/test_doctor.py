@@ -1,4 +1,6 @@
-"""What ``doctor`` makes of what was read of a cluster: findings, their words, and the program of its two pods."""
+"""What ``doctor`` makes of what was read of a cluster: findings, their words, and the program of
+its two pods.
+"""
 
 import socket
 import subprocess
@@ -11,10 +13,23 @@ from typing import Any
 import pytest
 
 from shardwright.cli import reach
-from shardwright.cli.diagnosis import Chart, DiagnosedModel, examine, read_model, read_version
+from shardwright.cli.diagnosis import (
+    Chart,
+    DiagnosedModel,
+    examine,
+    read_model,
+    read_version,
+)
 from shardwright.cli.doctor import lines_of
 from shardwright.cli.fetch_jobs import read_fetch
-from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result
+from shardwright.cli.findings import (
+    Ailment,
+    Check,
+    Enforcement,
+    Examined,
+    Finding,
+    Result,
+)
 from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
@@ -42,7 +57,8 @@ OPERATOR = InstalledOperator(
 )
 ACCOUNT = "system:serviceaccount:shardwright-system:shardwright"
 CLAIMS_COMMAND = (
-    "kubectl get clusterrole --ignore-not-found shardwright-nodes shardwright-namespaces -o custom-columns="
+    "kubectl get clusterrole --ignore-not-found shardwright-nodes shardwright-namespaces -o "
+    "custom-columns="
     r"'NAME:.metadata.name,FOR:.metadata.annotations.shardwright\.io/installation'"
 )
 UNSEEN = (
@@ -54,7 +70,9 @@ OTHERS = (
     "shardwright-system/shardwright: ClusterRole shardwright-nodes says else/where; "
     "give it nodes of its own with nodeSet, or uninstall one of the two"
 )
-CLAIMS = dict.fromkeys(("shardwright-nodes", "shardwright-namespaces"), "shardwright-system/shardwright")
+CLAIMS = dict.fromkeys(
+    ("shardwright-nodes", "shardwright-namespaces"), "shardwright-system/shardwright"
+)
 
 
 def read(node: dict[str, Any]) -> NodeFacts | NodeExclusion:
@@ -84,11 +102,28 @@ def a_chart(**changed: Any) -> Chart:
 
 
 def a_model(
-    name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str
+    name: str,
+    *,
+    ready: str = "False",
+    since: str = LONG_AGO,
+    reason: str = "Progressing",
+    **others: str,
 ) -> DiagnosedModel:
-    first = {"type": "Ready", "status": ready, "reason": reason, "message": "why", "lastTransitionTime": since}
+    first = {
+        "type": "Ready",
+        "status": ready,
+        "reason": reason,
+        "message": "why",
+        "lastTransitionTime": since,
+    }
     more = ({"type": kind, "status": status} for kind, status in others.items())
-    return DiagnosedModel(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
+    return DiagnosedModel(
+        namespace="models",
+        name=name,
+        conditions=(first, *more),
+        claims=False,
+        storage_class="",
+    )
 
 
 def found(chart: Chart, check: Check) -> Examined:
@@ -97,17 +132,29 @@ def found(chart: Chart, check: Check) -> Examined:
 
 def said(chart: Chart, check: Check) -> list[tuple[str, str]]:
     """Return the sentence and the command of each finding."""
-    return [(sentence(finding), command(finding, "shardwright")) for finding in found(chart, check).findings]
-
-
-def test_where_nothing_is_wrong_every_check_is_fine() -> None:
-    assert [(one.check, one.result, one.findings) for one in examine(a_chart(), NOW)] == [
-        (check, Result.FINE, ()) for check in Check
+    return [
+        (sentence(finding), command(finding, "shardwright"))
+        for finding in found(chart, check).findings
     ]
 
 
+def test_where_nothing_is_wrong_every_check_is_fine() -> None:
+    assert [
+        (one.check, one.result, one.findings) for one in examine(a_chart(), NOW)
+    ] == [(check, Result.FINE, ()) for check in Check]
+
+
 def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
-    chart = a_chart(operators=None, rights=None, claims=None, nodes=None, classes=None, models=None, fetches=None, measured=False)
+    chart = a_chart(
+        operators=None,
+        rights=None,
+        claims=None,
+        nodes=None,
+        classes=None,
+        models=None,
+        fetches=None,
+        measured=False,
+    )
 
     results = {one.check: one.result for one in examine(chart, NOW)}
 
@@ -129,7 +176,13 @@ def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    "version", [{}, {"major": "1", "minor": "x"}, {"major": "1", "minor": 36}, {"major": "\u0661", "minor": "1"}]
+    "version",
+    [
+        {},
+        {"major": "1", "minor": "x"},
+        {"major": "1", "minor": 36},
+        {"major": "\u0661", "minor": "1"},
+    ],
 )
 def test_a_version_that_is_none_is_unread(version: dict[str, Any]) -> None:
     assert read_version(version) is None
@@ -145,13 +198,20 @@ def test_a_missing_definition_comes_with_the_command_that_installs_it() -> None:
     ]
 
 
-def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_release_is_noted() -> None:
+def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_release_is_noted() -> (
+    None
+):
     down = replace(OPERATOR, ready=0, holder="")
     one_of_two, older = replace(OPERATOR, ready=1), replace(OPERATOR, version="0.9")
 
-    results = [found(a_chart(operators=some), Check.OPERATOR) for some in ((), (down,), (one_of_two,), (older,))]
+    results = [
+        found(a_chart(operators=some), Check.OPERATOR)
+        for some in ((), (down,), (one_of_two,), (older,))
+    ]
 
-    assert [(one.result, [finding.ailment for finding in one.findings]) for one in results] == [
+    assert [
+        (one.result, [finding.ailment for finding in one.findings]) for one in results
+    ] == [
         (Result.WRONG, [Ailment.NOT_INSTALLED]),
         (Result.WRONG, [Ailment.NOT_READY, Ailment.NOBODY_LEADS]),
         (Result.NOTED, [Ailment.NOT_READY]),
@@ -172,26 +232,47 @@ def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_relea
 def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
     deployment = {"metadata": {"namespace": "a", "name": "b"}, "spec": {}, "status": {}}
 
-    read_ones = [read_operator(deployment, None, lease_known=known).holder for known in (True, False)]
+    read_ones = [
+        read_operator(deployment, None, lease_known=known).holder
+        for known in (True, False)
+    ]
 
     assert read_ones == ["", None]
-    assert found(a_chart(operators=(replace(OPERATOR, holder=None),)), Check.OPERATOR).result is Result.FINE
+    assert (
+        found(
+            a_chart(operators=(replace(OPERATOR, holder=None),)), Check.OPERATOR
+        ).result
+        is Result.FINE
+    )
 
 
 def test_rights_that_are_missing_are_named_with_the_account() -> None:
     rights = {ACCOUNT: Rights(missing=("list nodes", "watch nodes"))}
 
     assert said(a_chart(rights=rights), Check.RIGHTS) == [
-        (f"{ACCOUNT} may not list nodes, watch nodes", f"kubectl auth can-i list nodes --as={ACCOUNT}")
+        (
+            f"{ACCOUNT} may not list nodes, watch nodes",
+            f"kubectl auth can-i list nodes --as={ACCOUNT}",
+        )
     ]
 
 
-def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> None:
-    charts = [a_chart(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)}) for sees in (True, False)]
+def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> (
+    None
+):
+    charts = [
+        a_chart(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)})
+        for sees in (True, False)
+    ]
 
     command_of_both = "kubectl -n team-b get role,rolebinding shardwright-operator"
     assert [said(chart, Check.RIGHTS) for chart in charts] == [
-        [(f"{ACCOUNT} may do nothing in team-b, which it watches: no model there is served", command_of_both)],
+        [
+            (
+                f"{ACCOUNT} may do nothing in team-b, which it watches: no model there is served",
+                command_of_both,
+            )
+        ],
         [
             (UNSEEN, command_of_both),
         ],
@@ -211,16 +292,34 @@ def test_an_installation_whose_claim_names_another_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("unknown", [{"installation": ""}, {"node_set": None}])
-def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(unknown: dict[str, Any]) -> None:
-    chart = a_chart(operators=(replace(OPERATOR, **unknown),), claims={}, node_sets={"x": ("n1",)})
+def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(
+    unknown: dict[str, Any],
+) -> None:
+    chart = a_chart(
+        operators=(replace(OPERATOR, **unknown),), claims={}, node_sets={"x": ("n1",)}
+    )
 
-    assert Ailment.CLAIM_NOT_HELD not in {finding.ailment for finding in found(chart, Check.INSTALLATIONS).findings}
+    assert Ailment.CLAIM_NOT_HELD not in {
+        finding.ailment for finding in found(chart, Check.INSTALLATIONS).findings
+    }
 
 
-def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nodes_is_noted() -> None:
-    other = replace(OPERATOR, namespace="b-system", name="b", installation="b-system/b", node_set="b", watches=("team-b",))
+def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nodes_is_noted() -> (
+    None
+):
+    other = replace(
+        OPERATOR,
+        namespace="b-system",
+        name="b",
+        installation="b-system/b",
+        node_set="b",
+        watches=("team-b",),
+    )
     first = replace(OPERATOR, watches=("team-a",))
-    claims = {"shardwright-nodes": first.installation, "shardwright-nodes-b": "b-system/b"}
+    claims = {
+        "shardwright-nodes": first.installation,
+        "shardwright-nodes-b": "b-system/b",
+    }
     fine = {"": ("n1",), "b": ("n2",)}
 
     charts = [
@@ -257,7 +356,9 @@ def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> Any:
                 "annotations": {"shardwright.io/hub-model": "acme/llama"},
                 "ownerReferences": [{"kind": "ShardedModel", "name": "ours"}],
             },
-            "status": {"conditions": [{"type": kind, "status": "True"} for kind in conditions]},
+            "status": {
+                "conditions": [{"type": kind, "status": "True"} for kind in conditions]
+            },
         }
     )
 
@@ -276,21 +377,37 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
     subject = "which reads the config of acme/llama for models/ours,"
 
     assert said(chart, Check.FETCHES) == [
-        (f"Job models/failed, {subject} has failed", "kubectl -n models describe job failed"),
+        (
+            f"Job models/failed, {subject} has failed",
+            "kubectl -n models describe job failed",
+        ),
         (
             f"Job models/held, {subject} is suspended: a queue or a webhook has to admit it",
             "kubectl -n models describe job held",
         ),
         (
-            f"Job models/late, {subject} has not ended 360 s after it was made: Kubernetes' Job controller has not taken it up",
+            (
+                f"Job models/late, {subject} has not ended 360 s after it was made: Kubernetes' "
+                "Job "
+                "controller has not taken it up"
+            ),
             "kubectl -n models describe job late",
         ),
         (
-            f"Job models/slow, {subject} has run for more than 60 s: its pod may have no node or no image",
+            (
+                f"Job models/slow, {subject} has run for more than 60 s: its pod may have no node "
+                "or "
+                "no image"
+            ),
             "kubectl -n models describe pods -l batch.kubernetes.io/job-name=slow",
         ),
     ]
-    assert [finding.wrong for finding in found(chart, Check.FETCHES).findings] == [True, True, True, False]
+    assert [finding.wrong for finding in found(chart, Check.FETCHES).findings] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None:
@@ -300,36 +417,62 @@ def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None
     gone = a_node("gone")
     gone["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
-    unknown, none = said(a_chart(nodes=tuple(map(read, [*nodes, gone, a_node("good")]))), Check.NODES)
+    unknown, none = said(
+        a_chart(nodes=tuple(map(read, [*nodes, gone, a_node("good")]))), Check.NODES
+    )
 
-    assert unknown[0].startswith("n0, n1, n2, n3, n4 and 2 more: GpuUnknown: nvidia.com/gpu.product 'NVIDIA-X9' must name a GPU ")
+    assert unknown[0].startswith(
+        "n0, n1, n2, n3, n4 and 2 more: GpuUnknown: nvidia.com/gpu.product 'NVIDIA-X9' must name "
+        "a GPU "
+    )
     assert unknown[1] == "kubectl label node n0 n1 n2 n3 n4 shardwright.io/gpu-model=ID"
-    assert none[0].startswith("gone: NoAllocatableGpus: allocatable nvidia.com/gpu 0 must be at least 1")
+    assert none[0].startswith(
+        "gone: NoAllocatableGpus: allocatable nvidia.com/gpu 0 must be at least 1"
+    )
     assert none[1] == "kubectl get pods -A -o wide --field-selector spec.nodeName=gone"
 
 
-def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> None:
+def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> (
+    None
+):
     cut = a_node("cut")
-    cut["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+    cut["metadata"]["labels"]["nvidia.com/gpu.product"] = (
+        "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+    )
 
-    both, none = (found(a_chart(nodes=nodes), Check.NODES) for nodes in ((read(cut),), ()))
+    both, none = (
+        found(a_chart(nodes=nodes), Check.NODES) for nodes in ((read(cut),), ())
+    )
 
-    assert [finding.ailment for finding in both.findings] == [Ailment.NO_GPUS, Ailment.NODE_LEFT_OUT]
+    assert [finding.ailment for finding in both.findings] == [
+        Ailment.NO_GPUS,
+        Ailment.NODE_LEFT_OUT,
+    ]
     assert (both.result, none.result) == (Result.NOTED, Result.NOTED)
 
 
 def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
-    named, default = (replace(a_model("m", ready="True"), claims=True, storage_class=name) for name in ("slow", ""))
+    named, default = (
+        replace(a_model("m", ready="True"), claims=True, storage_class=name)
+        for name in ("slow", "")
+    )
 
     assert said(a_chart(models=(named,)), Check.STORAGE) == [
-        ("the StorageClass slow does not exist; claims of models/m wait for it", "kubectl get storageclass"),
+        (
+            "the StorageClass slow does not exist; claims of models/m wait for it",
+            "kubectl get storageclass",
+        ),
     ]
     assert found(a_chart(models=(default,)), Check.STORAGE).result is Result.FINE
-    (none,) = found(a_chart(models=(default,), classes={"fast": False}), Check.STORAGE).findings
+    (none,) = found(
+        a_chart(models=(default,), classes={"fast": False}), Check.STORAGE
+    ).findings
     assert (none.ailment, none.objects) == (Ailment.NO_DEFAULT_CLASS, ("models/m",))
 
 
-def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_hour_are_named() -> None:
+def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_hour_are_named() -> (
+    None
+):
     models = (
         a_model("stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"),
         a_model("stuck", Reconciling="True"),
@@ -340,8 +483,14 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     )
 
     assert said(a_chart(models=models), Check.MODELS) == [
-        ("models/stalled waits for you: InvalidSpec: why", "kubectl -n models describe smodel stalled"),
-        ("models/stuck has not been ready for more than 60 minutes: Progressing: why", "kubectl -n models describe smodel stuck"),
+        (
+            "models/stalled waits for you: InvalidSpec: why",
+            "kubectl -n models describe smodel stalled",
+        ),
+        (
+            "models/stuck has not been ready for more than 60 minutes: Progressing: why",
+            "kubectl -n models describe smodel stuck",
+        ),
         (
             "models/failed has not been ready for more than 60 minutes: GroupsNotReady: why",
             "kubectl -n models describe smodel failed",
@@ -349,11 +498,18 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     ]
 
 
-def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> None:
+def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> (
+    None
+):
     ignored = found(a_chart(enforcement=Enforcement.IGNORED), Check.NETWORK_POLICIES)
-    unclear = a_chart(enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long")
+    unclear = a_chart(
+        enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long"
+    )
 
-    assert (ignored.result, ignored.findings[0].ailment) == (Result.WRONG, Ailment.POLICIES_NOT_ENFORCED)
+    assert (ignored.result, ignored.findings[0].ailment) == (
+        Result.WRONG,
+        Ailment.POLICIES_NOT_ENFORCED,
+    )
     assert said(unclear, Check.NETWORK_POLICIES)[0][0] == (
         "whether NetworkPolicies are enforced could not be measured: pod p is Pending for too long"
     )
@@ -369,9 +525,15 @@ def test_commands_are_those_of_the_program_that_was_called() -> None:
     ]
 
 
-def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     examined = [
-        found(a_chart(models=(a_model("stuck", Reconciling="True"),), measured=False), check) for check in MODELS_AND_POLICIES
+        found(
+            a_chart(models=(a_model("stuck", Reconciling="True"),), measured=False),
+            check,
+        )
+        for check in MODELS_AND_POLICIES
     ]
 
     print_lines(lines_of(examined, 60), width=60)
@@ -387,24 +549,37 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(capsys: pyte
 
 
 @pytest.mark.parametrize("flag", ["--image", "--trial-namespace"])
-def test_what_is_said_of_pods_that_nobody_has_asked_for_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_said_of_pods_that_nobody_has_asked_for_is_refused(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", flag, "models"]) == 2
 
-    assert capsys.readouterr().err.startswith(f"error[NotTogether]: {flag}: is of the pods that measure;")
+    assert capsys.readouterr().err.startswith(
+        f"error[NotTogether]: {flag}: is of the pods that measure;"
+    )
 
 
 @pytest.mark.parametrize("odd", [None, 7, "x", [], [1], {}, {"a": []}, *ODD_TEXTS])
 def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
     parts = ("metadata", "spec", "status")
-    nested = {"conditions": [{"type": odd, "status": odd, "lastTransitionTime": odd}], "model": {"weights": odd}, "replicas": odd}
+    nested = {
+        "conditions": [{"type": odd, "status": odd, "lastTransitionTime": odd}],
+        "model": {"weights": odd},
+        "replicas": odd,
+    }
 
     for part in parts:
         read_model({part: odd})
         read_operator({part: odd}, {"spec": odd}, lease_known=True)
         read_fetch({part: odd})
-    owned = nested | {"ownerReferences": [{"kind": "ShardedModel", "name": odd}], "creationTimestamp": odd}
+    owned = nested | {
+        "ownerReferences": [{"kind": "ShardedModel", "name": odd}],
+        "creationTimestamp": odd,
+    }
     jobs = (read_fetch(dict.fromkeys(parts, owned)),)
-    examine(a_chart(models=(read_model(dict.fromkeys(parts, nested)),), fetches=jobs), NOW)
+    examine(
+        a_chart(models=(read_model(dict.fromkeys(parts, nested)),), fetches=jobs), NOW
+    )
 
 
 def test_every_check_has_its_words() -> None:
@@ -412,21 +587,47 @@ def test_every_check_has_its_words() -> None:
 
 
 def test_every_finding_has_a_sentence_and_a_command() -> None:
-    findings = [Finding(ailment=ailment, objects=("it",), namespace="there") for ailment in Ailment]
+    findings = [
+        Finding(ailment=ailment, objects=("it",), namespace="there")
+        for ailment in Ailment
+    ]
 
-    assert all(sentence(finding) and command(finding, "shardwright") for finding in findings)
+    assert all(
+        sentence(finding) and command(finding, "shardwright") for finding in findings
+    )
 
 
 @pytest.mark.parametrize(
-    ("listening", "verdict"), [("closed open", "Ignored"), ("open", "Enforced"), ("closed", "Unclear"), ("", "Unclear")]
+    ("listening", "verdict"),
+    [
+        ("closed open", "Ignored"),
+        ("open", "Enforced"),
+        ("closed", "Unclear"),
+        ("", "Unclear"),
+    ],
 )
-def test_the_caller_tells_a_closed_port_from_one_that_is_answered(tmp_path: Path, listening: str, verdict: str) -> None:
-    program, ports = Path(reach.__file__).read_text(), dict(zip(("closed", "open"), free_ports(), strict=True))
+def test_the_caller_tells_a_closed_port_from_one_that_is_answered(
+    tmp_path: Path, listening: str, verdict: str
+) -> None:
+    program, ports = (
+        Path(reach.__file__).read_text(),
+        dict(zip(("closed", "open"), free_ports(), strict=True)),
+    )
     listens = [str(ports[name]) for name in listening.split()]
-    with subprocess.Popen([sys.executable, "-c", program, "listen", *listens]) as listener:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "listen", *listens]
+    ) as listener:
         try:
-            words = ["127.0.0.1", str(ports["closed"]), str(ports["open"]), "2", str(tmp_path / "said")]
-            subprocess.run([sys.executable, "-c", program, "call", *words], check=True, timeout=60)
+            words = [
+                "127.0.0.1",
+                str(ports["closed"]),
+                str(ports["open"]),
+                "2",
+                str(tmp_path / "said"),
+            ]
+            subprocess.run(
+                [sys.executable, "-c", program, "call", *words], check=True, timeout=60
+            )
         finally:
             listener.kill()
 
@@ -434,5 +635,8 @@ def test_the_caller_tells_a_closed_port_from_one_that_is_answered(tmp_path: Path
 
 
 def free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
         return one.getsockname()[1], other.getsockname()[1]

@@ -1,4 +1,6 @@
-"""How commands end when the world around them fails: pipes, terminals, interrupts, clusters, and ourselves."""
+"""How commands end when the world around them fails: pipes, terminals, interrupts, clusters, and
+ourselves.
+"""
 
 import io
 import os
@@ -61,7 +63,9 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_no_color_is_respected_and_a_pipe_gets_the_same_text(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_no_color_is_respected_and_a_pipe_gets_the_same_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"])
     piped = capsys.readouterr().out
     monkeypatch.setenv("NO_COLOR", "1")
@@ -72,7 +76,15 @@ def test_no_color_is_respected_and_a_pipe_gets_the_same_text(monkeypatch: pytest
 
 @pytest.mark.usefixtures("files")
 def test_a_stream_that_knows_only_ascii_gets_ascii() -> None:
-    words = ("-m", "shardwright.cli.main", "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    words = (
+        "-m",
+        "shardwright.cli.main",
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+    )
     process = _python(*words, PYTHONIOENCODING="ascii")
 
     out, err = process.communicate(timeout=60)
@@ -92,7 +104,9 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
     assert (process.returncode, err) == (141, b"")
 
 
-def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_an_interrupt_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     def interrupted(_: Namespace) -> int:
         raise KeyboardInterrupt
 
@@ -106,16 +120,21 @@ def _fail(_: Namespace) -> int:
     raise RuntimeError("the moon")
 
 
-def test_a_fault_of_ours_asks_to_be_reported(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_a_fault_of_ours_asks_to_be_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setattr(entry, "COMMANDS", {"version": _fail})
 
     assert main(["version"]) == 3
     assert capsys.readouterr().err == (
-        "error: RuntimeError: the moon; this is a fault of ours: please report it with the output of --debug\n"
+        "error: RuntimeError: the moon; this is a fault of ours: please report it with the output "
+        "of --debug\n"
     )
 
 
-def test_the_traceback_of_a_fault_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_the_traceback_of_a_fault_is_shown_on_demand(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setattr(entry, "COMMANDS", {"version": _fail})
 
     assert main(["version", "--debug"]) == 3
@@ -128,12 +147,19 @@ def test_a_kubeconfig_that_is_not_there_is_no_fault_of_ours(capsys: Capture) -> 
 
     err = capsys.readouterr().err
     assert err == (
-        "error[NoKubeconfig]: no access to a cluster: there is no kubeconfig: none.yaml; give --nodes to plan without a cluster\n"
+        "error[NoKubeconfig]: no access to a cluster: there is no kubeconfig: none.yaml; give "
+        "--nodes to plan without a cluster\n"
     )
 
 
-@pytest.mark.parametrize("words", [["plan", "-f", "model.yaml"], ["status"], ["diff", "llama"], ["plan", "llama"]], ids=" ".join)
-def test_a_cluster_that_does_not_answer_is_said(words: list[str], files: Files, capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["plan", "-f", "model.yaml"], ["status"], ["diff", "llama"], ["plan", "llama"]],
+    ids=" ".join,
+)
+def test_a_cluster_that_does_not_answer_is_said(
+    words: list[str], files: Files, capsys: Capture
+) -> None:
     files.raw(
         "kubeconfig",
         b"apiVersion: v1\nkind: Config\ncurrent-context: c\n"
@@ -150,12 +176,17 @@ def test_a_cluster_that_does_not_answer_is_said(words: list[str], files: Files, 
 
 @pytest.mark.usefixtures("files")
 def test_planning_from_files_loads_nothing_but_the_planner() -> None:
-    """A client of the cluster or of the hub, or making the CRD, takes long; and a plan leaves no garbage to search for."""
+    """A client of the cluster or of the hub, or making the CRD, takes long; and a plan leaves no
+    garbage to search for.
+    """
     program = (
-        "import gc, sys; from shardwright.cli.main import main; searched = gc.get_stats()[0]['collections']; "
+        "import gc, sys; from shardwright.cli.main import main; searched = "
+        "gc.get_stats()[0]['collections']; "
         "main(['plan', '-f', 'model.yaml', '--nodes', 'nodes.yaml']); "
-        "print({'aiohttp', 'asyncio', 'cryptography', 'jinja2', 'kopf', 'kubernetes', 'rich', 'shardwright.api.schema', "
-        "'http.client', 'ssl', 'shardwright.hub.checkpoint', 'shardwright.cluster', 'shardwright.controller'} "
+        "print({'aiohttp', 'asyncio', 'cryptography', 'jinja2', 'kopf', 'kubernetes', 'rich', "
+        "'shardwright.api.schema', "
+        "'http.client', 'ssl', 'shardwright.hub.checkpoint', 'shardwright.cluster', "
+        "'shardwright.controller'} "
         "& sys.modules.keys(), gc.get_stats()[0]['collections'] - searched, file=sys.stderr)"
     )
     _, err = _python("-c", program).communicate(timeout=60)
@@ -163,8 +194,19 @@ def test_planning_from_files_loads_nothing_but_the_planner() -> None:
     assert err == b"set() 0\n"
 
 
-_OF_EXTRAS = ("aiohttp", "certifi", "cryptography", "kopf", "kubernetes", "prometheus_client", "requests", "urllib3")
-"""What an extra of the package brings, directly or not: a plain `pip install shardwright` has none of it."""
+_OF_EXTRAS = (
+    "aiohttp",
+    "certifi",
+    "cryptography",
+    "kopf",
+    "kubernetes",
+    "prometheus_client",
+    "requests",
+    "urllib3",
+)
+"""What an extra of the package brings, directly or not: a plain `pip install shardwright` has none
+of it.
+"""
 
 _WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({_OF_EXTRAS})); "
 
@@ -172,7 +214,10 @@ _WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({_OF_EXTRAS})); "
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("command", ["plan", "explain", "render"])
 def test_without_an_extra_everything_works_from_files(command: str) -> None:
-    program = f"from shardwright.cli.main import main; sys.exit(main(['{command}', '-f', 'model.yaml', '--nodes', 'nodes.yaml']))"
+    program = (
+        f"from shardwright.cli.main import main; sys.exit(main(['{command}', '-f', "
+        "'model.yaml', '--nodes', 'nodes.yaml']))"
+    )
     process = _python("-c", _WITHOUT + program)
     out, err = process.communicate(timeout=60)
 
@@ -181,33 +226,42 @@ def test_without_an_extra_everything_works_from_files(command: str) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_install() -> None:
+def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_install() -> (
+    None
+):
     program = "from shardwright.cli.main import main; sys.exit(main(['plan', '-f', 'model.yaml']))"
     process = _python("-c", _WITHOUT + program)
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 3
     assert err.decode() == (
-        "error[ClientMissing]: reading a cluster needs the package kubernetes, which is not installed; "
+        "error[ClientMissing]: reading a cluster needs the package kubernetes, which is not "
+        "installed; "
         "install 'shardwright[cluster]', "
         "or give --nodes or --gpus to plan without a cluster\n"
     )
 
 
 def test_without_its_libraries_the_operator_says_in_one_line_what_to_install() -> None:
-    process = _python("-c", _WITHOUT + "from shardwright.controller.__main__ import main; sys.exit(main())")
+    process = _python(
+        "-c",
+        _WITHOUT + "from shardwright.controller.__main__ import main; sys.exit(main())",
+    )
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert err.decode().startswith("error: the operator needs ")
-    assert err.decode().endswith(", which is not installed: pip install 'shardwright[operator]'\n")
+    assert err.decode().endswith(
+        ", which is not installed: pip install 'shardwright[operator]'\n"
+    )
     assert err.decode().count("\n") == 1
 
 
 def test_the_version_loads_no_planner() -> None:
     program = (
         "import sys; from shardwright.cli.main import main; main(['version']); "
-        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline'} & sys.modules.keys(), file=sys.stderr)"
+        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline'} & sys.modules.keys(), "
+        "file=sys.stderr)"
     )
     _, err = _python("-c", program).communicate(timeout=60)
 

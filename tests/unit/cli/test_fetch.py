@@ -11,7 +11,14 @@ import yaml
 from shardwright.cli.main import main
 from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
 from tests.support.builders_model import a_config
-from tests.support.loopback_hub import COMMIT, OLDER, LoopbackHub, Repository, a_hub, giving
+from tests.support.loopback_hub import (
+    COMMIT,
+    OLDER,
+    LoopbackHub,
+    Repository,
+    a_hub,
+    giving,
+)
 
 Capture = pytest.CaptureFixture[str]
 CONFIG = json.dumps(a_config(hidden_size=4096, vocab_size=128256)).encode()
@@ -34,66 +41,123 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 @pytest.fixture
 def hub(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
     assert files.folder.is_dir()
-    with a_hub(us__ours=Repository(files={"config.json": CONFIG, "model.safetensors.index.json": INDEX})) as served:
+    with a_hub(
+        us__ours=Repository(
+            files={"config.json": CONFIG, "model.safetensors.index.json": INDEX}
+        )
+    ) as served:
         monkeypatch.setenv("HF_ENDPOINT", served.url)
         yield served
 
 
-def _planned(files: Files, *manifests: dict[str, Any], words: tuple[str, ...] = ("--fetch",)) -> int:
+def _planned(
+    files: Files, *manifests: dict[str, Any], words: tuple[str, ...] = ("--fetch",)
+) -> int:
     files.manifests(*manifests)
-    return main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", "json", *words])
+    return main(
+        ["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", "json", *words]
+    )
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_model_that_is_not_built_in_is_planned_by_its_id(files: Files, capsys: Capture) -> None:
+def test_a_model_that_is_not_built_in_is_planned_by_its_id(
+    files: Files, capsys: Capture
+) -> None:
     assert _planned(files, a_manifest(model="us/ours")) == 0
 
     out, err = capsys.readouterr()
-    assert json.loads(out)["items"][0]["model"] == {"id": "us/ours", "parameters": 1_554_059_264}
+    assert json.loads(out)["items"][0]["model"] == {
+        "id": "us/ours",
+        "parameters": 1_554_059_264,
+    }
     assert err == (
-        f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it; its tensors have 2.0 GiB by "
+        f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it; "
+        "its tensors have 2.0 GiB by "
         "model.safetensors.index.json, 2.9 GiB are counted (without scales of quantization)\n"
     )
 
 
 @pytest.mark.usefixtures("hub")
 def test_gpus_are_counted_for_a_model_of_the_hub(capsys: Capture) -> None:
-    assert main(["size", "us/ours", "--gpus", "H100", "--concurrency", "1", "--fetch", "-o", "json"]) == 0
+    assert (
+        main(
+            [
+                "size",
+                "us/ours",
+                "--gpus",
+                "H100",
+                "--concurrency",
+                "1",
+                "--fetch",
+                "-o",
+                "json",
+            ]
+        )
+        == 0
+    )
 
     assert json.loads(capsys.readouterr().out)["sizes"][0]["gpus"] == 1
 
 
-def test_the_quantization_file_counts(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION})
+def test_the_quantization_file_counts(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION}
+    )
     manifest = a_manifest(model="us/ours")
-    manifest["spec"]["model"]["quantization"] = "FP8"  # refused of weights that are quantized already
+    manifest["spec"]["model"]["quantization"] = (
+        "FP8"  # refused of weights that are quantized already
+    )
 
     assert _planned(files, manifest) == 2
     assert "modelopt weights cannot become FP8" in capsys.readouterr().err
 
 
-def test_a_model_is_fetched_once_at_each_commit_that_is_named(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
-    older = json.dumps(a_config(hidden_size=4096, vocab_size=128256, num_hidden_layers=4)).encode()
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG}, older={"config.json": older})
+def test_a_model_is_fetched_once_at_each_commit_that_is_named(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    older = json.dumps(
+        a_config(hidden_size=4096, vocab_size=128256, num_hidden_layers=4)
+    ).encode()
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG}, older={"config.json": older}
+    )
     pinned = a_manifest("c", model="us/ours")
     pinned["spec"]["model"]["revision"] = OLDER
 
-    assert _planned(files, a_manifest("a", model="us/ours"), a_manifest("b", model="us/ours"), pinned) == 0
+    assert (
+        _planned(
+            files,
+            a_manifest("a", model="us/ours"),
+            a_manifest("b", model="us/ours"),
+            pinned,
+        )
+        == 0
+    )
 
     out, err = capsys.readouterr()
-    assert [document["model"]["parameters"] for document in json.loads(out)["items"]] == [
+    assert [
+        document["model"]["parameters"] for document in json.loads(out)["items"]
+    ] == [
         1_554_059_264,
         1_554_059_264,
         1_302_368_256,
     ]
-    assert [path for path, _ in hub.seen if path.endswith("/config.json") and "/resolve/" in path] == [
+    assert [
+        path
+        for path, _ in hub.seen
+        if path.endswith("/config.json") and "/resolve/" in path
+    ] == [
         "/us/ours/resolve/main/config.json",
         f"/us/ours/resolve/{OLDER}/config.json",
     ]
     assert err.splitlines()[1] == f"note: us/ours: config.json of commit {OLDER}"
 
 
-def test_nothing_is_asked_of_a_model_whose_config_is_there(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
+def test_nothing_is_asked_of_a_model_whose_config_is_there(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
     inline = a_manifest("b", model="us/others")
     inline["spec"]["model"]["config"] = json.loads(CONFIG)
 
@@ -102,38 +166,78 @@ def test_nothing_is_asked_of_a_model_whose_config_is_there(hub: LoopbackHub, fil
     assert capsys.readouterr().err == ""
 
 
-def test_without_the_option_nothing_is_asked_and_the_message_names_it(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
+def test_without_the_option_nothing_is_asked_and_the_message_names_it(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
     assert _planned(files, a_manifest(model="us/ours"), words=()) == 2
-    assert "; read it from the hub with --fetch, give it with --config, or make a ConfigMap" in capsys.readouterr().err
+    assert (
+        "; read it from the hub with --fetch, give it with --config, or make a ConfigMap"
+        in capsys.readouterr().err
+    )
     assert hub.seen == []
 
 
-def test_a_draft_model_is_fetched_too(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
-    hub.repositories["us/draft"] = Repository(files={"config.json": json.dumps(a_config(vocab_size=128256)).encode()})
-    draft = {"draftModel": {"id": "us/draft", "revision": COMMIT, "draftTokens": 3, "acceptancePercent": 70}}
+def test_a_draft_model_is_fetched_too(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
+    hub.repositories["us/draft"] = Repository(
+        files={"config.json": json.dumps(a_config(vocab_size=128256)).encode()}
+    )
+    draft = {
+        "draftModel": {
+            "id": "us/draft",
+            "revision": COMMIT,
+            "draftTokens": 3,
+            "acceptancePercent": 70,
+        }
+    }
 
-    assert _planned(files, a_manifest(model="us/ours", workload=draft)) == 0, capsys.readouterr().err
+    assert _planned(files, a_manifest(model="us/ours", workload=draft)) == 0, (
+        capsys.readouterr().err
+    )
     assert "note: us/draft: config.json of commit" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hub")
-def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(files: Files, capsys: Capture) -> None:
-    draft = {"draftModel": {"id": "us/draft", "revision": COMMIT, "draftTokens": 3, "acceptancePercent": 70}}
+def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
+    files: Files, capsys: Capture
+) -> None:
+    draft = {
+        "draftModel": {
+            "id": "us/draft",
+            "revision": COMMIT,
+            "draftTokens": 3,
+            "acceptancePercent": 70,
+        }
+    }
 
-    assert _planned(files, a_manifest("a", model="us/none"), a_manifest("b", model="us/ours", workload=draft)) == 2
+    assert (
+        _planned(
+            files,
+            a_manifest("a", model="us/none"),
+            a_manifest("b", model="us/ours", workload=draft),
+        )
+        == 2
+    )
 
     out, err = capsys.readouterr()
     assert [item["path"] for item in json.loads(out)["items"]] == [
         "model.yaml: spec.model.id",
         "model.yaml: spec.workload.draftModel.id",
     ]
-    assert [line.partition(" is not on")[0] for line in err.splitlines() if line.startswith("error")] == [
+    assert [
+        line.partition(" is not on")[0]
+        for line in err.splitlines()
+        if line.startswith("error")
+    ] == [
         "error[HubModelMissing]: model.yaml: spec.model.id: 'us/none'",
         "error[HubModelMissing]: model.yaml: spec.workload.draftModel.id: 'us/draft'",
     ]
 
 
-def test_a_hub_that_cannot_be_asked_is_no_fault_of_the_input(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
+def test_a_hub_that_cannot_be_asked_is_no_fault_of_the_input(
+    hub: LoopbackHub, files: Files, capsys: Capture
+) -> None:
     hub.answers["/us/ours/resolve/main/config.json"] = giving(b"", 429, Retry_After="5")
 
     assert _planned(files, a_manifest(model="us/ours")) == 3
@@ -143,14 +247,20 @@ def test_a_hub_that_cannot_be_asked_is_no_fault_of_the_input(hub: LoopbackHub, f
 def test_the_token_of_the_environment_is_used(
     hub: LoopbackHub, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG}, gated=True, readers=frozenset({"hf_reader"}))
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG}, gated=True, readers=frozenset({"hf_reader"})
+    )
     monkeypatch.setenv("HF_TOKEN", "hf_reader")
 
     assert _planned(files, a_manifest(model="us/ours")) == 0, capsys.readouterr().err
 
 
-def test_fetch_prints_a_config_map_that_a_model_can_name(files: Files, hub: LoopbackHub, capsys: Capture) -> None:
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG, "hf_quant_config.json": b"{}"})
+def test_fetch_prints_a_config_map_that_a_model_can_name(
+    files: Files, hub: LoopbackHub, capsys: Capture
+) -> None:
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG, "hf_quant_config.json": b"{}"}
+    )
 
     assert main(["fetch", "us/ours"]) == 0
 
@@ -161,7 +271,10 @@ def test_fetch_prints_a_config_map_that_a_model_can_name(files: Files, hub: Loop
         "kind": "ConfigMap",
         "metadata": {
             "name": config_map["metadata"]["name"],
-            "annotations": {"shardwright.io/hub-model": "us/ours", "shardwright.io/hub-commit": COMMIT},
+            "annotations": {
+                "shardwright.io/hub-model": "us/ours",
+                "shardwright.io/hub-commit": COMMIT,
+            },
         },
         "immutable": True,
         "data": {"config.json": CONFIG.decode(), "hf_quant_config.json": "{}"},
@@ -169,7 +282,10 @@ def test_fetch_prints_a_config_map_that_a_model_can_name(files: Files, hub: Loop
     name = config_map["metadata"]["name"]
     assert name.startswith("us-ours-")
     assert name.endswith("-0123456789ab")
-    assert err == f"note: set spec.model to {{id: us/ours, revision: {COMMIT}, configMapRef: {{name: {name}}}}}\n"
+    assert err == (
+        f"note: set spec.model to {{id: us/ours, revision: {COMMIT}, configMapRef: {{name: {name}"
+        "}}\n"
+    )
     manifest = a_manifest(model="us/ours")
     manifest["spec"]["model"] |= {"revision": COMMIT, "configMapRef": {"name": name}}
     assert _planned(files, manifest, config_map, words=()) == 0, capsys.readouterr().err
@@ -195,18 +311,26 @@ def test_offline_the_cache_of_the_hub_is_read_alone(
     assert hub.seen == []
 
 
-def test_config_takes_a_models_folder_of_the_cache(files: Files, capsys: Capture) -> None:
+def test_config_takes_a_models_folder_of_the_cache(
+    files: Files, capsys: Capture
+) -> None:
     folder = _in_cache(files.folder / "cache")
 
-    assert _planned(files, a_manifest(model="us/ours"), words=("--config", str(folder))) == 0, capsys.readouterr().err
+    assert (
+        _planned(files, a_manifest(model="us/ours"), words=("--config", str(folder)))
+        == 0
+    ), capsys.readouterr().err
 
 
 def test_config_takes_no_folder_without_a_config(files: Files, capsys: Capture) -> None:
     (files.folder / "empty").mkdir()
 
-    assert _planned(files, a_manifest(model="us/ours"), words=("--config", "empty")) == 2
+    assert (
+        _planned(files, a_manifest(model="us/ours"), words=("--config", "empty")) == 2
+    )
     assert capsys.readouterr().err == (
-        "error[FileUnreadable]: empty: no config.json is in it; give the folder of a checkpoint, or models--ORG--NAME of the "
+        "error[FileUnreadable]: empty: no config.json is in it; give the folder of a checkpoint, "
+        "or models--ORG--NAME of the "
         "cache of the hub\n"
     )
 
@@ -220,11 +344,15 @@ def _in_cache(cache: Path) -> Path:
     return model
 
 
-def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed(hub: LoopbackHub, capsys: Capture) -> None:
+def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed(
+    hub: LoopbackHub, capsys: Capture
+) -> None:
     assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch", "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]
     hub.repositories = {}
 
     assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch"]) == 2
     assert planned["model"]["parameters"] == 1_554_059_264
-    assert capsys.readouterr().err.startswith("error[HubModelMissing]: MODEL: 'us/ours' is not on ")
+    assert capsys.readouterr().err.startswith(
+        "error[HubModelMissing]: MODEL: 'us/ours' is not on "
+    )

@@ -1,4 +1,6 @@
-"""Whatever text is in the files: what the program prints does nothing to a terminal, and its documents mean what was written."""
+"""Whatever text is in the files: what the program prints does nothing to a terminal, and its
+documents mean what was written.
+"""
 
 import json
 import os
@@ -15,15 +17,36 @@ from tests.support.builders_cli import Files, a_manifest, a_node
 from tests.support.hostile_text import HOSTILE, is_harmless
 
 ROOT = Path(__file__).parents[3]
-ON_A_TERMINAL = "import sys; sys.stdout.isatty = lambda: True; from shardwright.cli.main import main; sys.exit(main())"
-WRITABLE = {name: text.replace("\0", "") for name, text in HOSTILE.items() if name not in {"half of a pair", "long"}}
+ON_A_TERMINAL = (
+    "import sys; sys.stdout.isatty = lambda: True; from shardwright.cli.main import main; "
+    "sys.exit(main())"
+)
+WRITABLE = {
+    name: text.replace("\0", "")
+    for name, text in HOSTILE.items()
+    if name not in {"half of a pair", "long"}
+}
 
 
-def run(folder: Path, *words: str, program: tuple[str, ...] = ("-m", "shardwright.cli.main")) -> tuple[int, str, str]:
+def run(
+    folder: Path, *words: str, program: tuple[str, ...] = ("-m", "shardwright.cli.main")
+) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error, which must be UTF-8."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", "TERM": "xterm-256color"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "operator"),
+        "PYTHONUTF8": "1",
+        "TERM": "xterm-256color",
+    }
     command = [sys.executable, *program, *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -36,11 +59,19 @@ def files(tmp_path: Path) -> Files:
 
 
 def hostile_cluster(files: Files) -> None:
-    """Write nodes whose taints, names and labels hold all that is hostile; in JSON, which can say all of it."""
+    """Write nodes whose taints, names and labels hold all that is hostile; in JSON, which can say
+    all of it.
+    """
     nodes = []
     for number, text in enumerate(HOSTILE.values()):
-        tainted, named, labelled = a_node(f"t{number}"), a_node(text), a_node(f"l{number}")
-        tainted["spec"] = {"taints": [{"key": text, "value": text, "effect": "NoSchedule"}]}
+        tainted, named, labelled = (
+            a_node(f"t{number}"),
+            a_node(text),
+            a_node(f"l{number}"),
+        )
+        tainted["spec"] = {
+            "taints": [{"key": text, "value": text, "effect": "NoSchedule"}]
+        }
         for key in labelled["metadata"]["labels"]:
             labelled["metadata"]["labels"][key] = text
         labelled["metadata"]["labels"][text] = text
@@ -49,9 +80,20 @@ def hostile_cluster(files: Files) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "markdown", "json"])
-def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(files: Files, output: str) -> None:
+def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(
+    files: Files, output: str
+) -> None:
     hostile_cluster(files)
-    code, out, err = run(files.folder, "explain", "-f", "model.yaml", "--nodes", "nodes.json", "-o", output)
+    code, out, err = run(
+        files.folder,
+        "explain",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.json",
+        "-o",
+        output,
+    )
     assert (code, err) == (1, "")
     assert is_harmless(out)
     assert "must be tolerated" in out
@@ -64,20 +106,34 @@ def test_neither_do_they_in_colours(files: Files) -> None:
     code, out, _ = run(files.folder, *words, program=("-c", ON_A_TERMINAL))
     assert code == 1
     assert "\x1b[1;31m" in out
-    styles = "".join(part.partition("m")[2] if index else part for index, part in enumerate(out.split("\x1b[")))
+    styles = "".join(
+        part.partition("m")[2] if index else part
+        for index, part in enumerate(out.split("\x1b["))
+    )
     assert is_harmless(styles)
 
 
 def test_a_kind_is_printed_on_one_line_that_ends(files: Files) -> None:
-    files.raw("model.yaml", json.dumps({"kind": "List", "items": [{"kind": text} for text in HOSTILE.values()]}).encode())
-    code, out, err = run(files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    files.raw(
+        "model.yaml",
+        json.dumps(
+            {"kind": "List", "items": [{"kind": text} for text in HOSTILE.values()]}
+        ).encode(),
+    )
+    code, out, err = run(
+        files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml"
+    )
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert is_harmless(err)
     assert len(err) < 5000
 
 
-@pytest.mark.parametrize("field", ["name", "model", "apiVersion", "key", "engine", "argument"])
-def test_words_of_a_manifest_are_printed_harmless_where_they_are_refused(files: Files, field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["name", "model", "apiVersion", "key", "engine", "argument"]
+)
+def test_words_of_a_manifest_are_printed_harmless_where_they_are_refused(
+    files: Files, field: str
+) -> None:
     manifests = []
     for text in HOSTILE.values():
         manifest: dict[str, Any] = a_manifest()
@@ -97,34 +153,74 @@ def test_words_of_a_manifest_are_printed_harmless_where_they_are_refused(files: 
                 spec["engine"] = {"arguments": {text: text}}
         manifests.append(manifest)
     files.raw("model.yaml", json.dumps({"kind": "List", "items": manifests}).encode())
-    code, out, err = run(files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    code, out, err = run(
+        files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml"
+    )
     assert (code, out) == (2, "")
     assert is_harmless(err)
     assert all(line.startswith("error[") for line in err.splitlines())
 
 
-def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(files: Files) -> None:
-    for text in ("\x1b[31m.yaml", "\u202eb.yaml", os.fsdecode(b"\xff\x1b.yaml"), "a\nb.yaml"):
-        for words in (("plan", "-f", text), (text,), ("plan", f"--{text}"), ("models", "--search", text), ("gpus", text)):
-            _, out, err = run(files.folder, *words, "--nodes=nodes.yaml" if words[0] == "plan" else "-o=json")
+def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(
+    files: Files,
+) -> None:
+    for text in (
+        "\x1b[31m.yaml",
+        "\u202eb.yaml",
+        os.fsdecode(b"\xff\x1b.yaml"),
+        "a\nb.yaml",
+    ):
+        for words in (
+            ("plan", "-f", text),
+            (text,),
+            ("plan", f"--{text}"),
+            ("models", "--search", text),
+            ("gpus", text),
+        ):
+            _, out, err = run(
+                files.folder,
+                *words,
+                "--nodes=nodes.yaml" if words[0] == "plan" else "-o=json",
+            )
             assert is_harmless(out), words
             assert is_harmless(err), words
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
-def test_a_rendered_document_means_what_the_manifest_says(files: Files, output: str) -> None:
-    env = [{"name": name, "value": text} for name, text in zip(sorted(VLLM), WRITABLE.values(), strict=False)]
+def test_a_rendered_document_means_what_the_manifest_says(
+    files: Files, output: str
+) -> None:
+    env = [
+        {"name": name, "value": text}
+        for name, text in zip(sorted(VLLM), WRITABLE.values(), strict=False)
+    ]
     assert len(env) == len(WRITABLE)
     manifest = a_manifest(engine={"env": env})
     files.raw("model.yaml", json.dumps(manifest).encode())
-    code, out, err = run(files.folder, "render", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", output)
+    code, out, err = run(
+        files.folder,
+        "render",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "-o",
+        output,
+    )
     assert (code, err) == (0, "")
     assert is_harmless(out)
-    objects = json.loads(out)["items"] if output == "json" else list(yaml.safe_load_all(out))
+    objects = (
+        json.loads(out)["items"] if output == "json" else list(yaml.safe_load_all(out))
+    )
     (group,) = (item for item in objects if item["kind"] == "StatefulSet")
-    rendered = {item["name"]: item.get("value") for item in group["spec"]["template"]["spec"]["containers"][0]["env"]}
+    rendered = {
+        item["name"]: item.get("value")
+        for item in group["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
     expected = {item["name"]: item["value"].replace("$(", "$$(") for item in env}
-    assert {name: value for name, value in rendered.items() if name in expected} == expected
+    assert {
+        name: value for name, value in rendered.items() if name in expected
+    } == expected
 
 
 def test_what_is_nested_beyond_reason_ends_in_one_sentence(files: Files) -> None:
@@ -132,5 +228,8 @@ def test_what_is_nested_beyond_reason_ends_in_one_sentence(files: Files) -> None
     assert run(files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == (
         2,
         "",
-        ("error[ManifestUnreadable]: model.yaml: line 1: lists and objects are nested more than 128 levels deep; correct it\n"),
+        (
+            "error[ManifestUnreadable]: model.yaml: line 1: lists and objects are nested more "
+            "than 128 levels deep; correct it\n"
+        ),
     )

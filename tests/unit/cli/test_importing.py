@@ -15,7 +15,9 @@ DATA = Path(__file__).parents[2] / "data" / "imports"
 Capture = pytest.CaptureFixture[str]
 
 
-def _imported(capsys: Capture, name: str, *words: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _imported(
+    capsys: Capture, name: str, *words: str
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the manifest that a file becomes, and by path what was left out."""
     assert main(["import", "-f", str(DATA / name), "-o", "json", *words]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
@@ -33,7 +35,9 @@ def test_a_leader_worker_set(capsys: Capture) -> None:
             "replicas": 2,
             "model": {
                 "id": "meta-llama/Llama-3.1-405B-Instruct",
-                "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}},
+                "weights": {
+                    "huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}
+                },
             },
         },
     }
@@ -45,7 +49,10 @@ def test_a_leader_worker_set(capsys: Capture) -> None:
         "spec.leaderWorkerTemplate.workerTemplate",
         "parallelism",
     }
-    assert left_out["parallelism"] == "tensor 8, pipeline 2: the planner chooses the degrees; --pin keeps these"
+    assert (
+        left_out["parallelism"]
+        == "tensor 8, pipeline 2: the planner chooses the degrees; --pin keeps these"
+    )
     assert "older than 0.32.0" in left_out[f"{pod}.image"]
 
 
@@ -60,7 +67,10 @@ def test_an_llm_inference_service(capsys: Capture) -> None:
     manifest, left_out = _imported(capsys, "llmisvc.yaml")
 
     assert manifest["spec"] == {
-        "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "weights": {"pvc": {"claimName": "weights", "path": "r1"}}},
+        "model": {
+            "id": "deepseek-ai/DeepSeek-R1-0528",
+            "weights": {"pvc": {"claimName": "weights", "path": "r1"}},
+        },
         "engine": {
             "env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}],
             "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True},
@@ -82,12 +92,17 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
     assert manifest["spec"] == {
         "model": {
             "id": "meta-llama/Llama-3.3-70B-Instruct",
-            "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "HF_TOKEN"}}},
+            "weights": {
+                "huggingFace": {"tokenSecretRef": {"name": "hub", "key": "HF_TOKEN"}}
+            },
         },
         "engine": {"args": {"gpu-memory-utilization": 0.95}},
         "workload": {"maxModelLen": 16384},
         "placement": {
-            "nodeSelector": {"apps": "llama", "node.kubernetes.io/instance-type": "Standard_NC48ads_A100_v4"},
+            "nodeSelector": {
+                "apps": "llama",
+                "node.kubernetes.io/instance-type": "Standard_NC48ads_A100_v4",
+            },
         },
     }
     assert left_out.keys() == {
@@ -104,12 +119,18 @@ def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
         "replicas": 3,
         "placement": {
             "nodeSelector": {"pool": "gpus"},
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "tolerations": [
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+            ],
         },
         "engine": {
             "image": "vllm/vllm-openai:v0.33.0",
             "env": [{"name": "VLLM_LOGGING_LEVEL", "value": "INFO"}],
-            "args": {"tool-call-parser": "mistral", "enable-auto-tool-choice": True, "enable-prefix-caching": False},
+            "args": {
+                "tool-call-parser": "mistral",
+                "enable-auto-tool-choice": True,
+                "enable-prefix-caching": False,
+            },
         },
         "model": {
             "id": "mistralai/Mistral-7B-Instruct-v0.3",
@@ -128,38 +149,58 @@ def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(DATA.glob("*.yaml"))])
-def test_what_is_imported_can_be_planned(name: str, tmp_path: Path, capsys: Capture) -> None:
+def test_what_is_imported_can_be_planned(
+    name: str, tmp_path: Path, capsys: Capture
+) -> None:
     assert main(["import", "-f", str(DATA / name)]) == 0
     file = tmp_path / "model.yaml"
     file.write_text(capsys.readouterr().out)
 
-    assert main(["plan", "-f", str(file), "--gpus", "64xH200", "--network", "400", "-o", "json"]) in {0, 1}
+    assert main(
+        ["plan", "-f", str(file), "--gpus", "64xH200", "--network", "400", "-o", "json"]
+    ) in {0, 1}
 
 
 def test_text_says_on_stderr_what_was_left_out(capsys: Capture) -> None:
     assert main(["import", "-f", str(DATA / "kaito.yaml")]) == 0
 
     said = capsys.readouterr()
-    assert said.out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n")
-    assert (
-        "note: Workspace llama-70b: resource.count was left out: 2: how many nodes there are follows from the plan\n" in said.err
+    assert said.out.startswith(
+        "apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n"
     )
+    assert (
+        "note: Workspace llama-70b: resource.count was left out: 2: how many nodes there are "
+        "follows from the plan\n"
+    ) in said.err
 
 
 def test_what_runs_no_vllm_is_refused() -> None:
-    nginx = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": {"spec": {"containers": [{"name": "web"}]}}}}
+    nginx = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": {"spec": {"containers": [{"name": "web"}]}}},
+    }
 
-    with pytest.raises(InputError, match="Deployment web no container of it starts vLLM; only what runs vLLM can be imported"):
+    with pytest.raises(
+        InputError,
+        match="Deployment web no container of it starts vLLM; only what runs vLLM can be imported",
+    ):
         import_object(nginx)
 
 
 def test_a_folder_alone_names_no_model() -> None:
     container = {"name": "vllm", "command": ["vllm", "serve", "/models/ours"]}
-    server = {"kind": "Deployment", "metadata": {"name": "ours"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+    server = {
+        "kind": "Deployment",
+        "metadata": {"name": "ours"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
 
     with pytest.raises(InputError, match="name it with --model ORG/NAME"):
         import_object(server)
-    assert import_object(server, options=ImportOptions(model="us/ours")).manifest["spec"]["model"] == {"id": "us/ours"}
+    assert import_object(server, options=ImportOptions(model="us/ours")).manifest[
+        "spec"
+    ]["model"] == {"id": "us/ours"}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +208,10 @@ def test_a_folder_alone_names_no_model() -> None:
     [
         (["vllm", "serve", "org/m"], "org/m"),
         (["/opt/venv/bin/vllm", "serve", "--model", "org/m"], "org/m"),
-        (["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m"], "org/m"),
+        (
+            ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m"],
+            "org/m",
+        ),
         (["--model", "org/m"], "org/m"),
         (["bash", "-ec", "export A=1 && exec vllm serve $(MODEL) -tp 8"], "org/m"),
         (["sh", "-c", "vllm serve ${MODEL} | tee log"], "org/m"),

@@ -22,7 +22,9 @@ PROGRAM = "kubectl shardwright"
 FULL, LIGHT = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
 
 
-def _after(seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3) -> Operator:
+def _after(
+    seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3
+) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(nodes)
     operator = Operator(cluster, dict(spec))
@@ -30,27 +32,55 @@ def _after(seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3) 
     return operator
 
 
-def _standing(operator: Operator, *, pods: Iterable[Mapping[str, Any]] | None = None, may_see: bool = True) -> ModelState:
+def _standing(
+    operator: Operator,
+    *,
+    pods: Iterable[Mapping[str, Any]] | None = None,
+    may_see: bool = True,
+) -> ModelState:
     model = a_live_model(operator)
     sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
     seen = list(model.pods or ()) if pods is None else list(pods)
-    return standing_of(model.content, sets if may_see else None, seen if may_see else None, operator.cluster.now)
+    return standing_of(
+        model.content,
+        sets if may_see else None,
+        seen if may_see else None,
+        operator.cluster.now,
+    )
 
 
 def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
-    """Return the pods with engines that run since a time, or wait for their image (None), by rank."""
+    """Return the pods with engines that run since a time, or wait for their image (None), by
+    rank.
+    """
     changed = []
     for name, pod in operator.cluster.pods.items():
         started = engines.get(f"rank{name.rpartition('-')[2]}")
-        state = {"running": {"startedAt": started}} if started else {"waiting": {"reason": "ImagePullBackOff"}}
-        status = {"name": "engine", "state": state, "ready": False, "restartCount": 0, "started": False}
-        phase = {"phase": "Running" if started else "Pending", "containerStatuses": [status]}
+        state = (
+            {"running": {"startedAt": started}}
+            if started
+            else {"waiting": {"reason": "ImagePullBackOff"}}
+        )
+        status = {
+            "name": "engine",
+            "state": state,
+            "ready": False,
+            "restartCount": 0,
+            "started": False,
+        }
+        phase = {
+            "phase": "Running" if started else "Pending",
+            "containerStatuses": [status],
+        }
         changed.append({**pod, "status": {**pod["status"], **phase}})
     return changed
 
 
 def _lines(standing: ModelState, operator: Operator, width: int = 110) -> list[str]:
-    return [one.plain() for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)]
+    return [
+        one.plain()
+        for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)
+    ]
 
 
 def test_a_model_that_serves() -> None:
@@ -63,7 +93,12 @@ def test_a_model_that_serves() -> None:
         "  llama-0  ready for 7m",
         "  llama-1  ready for 7m",
     ]
-    table = [one.plain() for one in table_lines([_standing(operator)], operator.cluster.now, 110, namespaces=False)]
+    table = [
+        one.plain()
+        for one in table_lines(
+            [_standing(operator)], operator.cluster.now, 110, namespaces=False
+        )
+    ]
     assert table == [
         "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
         "llama  True   2/2     7m     TP8     16    Serving",
@@ -73,7 +108,9 @@ def test_a_model_that_serves() -> None:
 def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
     operator = _after(20)
     started = NOON.isoformat().replace("+00:00", "Z")
-    lines = _lines(_standing(operator, pods=_pods(operator, rank0=started, rank1=None)), operator)
+    lines = _lines(
+        _standing(operator, pods=_pods(operator, rank0=started, rank1=None)), operator
+    )
 
     assert lines[4:] == [
         "  llama-0  starting",
@@ -90,11 +127,18 @@ def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
     operator = _after(20)
     most = operator.status["engine"]["startBudget"]["loadSeconds"]
     last = operator.cluster.now - timedelta(seconds=most / 4)
-    pods = _pods(operator, rank0=(last - timedelta(seconds=600)).isoformat(), rank1=last.isoformat())
+    pods = _pods(
+        operator,
+        rank0=(last - timedelta(seconds=600)).isoformat(),
+        rank1=last.isoformat(),
+    )
     standing = _standing(operator, pods=pods)
 
     assert standing.groups[0].loading == Loading(seconds=most / 4, most_seconds=most)
-    assert _lines(standing, operator)[4] == f"  llama-0  starting  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
+    assert (
+        _lines(standing, operator)[4]
+        == f"  llama-0  starting  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
+    )
 
 
 def test_without_the_right_to_see_pods_the_status_speaks() -> None:
@@ -113,7 +157,9 @@ def test_where_nothing_fits_the_planner_is_asked_why() -> None:
     standing = _standing(operator)
 
     assert (standing.ready, standing.reason) == ("False", "NothingFits")
-    assert [one.command for one in advice(standing, PROGRAM)] == ["kubectl shardwright explain llama -n models"]
+    assert [one.command for one in advice(standing, PROGRAM)] == [
+        "kubectl shardwright explain llama -n models"
+    ]
 
 
 def test_a_model_that_nobody_has_looked_at() -> None:
@@ -132,15 +178,27 @@ def test_advice_is_given_for_reasons_that_there_are(reason: str) -> None:
 
 def test_a_change_that_was_taken_back_is_tried_again_once_its_cause_is_gone() -> None:
     operator = _after(20)
-    ready = {"type": "Ready", "status": "False", "reason": "RolledBack", "message": "its spec did not come up"}
-    back = {"type": "RolledBack", "status": "True", "reason": "EngineFailed", "message": "revision 1 runs"}
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "RolledBack",
+        "message": "its spec did not come up",
+    }
+    back = {
+        "type": "RolledBack",
+        "status": "True",
+        "reason": "EngineFailed",
+        "message": "revision 1 runs",
+    }
     content = a_live_model(operator).content
     content = {**content, "status": {**content["status"], "conditions": [ready, back]}}
 
     standing = standing_of(content, [], [], NOON)
 
     assert [one["message"] for one in standing.conditions] == ["revision 1 runs"]
-    assert [one.command for one in advice(standing, PROGRAM)] == ["kubectl shardwright rollout retry llama -n models"]
+    assert [one.command for one in advice(standing, PROGRAM)] == [
+        "kubectl shardwright rollout retry llama -n models"
+    ]
 
 
 def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,12 +208,17 @@ def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) 
 
     print_lines(detail_lines(standing, NOON, 60, PROGRAM), width=60)
 
-    assert capsys.readouterr().out.splitlines()[-1] == "  kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "  kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator"
+    )
 
 
 def test_as_data() -> None:
     operator = _after(20)
-    item = document(_standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM)
+    item = document(
+        _standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM
+    )
 
     assert item["metadata"] == {"name": "llama", "namespace": "models"}
     assert (item["ready"], item["current"], item["plan"]["gpus"]) == ("False", True, 16)

@@ -54,19 +54,37 @@ def test_how_models_stand() -> None:
     standing = standing_of(model.content, sets, model.pods, operator.cluster.now)
     hidden = standing_of(model.content, None, None, NOON)
 
-    check(as_list("ModelStanding", *(document(item, "shardwright") for item in (standing, hidden))), "ModelStandingList")
+    check(
+        as_list(
+            "ModelStanding",
+            *(document(item, "shardwright") for item in (standing, hidden)),
+        ),
+        "ModelStandingList",
+    )
     check(as_list("PlanReport", plan_document(model)), "PlanReportList")
 
 
 def test_differences() -> None:
     operator = serving({**ONE_NODE, "replicas": 2})
 
-    check(as_list("ModelDiff", difference_document(a_difference(operator, replicas=1))), "ModelDiffList")
-    check(as_list("ModelDiff", difference_document(a_difference(operator, parallelism={"pipeline": 4}))), "ModelDiffList")
+    check(
+        as_list("ModelDiff", difference_document(a_difference(operator, replicas=1))),
+        "ModelDiffList",
+    )
+    check(
+        as_list(
+            "ModelDiff",
+            difference_document(a_difference(operator, parallelism={"pipeline": 4})),
+        ),
+        "ModelDiffList",
+    )
 
 
 def test_imports(capsys: Capture) -> None:
-    assert main(["import", "-f", str(ROOT / "tests" / "data" / "imports"), "-o", "json"]) == 0
+    assert (
+        main(["import", "-f", str(ROOT / "tests" / "data" / "imports"), "-o", "json"])
+        == 0
+    )
     printed = json.loads(capsys.readouterr().out)
 
     check(printed, "ImportList")
@@ -81,27 +99,55 @@ def test_revisions(form: str, capsys: Capture) -> None:
 
     printed = yaml.safe_load(capsys.readouterr().out)  # which reads JSON, too
     check(printed, "RevisionList")
-    assert [(item["revision"], item["runs"]) for item in printed["items"]] == [(1, False), (2, True)]
+    assert [(item["revision"], item["runs"]) for item in printed["items"]] == [
+        (1, False),
+        (2, True),
+    ]
 
 
 def a_revision(number: int, *, runs: bool) -> dict[str, Any]:
-    return {"revision": number, "hash": "a", "digest": "b", "image": "i", "keptAt": "2026-11-24T12:00:00Z", "runs": runs}
+    return {
+        "revision": number,
+        "hash": "a",
+        "digest": "b",
+        "image": "i",
+        "keptAt": "2026-11-24T12:00:00Z",
+        "runs": runs,
+    }
 
 
 def test_a_diagnosis() -> None:
     chart = Chart(version="1.0", kubernetes=(1, 30), served=False, operators=())
 
-    printed = {"apiVersion": API_VERSION, "kind": "Diagnosis", **diagnosis(examine(chart, NOON))}
+    printed = {
+        "apiVersion": API_VERSION,
+        "kind": "Diagnosis",
+        **diagnosis(examine(chart, NOON)),
+    }
 
     check(printed, "Diagnosis")
-    assert [one["result"] for one in printed["checks"]][:4] == ["Wrong", "Wrong", "Wrong", "Unread"]
+    assert [one["result"] for one in printed["checks"]][:4] == [
+        "Wrong",
+        "Wrong",
+        "Wrong",
+        "Unread",
+    ]
 
 
-@pytest.mark.parametrize(("command", "kind", "least"), [("models", "ModelList", 200), ("gpus", "GpuList", 40)])
+@pytest.mark.parametrize(
+    ("command", "kind", "least"),
+    [("models", "ModelList", 200), ("gpus", "GpuList", 40)],
+)
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_what_is_known_is_a_list_however_much_is_in_it(command: str, kind: str, least: int, form: str, capsys: Capture) -> None:
+def test_what_is_known_is_a_list_however_much_is_in_it(
+    command: str, kind: str, least: int, form: str, capsys: Capture
+) -> None:
     counts = []
-    for search in ("", "b200-sxm" if command == "gpus" else "meta-llama/llama-3.1-405b-instruct", "no such thing"):
+    for search in (
+        "",
+        "b200-sxm" if command == "gpus" else "meta-llama/llama-3.1-405b-instruct",
+        "no such thing",
+    ):
         assert main([command, search, "-o", form]) == 0
         text = capsys.readouterr().out
         printed = json.loads(text) if form == "json" else yaml.safe_load(text)
@@ -119,7 +165,9 @@ def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     check(json.loads(capsys.readouterr().out), "PlanReportList")
     assert main(["explain", *words[1:], files.cluster([a_node("n1")])]) == 0
     check(json.loads(capsys.readouterr().out), "PlanExplanationList")
-    assert main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0
+    assert (
+        main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0
+    )
     check(json.loads(capsys.readouterr().out), "GpuSizes")
 
     assert main([*words, "none.yaml"]) == 2

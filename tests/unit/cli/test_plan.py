@@ -27,12 +27,17 @@ def _run_json(capsys: Capture, *words: str) -> Any:
     """Return what is printed: of a list of one thing that thing."""
     main([*words, "-o", "json"])
     printed = json.loads(capsys.readouterr().out)
-    items = printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
+    items = (
+        printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
+    )
     return items[0] if len(items) == 1 else items
 
 
 def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> None:
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
 
@@ -43,7 +48,9 @@ def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> No
     assert err == ""
 
 
-def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: Capture) -> None:
+def test_nothing_fits_ends_with_one_and_names_the_closest(
+    files: Files, capsys: Capture
+) -> None:
     model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
     nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
 
@@ -56,10 +63,17 @@ def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: 
     assert err == ""
 
 
-def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_line(files: Files, capsys: Capture) -> None:
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_line(
+    files: Files, capsys: Capture
+) -> None:
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
-    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes, "-n", "models")
+    rendered = _run_json(
+        capsys, "render", "-f", model, "--nodes", nodes, "-n", "models"
+    )
 
     assert {item["metadata"]["namespace"] for item in rendered["items"]} == {"models"}
 
@@ -78,16 +92,25 @@ def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
     )
 
 
-def test_without_pods_it_says_that_everything_counts_as_free(files: Files, capsys: Capture) -> None:
+def test_without_pods_it_says_that_everything_counts_as_free(
+    files: Files, capsys: Capture
+) -> None:
     model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1")])
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
-    assert "no pods are known: every allocatable GPU counts as free" in capsys.readouterr().out
+    assert (
+        "no pods are known: every allocatable GPU counts as free"
+        in capsys.readouterr().out
+    )
 
 
-def test_what_one_model_keeps_is_not_there_for_the_next(files: Files, capsys: Capture) -> None:
+def test_what_one_model_keeps_is_not_there_for_the_next(
+    files: Files, capsys: Capture
+) -> None:
     pinned: dict[str, Any] = {"parallelism": {"tensor": 8}}
-    model = files.manifests(a_manifest("first", **pinned), a_manifest("second", **pinned))
+    model = files.manifests(
+        a_manifest("first", **pinned), a_manifest("second", **pinned)
+    )
     nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
@@ -100,7 +123,9 @@ def test_what_one_model_keeps_is_not_there_for_the_next(files: Files, capsys: Ca
 
 def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) -> None:
     pinned: dict[str, Any] = {"parallelism": {"tensor": 8}}
-    model = files.manifests(a_manifest("shown", mode="PlanOnly", **pinned), a_manifest("deployed", **pinned))
+    model = files.manifests(
+        a_manifest("shown", mode="PlanOnly", **pinned), a_manifest("deployed", **pinned)
+    )
     nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
@@ -108,15 +133,22 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
     assert [item["reason"] for item in documents] == ["PlanOnly", "Planned"]
 
 
-def test_stdin_may_hold_the_model_and_the_nodes(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_may_hold_the_model_and_the_nodes(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     both = yaml.safe_dump_all([a_manifest("llama"), a_node("n1"), a_pod("n1", 0)])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(both.encode())))
 
     assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
 
 
-def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: Capture) -> None:
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+def test_scripts_are_rendered_as_lines_and_mean_the_same(
+    files: Files, capsys: Capture
+) -> None:
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
     rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes)["items"]
 
     assert main(["render", "-f", model, "--nodes", nodes]) == 0
@@ -127,7 +159,10 @@ def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: C
 
 
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
-    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1"), a_pod("n1", 2)])
+    model, nodes = (
+        files.manifests(a_manifest()),
+        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+    )
 
     as_json = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
     main(["plan", "-f", model, "--nodes", nodes, "-o", "yaml"])
@@ -135,10 +170,17 @@ def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == as_json
 
 
-def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: Capture) -> None:
+def test_the_document_holds_the_question_and_status_plan(
+    files: Files, capsys: Capture
+) -> None:
     model = files.manifests(
         a_manifest(
-            workload={"inputTokens": 1000, "outputTokens": 200, "concurrency": 8, "kvCacheQuantization": "FP8"},
+            workload={
+                "inputTokens": 1000,
+                "outputTokens": 200,
+                "concurrency": 8,
+                "kvCacheQuantization": "FP8",
+            },
             objective={"optimizeFor": "Throughput", "tpotMilliseconds": 80},
             budget={"gpus": 4},
             parallelism={"tensor": 2},
@@ -157,7 +199,11 @@ def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: C
             "kvCacheQuantization": "FP8",
             "prefixCacheHitPercent": 0,
         },
-        "objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 80, "statistic": "Mean"},
+        "objective": {
+            "optimizeFor": "Throughput",
+            "tpotMilliseconds": 80,
+            "statistic": "Mean",
+        },
         "replicas": 1,
         "parallelism": {"tensor": 2},
         "budget": {"gpus": 4},
@@ -180,14 +226,21 @@ def test_the_same_input_gives_the_same_bytes(files: Files, capsys: Capture) -> N
 
 def test_nodes_may_be_json_and_several_files(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest(parallelism={"tensor": 8}, replicas=2))
-    first, second = files.cluster_json([a_node("n1"), a_pod("n1", 0)]), files.cluster([a_node("n2")])
+    first, second = (
+        files.cluster_json([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_node("n2")]),
+    )
 
-    document = _run_json(capsys, "plan", "-f", model, "--nodes", first, "--nodes", second)
+    document = _run_json(
+        capsys, "plan", "-f", model, "--nodes", first, "--nodes", second
+    )
 
     assert document["plan"]["placement"]["nodes"] == ["n1", "n2"]
 
 
-def test_nodes_may_come_through_a_pipe(files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_may_come_through_a_pipe(
+    files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = yaml.safe_dump_all([a_node("n1"), a_pod("n1", 0)])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(nodes.encode())))
 
@@ -201,7 +254,14 @@ def test_a_folder_is_read_like_kubectl_reads_it(files: Files, capsys: Capture) -
     files.manifests(a_manifest("a"), name="models/a.yml")
     files.raw("models/notes.txt", b": not yaml")
 
-    documents = _run_json(capsys, "plan", "-f", "models", "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+    documents = _run_json(
+        capsys,
+        "plan",
+        "-f",
+        "models",
+        "--nodes",
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
     assert [item["metadata"]["name"] for item in documents] == ["a", "b"]
 
@@ -222,7 +282,12 @@ def _config() -> dict[str, Any]:
 
 
 def _a_config_map(text: str, name: str = "ours") -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.json": text}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"config.json": text},
+    }
 
 
 def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) -> None:
@@ -230,7 +295,14 @@ def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) 
     manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
     model = files.manifests(manifest, _a_config_map(json.dumps(_config())))
 
-    document = _run_json(capsys, "plan", "-f", model, "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+    document = _run_json(
+        capsys,
+        "plan",
+        "-f",
+        model,
+        "--nodes",
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
 
@@ -241,16 +313,30 @@ def test_the_config_map_in_which_the_operator_keeps_what_was_read_from_the_hub_i
     kept = _a_config_map(json.dumps(_config()), config_name("m", "us/ours", None))
     model = files.manifests(a_manifest(model="us/ours"), kept)
 
-    document = _run_json(capsys, "plan", "-f", model, "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+    document = _run_json(
+        capsys,
+        "plan",
+        "-f",
+        model,
+        "--nodes",
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
 
 
-def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys: Capture) -> None:
-    model, nodes = files.manifests(a_manifest(model="us/ours")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+def test_a_config_file_serves_a_model_that_is_not_built_in(
+    files: Files, capsys: Capture
+) -> None:
+    model, nodes = (
+        files.manifests(a_manifest(model="us/ours")),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
     config = files.raw("config.json", json.dumps(_config()).encode())
 
-    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--config", config)
+    document = _run_json(
+        capsys, "plan", "-f", model, "--nodes", nodes, "--config", config
+    )
 
     assert document["model"]["parameters"] == 8_030_261_248
 
@@ -259,22 +345,36 @@ def test_the_folder_of_a_model_may_stand_for_its_config_with_the_file_beside_it(
     files: Files, capsys: Capture, tmp_path: Path
 ) -> None:
     manifest = a_manifest(model="us/ours")
-    manifest["spec"]["model"]["quantization"] = "FP8"  # refused of weights that are quantized already
-    model, nodes = files.manifests(manifest), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    manifest["spec"]["model"]["quantization"] = (
+        "FP8"  # refused of weights that are quantized already
+    )
+    model, nodes = (
+        files.manifests(manifest),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
     folder = tmp_path / "a model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(_config()))
-    (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4"}}))
+    (folder / "hf_quant_config.json").write_text(
+        json.dumps({"quantization": {"quant_algo": "NVFP4"}})
+    )
 
     assert main(["plan", "-f", model, "--nodes", nodes, "--config", str(folder)]) == 2
     assert "modelopt weights cannot become FP8" in capsys.readouterr().err
 
 
-def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, capsys: Capture) -> None:
+def test_the_operators_settings_are_merged_as_the_operator_does(
+    files: Files, capsys: Capture
+) -> None:
     model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
-    settings = files.raw("settings.yaml", b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n")
+    settings = files.raw(
+        "settings.yaml",
+        b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n",
+    )
 
-    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings)
+    document = _run_json(
+        capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings
+    )
 
     assert document["engine"] == {
         "name": "vLLM",
@@ -284,44 +384,68 @@ def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, ca
     }
 
 
-def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured_it(files: Files, capsys: Capture) -> None:
+def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured_it(
+    files: Files, capsys: Capture
+) -> None:
     node = a_node("n1")
-    node["metadata"]["labels"] |= {"nvidia.com/gpu.product": "NVIDIA-R200", "nvidia.com/gpu.memory": "294912"}
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([node, a_pod("n1", 0)])
+    node["metadata"]["labels"] |= {
+        "nvidia.com/gpu.product": "NVIDIA-R200",
+        "nvidia.com/gpu.memory": "294912",
+    }
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([node, a_pod("n1", 0)]),
+    )
     stated = (
-        b"gpus: [{product: NVIDIA-R200, memoryMiB: 294912, memoryGigabytesPerSecond: 22000, teraflops: {bf16: 4000}, "
+        b"gpus: [{product: NVIDIA-R200, memoryMiB: 294912, memoryGigabytesPerSecond: 22000, "
+        b"teraflops: {bf16: 4000}, "
         b"computeCapability: '10.7', source: data sheet}]"
     )
 
     without = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
-    planned = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", files.raw("settings.yaml", stated))
+    planned = _run_json(
+        capsys,
+        "plan",
+        "-f",
+        model,
+        "--nodes",
+        nodes,
+        "--settings",
+        files.raw("settings.yaml", stated),
+    )
 
     assert [found["code"] for found in without["plan"]["excluded"]] == ["GpuUnknown"]
     assert planned["plan"]["product"] == "NVIDIA-R200"
     assert planned["plan"]["predicted"]["basis"] == "modelled"
 
 
-def test_settings_that_cannot_be_used_are_named_with_their_file(files: Files, capsys: Capture) -> None:
+def test_settings_that_cannot_be_used_are_named_with_their_file(
+    files: Files, capsys: Capture
+) -> None:
     model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
     settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")
 
     assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
 
     said = capsys.readouterr().err
-    assert "settings.yaml: admittedArguments.config: --config cannot be admitted" in said
+    assert (
+        "settings.yaml: admittedArguments.config: --config cannot be admitted" in said
+    )
 
 
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
     """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
-    from shardwright.api.record import PlanRecord  # noqa: PLC0415 - only here
-    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415 - only here
-    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415 - only here
-    from shardwright.rendering.deployment import Owner  # noqa: PLC0415 - only here
-    from tests.support.builders_reporting import a_plan  # noqa: PLC0415 - only here
+    from shardwright.api.record import PlanRecord  # noqa: PLC0415
+    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415
+    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415
+    from shardwright.rendering.deployment import Owner  # noqa: PLC0415
+    from tests.support.builders_reporting import a_plan  # noqa: PLC0415
 
     kept = a_plan(groups=(("n1",),), gpus_per_node=8)
     record = PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=kept)
-    config_map = record_object(Owner(name="other", namespace="models", uid="u"), record, SigningKeys())
+    config_map = record_object(
+        Owner(name="other", namespace="models", uid="u"), record, SigningKeys()
+    )
     model = files.manifests(a_manifest(parallelism={"tensor": 8}))
     nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map])
 
@@ -329,48 +453,98 @@ def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
 
     assert document["plan"]["placement"]["nodes"] == ["n2"]
 
-    only_planned = {**a_manifest("other", mode="PlanOnly"), "metadata": {"name": "other", "namespace": "models", "uid": "u"}}
-    nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map, only_planned])
-    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"]["placement"]["nodes"] == ["n1"]
+    only_planned = {
+        **a_manifest("other", mode="PlanOnly"),
+        "metadata": {"name": "other", "namespace": "models", "uid": "u"},
+    }
+    nodes = files.cluster(
+        [a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map, only_planned]
+    )
+    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"][
+        "placement"
+    ]["nodes"] == ["n1"]
 
 
-def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsys: Capture) -> None:
+def test_rendered_objects_can_be_applied_without_their_owner(
+    files: Files, capsys: Capture
+) -> None:
     """An owner reference without uid would be refused by the API server."""
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+    )
 
     assert main(["render", "-f", model, "--nodes", nodes]) == 0
 
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert {item["kind"] for item in objects} == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet", "PodDisruptionBudget"}
+    assert {item["kind"] for item in objects} == {
+        "ConfigMap",
+        "NetworkPolicy",
+        "Service",
+        "StatefulSet",
+        "PodDisruptionBudget",
+    }
     assert all("ownerReferences" not in item["metadata"] for item in objects)
-    assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in objects)
+    assert all(
+        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item)
+        for item in objects
+    )
 
 
-def test_a_secret_that_pods_need_is_named_and_never_printed(files: Files, capsys: Capture) -> None:
-    model = files.manifests(a_manifest("llama", parallelism={"tensor": 8, "pipeline": 2}))
-    assert main(["render", "-f", model, "--nodes", files.cluster([a_node("n1"), a_node("n2")])]) == 0
+def test_a_secret_that_pods_need_is_named_and_never_printed(
+    files: Files, capsys: Capture
+) -> None:
+    model = files.manifests(
+        a_manifest("llama", parallelism={"tensor": 8, "pipeline": 2})
+    )
+    assert (
+        main(
+            [
+                "render",
+                "-f",
+                model,
+                "--nodes",
+                files.cluster([a_node("n1"), a_node("n2")]),
+            ]
+        )
+        == 0
+    )
 
     printed = capsys.readouterr()
     objects = list(yaml.safe_load_all(printed.out))
     (group,) = [item for item in objects if item["kind"] == "StatefulSet"]
-    (secret,) = [volume["secret"] for volume in group["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+    (secret,) = [
+        volume["secret"]
+        for volume in group["spec"]["template"]["spec"]["volumes"]
+        if "secret" in volume
+    ]
     assert "Secret" not in {item["kind"] for item in objects}
-    assert printed.err.startswith(f"note: the pods mount Secret {secret['secretName']}, which is not printed: ")
+    assert printed.err.startswith(
+        f"note: the pods mount Secret {secret['secretName']}, which is not printed: "
+    )
 
 
-def test_rendered_objects_keep_an_owner_that_exists(files: Files, capsys: Capture) -> None:
+def test_rendered_objects_keep_an_owner_that_exists(
+    files: Files, capsys: Capture
+) -> None:
     manifest = a_manifest("llama")
     manifest["metadata"]["uid"] = "4f8a1c9e-0000-4000-8000-000000000001"
     nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
 
-    rendered = _run_json(capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes)
+    rendered = _run_json(
+        capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes
+    )
 
     assert rendered["kind"] == "List"
-    owners = {item["metadata"]["ownerReferences"][0]["uid"] for item in rendered["items"]}
+    owners = {
+        item["metadata"]["ownerReferences"][0]["uid"] for item in rendered["items"]
+    }
     assert owners == {"4f8a1c9e-0000-4000-8000-000000000001"}
 
 
-def test_render_prints_nothing_but_the_reason_when_nothing_fits(files: Files, capsys: Capture) -> None:
+def test_render_prints_nothing_but_the_reason_when_nothing_fits(
+    files: Files, capsys: Capture
+) -> None:
     model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
     nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
 
@@ -382,7 +556,9 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(files: Files, ca
 
 
 @pytest.mark.parametrize("dump", sorted(path.stem for path in DUMPS.glob("*.yaml")))
-def test_every_recorded_node_gets_an_answer(dump: str, files: Files, capsys: Capture) -> None:
+def test_every_recorded_node_gets_an_answer(
+    dump: str, files: Files, capsys: Capture
+) -> None:
     model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1", dump)])
 
     assert main(["plan", "-f", model, "--nodes", nodes]) in {0, 1}
@@ -392,8 +568,15 @@ def test_every_recorded_node_gets_an_answer(dump: str, files: Files, capsys: Cap
     assert err == ""
 
 
-def test_explain_says_more_than_plan_in_the_same_order(files: Files, capsys: Capture) -> None:
-    arguments = ["-f", files.manifests(a_manifest()), "--nodes", files.cluster([a_node("n1"), a_pod("n1", 2)])]
+def test_explain_says_more_than_plan_in_the_same_order(
+    files: Files, capsys: Capture
+) -> None:
+    arguments = [
+        "-f",
+        files.manifests(a_manifest()),
+        "--nodes",
+        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+    ]
 
     codes = [main([command, *arguments]) for command in ("plan",)]
     short = capsys.readouterr().out
@@ -402,20 +585,41 @@ def test_explain_says_more_than_plan_in_the_same_order(files: Files, capsys: Cap
 
     assert codes == [0, 0]
     assert [line for line in short.splitlines() if line not in full.splitlines()] == []
-    assert {"Where the time of a token goes", "How sure"} <= set(full.splitlines()) - set(short.splitlines())
+    assert {"Where the time of a token goes", "How sure"} <= set(
+        full.splitlines()
+    ) - set(short.splitlines())
 
 
-def test_explain_as_json_adds_the_explanation_to_the_document(files: Files, capsys: Capture) -> None:
-    arguments = ["-f", files.manifests(a_manifest()), "--nodes", files.cluster([a_node("n1"), a_pod("n1", 2)]), "-o", "json"]
+def test_explain_as_json_adds_the_explanation_to_the_document(
+    files: Files, capsys: Capture
+) -> None:
+    arguments = [
+        "-f",
+        files.manifests(a_manifest()),
+        "--nodes",
+        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+        "-o",
+        "json",
+    ]
 
-    plan, explanation = (_run_json(capsys, command, *arguments[:-2]) for command in ("plan", "explain"))
+    plan, explanation = (
+        _run_json(capsys, command, *arguments[:-2]) for command in ("plan", "explain")
+    )
 
     assert explanation.pop("explanation")["memory"][0]["bandBytes"] > 0
     assert explanation == plan | {"kind": "PlanExplanation"}
 
 
-def test_wide_is_a_line_for_each_and_name_their_names(files: Files, capsys: Capture) -> None:
-    words = ["plan", "-f", files.manifests(a_manifest("one"), a_manifest("two")), "--nodes", files.cluster([a_node("n1")])]
+def test_wide_is_a_line_for_each_and_name_their_names(
+    files: Files, capsys: Capture
+) -> None:
+    words = [
+        "plan",
+        "-f",
+        files.manifests(a_manifest("one"), a_manifest("two")),
+        "--nodes",
+        files.cluster([a_node("n1")]),
+    ]
 
     assert main([*words, "-o", "wide"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
@@ -423,29 +627,47 @@ def test_wide_is_a_line_for_each_and_name_their_names(files: Files, capsys: Capt
 
     assert header.split()[:5] == ["NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT"]
     assert [row.split()[0] for row in rows] == ["one", "two"]
-    assert capsys.readouterr().out == "shardedmodel.shardwright.io/one\nshardedmodel.shardwright.io/two\n"
+    assert (
+        capsys.readouterr().out
+        == "shardedmodel.shardwright.io/one\nshardedmodel.shardwright.io/two\n"
+    )
 
 
-def test_what_is_wrong_is_a_document_only_where_one_was_asked_for(files: Files, capsys: Capture) -> None:
+def test_what_is_wrong_is_a_document_only_where_one_was_asked_for(
+    files: Files, capsys: Capture
+) -> None:
     del files
     words = ["render", "-f", "none.yaml", "--nodes", "none.yaml"]
 
     assert main(words) == 2
     assert capsys.readouterr().out == ""
     assert main([*words, "-o", "yaml"]) == 2
-    assert capsys.readouterr().out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ProblemList\n")
+    assert capsys.readouterr().out.startswith(
+        "apiVersion: shardwright.io/v1alpha1\nkind: ProblemList\n"
+    )
 
 
-def test_a_selector_keeps_no_gpus_out_that_are_named(files: Files, capsys: Capture) -> None:
-    model = files.manifests(a_manifest("m", placement={"nodeSelector": {"pool": "h100"}}))
+def test_a_selector_keeps_no_gpus_out_that_are_named(
+    files: Files, capsys: Capture
+) -> None:
+    model = files.manifests(
+        a_manifest("m", placement={"nodeSelector": {"pool": "h100"}})
+    )
 
     assert main(["plan", "-f", model, "--gpus", "8xH100"]) == 0
 
-    assert capsys.readouterr().err == "note: m: spec.placement.nodeSelector is left out (pool): GPUs of --gpus have no labels\n"
+    assert capsys.readouterr().err == (
+        "note: m: spec.placement.nodeSelector is left out (pool): GPUs of --gpus have no "
+        "labels\n"
+    )
 
 
 def test_models_and_gpus_are_searched_by_a_word(capsys: Capture) -> None:
-    assert main(["gpus", "mi300", "-o", "name"]) == main(["gpus", "--search", "mi300", "-o", "name"]) == 0
+    assert (
+        main(["gpus", "mi300", "-o", "name"])
+        == main(["gpus", "--search", "mi300", "-o", "name"])
+        == 0
+    )
     assert capsys.readouterr().out == "MI300X-192GB\nMI300X-192GB\n"
 
 

@@ -16,9 +16,25 @@ CASE: dict[str, Any] = {
     "weights": "bf16",
     "kvCache": "auto",
     "engine": {"name": "vllm", "version": "0.18.0"},
-    "hardware": {"gpuProduct": "NVIDIA-H100-80GB-HBM3", "gpusPerNode": 8, "nodes": 1, "nvlinkDomainGpus": None},
-    "parallelism": {"tensor": 2, "pipeline": 1, "expert": 1, "attentionData": 1, "replicas": 1},
-    "workload": {"inputTokens": 1024, "outputTokens": 256, "arrival": "ClosedLoop", "concurrency": 16},
+    "hardware": {
+        "gpuProduct": "NVIDIA-H100-80GB-HBM3",
+        "gpusPerNode": 8,
+        "nodes": 1,
+        "nvlinkDomainGpus": None,
+    },
+    "parallelism": {
+        "tensor": 2,
+        "pipeline": 1,
+        "expert": 1,
+        "attentionData": 1,
+        "replicas": 1,
+    },
+    "workload": {
+        "inputTokens": 1024,
+        "outputTokens": 256,
+        "arrival": "ClosedLoop",
+        "concurrency": 16,
+    },
 }
 
 
@@ -35,7 +51,10 @@ def _case(**changes: Any) -> dict[str, Any]:
 
 def _predict(tmp_path: Path, *lines: object, code: int = 0) -> list[dict[str, Any]]:
     cases, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
-    cases.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    cases.write_text(
+        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        + "\n"
+    )
     assert main(["predict", "--input", str(cases), "--output", str(answers)]) == code
     return [json.loads(line) for line in answers.read_text().splitlines()]
 
@@ -45,20 +64,38 @@ def test_an_answer_has_what_the_ground_truth_asks_for(tmp_path: Path) -> None:
 
     assert answer["id"] == "a"
     assert (answer["fits"], answer["reasons"]) == (True, [])
-    assert set(answer["memory"]) == {"weightsGiB", "activationsGiB", "overheadGiB", "kvCacheGiB", "kvCacheTokens"}
+    assert set(answer["memory"]) == {
+        "weightsGiB",
+        "activationsGiB",
+        "overheadGiB",
+        "kvCacheGiB",
+        "kvCacheTokens",
+    }
     speed = answer["performance"]
     assert speed["low"] < speed["outputTokensPerSecond"] < speed["high"]
-    assert speed["requestsPerSecond"] == pytest.approx(speed["outputTokensPerSecond"] / 256, rel=1e-4)
+    assert speed["requestsPerSecond"] == pytest.approx(
+        speed["outputTokensPerSecond"] / 256, rel=1e-4
+    )
     assert speed["basis"] == "fitted"
 
 
-def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(tmp_path: Path) -> None:
-    lines = ("{", "[]", _case(id=7, parallelism__tensor=0), _case(id="x", hardware__gpuProduct="GTX"), _case(id="last"))
+def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    lines = (
+        "{",
+        "[]",
+        _case(id=7, parallelism__tensor=0),
+        _case(id="x", hardware__gpuProduct="GTX"),
+        _case(id="last"),
+    )
 
     answers = _predict(tmp_path, *lines, code=2)
 
     assert [answer["id"] for answer in answers] == [None, None, 7, "x", "last"]
-    assert [[reason["code"] for reason in answer.get("error", [])] for answer in answers] == [
+    assert [
+        [reason["code"] for reason in answer.get("error", [])] for answer in answers
+    ] == [
         ["CaseInvalid"],
         ["CaseInvalid"],
         ["CaseInvalid"],
@@ -86,10 +123,14 @@ def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(tmp_path: Path)
         ("memoryUtilization", "all"),
     ],
 )
-def test_every_field_is_held_to_its_bounds(tmp_path: Path, path: str, value: object) -> None:
+def test_every_field_is_held_to_its_bounds(
+    tmp_path: Path, path: str, value: object
+) -> None:
     (answer,) = _predict(tmp_path, _case(**{path: value}), code=2)
 
-    assert answer["error"][0]["message"].startswith(path.replace("__", ".").removesuffix(".name"))
+    assert answer["error"][0]["message"].startswith(
+        path.replace("__", ".").removesuffix(".name")
+    )
 
 
 def test_what_does_not_fit_says_why_and_is_no_error(tmp_path: Path) -> None:
@@ -99,27 +140,46 @@ def test_what_does_not_fit_says_why_and_is_no_error(tmp_path: Path) -> None:
     assert [reason["code"] for reason in answer["reasons"]] == ["WeightsExceedMemory"]
 
 
-def test_the_file_of_the_cases_is_not_overwritten_while_it_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_of_the_cases_is_not_overwritten_while_it_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json.dumps(CASE) + "\n")
 
-    assert main(["predict", "--input", str(cases), "--output", str(tmp_path / "." / "cases.jsonl")]) == 2
+    assert (
+        main(
+            [
+                "predict",
+                "--input",
+                str(cases),
+                "--output",
+                str(tmp_path / "." / "cases.jsonl"),
+            ]
+        )
+        == 2
+    )
 
     assert cases.read_text() == json.dumps(CASE) + "\n"
     assert "cannot be read and written at once" in capsys.readouterr().err
 
 
-def test_a_line_that_is_no_text_stops_no_other_and_a_mark_of_the_encoding_is_no_text(tmp_path: Path) -> None:
+def test_a_line_that_is_no_text_stops_no_other_and_a_mark_of_the_encoding_is_no_text(
+    tmp_path: Path,
+) -> None:
     cases, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
     line = json.dumps(CASE).encode()
     cases.write_bytes(b"\xef\xbb\xbf" + line + b"\n\xff\n" + line + b"\n")
 
     assert main(["predict", "--input", str(cases), "--output", str(answers)]) == 2
 
-    assert ["error" in json.loads(line) for line in answers.read_text().splitlines()] == [False, True, False]
+    assert [
+        "error" in json.loads(line) for line in answers.read_text().splitlines()
+    ] == [False, True, False]
 
 
-def test_stdin_and_stdout_are_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stdin_and_stdout_are_the_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(CASE) + "\n\n"))
 
     assert main(["predict"]) == 0
@@ -128,20 +188,38 @@ def test_stdin_and_stdout_are_the_default(monkeypatch: pytest.MonkeyPatch, capsy
     assert (json.loads(out)["id"], err) == ("a", "")
 
 
-def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_there_is_bad_input(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["predict", "--input", "no.jsonl"]) == 2
-    assert (
-        capsys.readouterr().err == "error[FileUnreadable]: no.jsonl: No such file or directory; name a file that you may open\n"
+    assert capsys.readouterr().err == (
+        "error[FileUnreadable]: no.jsonl: No such file or directory; name a file that you may "
+        "open\n"
     )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang"])
-def test_neither_name_nor_version_string_changes_a_prediction(tmp_path: Path, engine: str) -> None:
-    """A renamed model and an unknown version of the same month are predicted alike: nothing is keyed by either."""
+def test_neither_name_nor_version_string_changes_a_prediction(
+    tmp_path: Path, engine: str
+) -> None:
+    """A renamed model and an unknown version of the same month are predicted alike: nothing is
+    keyed by either.
+    """
     config = CONFIGS["deepseek-v3"]
-    case = _case(model__config=config, weights="fp8", parallelism__tensor=8, hardware__gpuProduct="NVIDIA-H200")
-    known = case | {"engine": {"name": engine, "version": "nightly-20260216"}, "model": {"config": config, "name": "DeepSeek-V3"}}
-    other = case | {"engine": {"name": engine, "version": "fork 2026-02 of somebody"}, "model": {"config": config, "name": "Q"}}
+    case = _case(
+        model__config=config,
+        weights="fp8",
+        parallelism__tensor=8,
+        hardware__gpuProduct="NVIDIA-H200",
+    )
+    known = case | {
+        "engine": {"name": engine, "version": "nightly-20260216"},
+        "model": {"config": config, "name": "DeepSeek-V3"},
+    }
+    other = case | {
+        "engine": {"name": engine, "version": "fork 2026-02 of somebody"},
+        "model": {"config": config, "name": "Q"},
+    }
 
     one, two = _predict(tmp_path, known, other)
 
@@ -150,9 +228,15 @@ def test_neither_name_nor_version_string_changes_a_prediction(tmp_path: Path, en
     assert one == two
 
 
-def test_the_attention_data_degree_lives_inside_the_tensor_degree(tmp_path: Path) -> None:
+def test_the_attention_data_degree_lives_inside_the_tensor_degree(
+    tmp_path: Path,
+) -> None:
     """Eight GPUs with attention data 8 hold eight batches; as eight tensor ranks they share one."""
-    case = _case(model__config=CONFIGS["deepseek-v3"], weights="fp8", hardware__gpuProduct="NVIDIA-H200")
+    case = _case(
+        model__config=CONFIGS["deepseek-v3"],
+        weights="fp8",
+        hardware__gpuProduct="NVIDIA-H200",
+    )
     case["parallelism"] |= {"tensor": 8, "expert": 8}
     case["workload"] |= {"concurrency": 512}
     spread = json.loads(json.dumps(case))
@@ -161,20 +245,41 @@ def test_the_attention_data_degree_lives_inside_the_tensor_degree(tmp_path: Path
     shared, own = _predict(tmp_path, case, spread)
 
     assert own["fits"]
-    assert own["performance"]["outputTokensPerSecond"] > shared["performance"]["outputTokensPerSecond"]
+    assert (
+        own["performance"]["outputTokensPerSecond"]
+        > shared["performance"]["outputTokensPerSecond"]
+    )
 
 
-def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(tmp_path: Path) -> None:
+def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(
+    tmp_path: Path,
+) -> None:
     """All requests travel together, so no two stages work at once."""
-    flat = _case(workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1)
-    deep = _case(workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1, parallelism__pipeline=4)
+    flat = _case(
+        workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1
+    )
+    deep = _case(
+        workload__arrival="StaticBatch",
+        workload__concurrency=4,
+        parallelism__tensor=1,
+        parallelism__pipeline=4,
+    )
 
     one, four = _predict(tmp_path, flat, deep)
 
-    assert four["performance"]["outputTokensPerSecond"] <= one["performance"]["outputTokensPerSecond"]
+    assert (
+        four["performance"]["outputTokensPerSecond"]
+        <= one["performance"]["outputTokensPerSecond"]
+    )
 
 
 def test_weights_as_stated_go_before_the_config(tmp_path: Path) -> None:
-    whole, half, quarter = _predict(tmp_path, *(_case(weights=name) for name in ("bf16", "fp8", "int4")))
+    whole, half, quarter = _predict(
+        tmp_path, *(_case(weights=name) for name in ("bf16", "fp8", "int4"))
+    )
 
-    assert whole["memory"]["weightsGiB"] > 1.7 * half["memory"]["weightsGiB"] > 2.5 * quarter["memory"]["weightsGiB"]
+    assert (
+        whole["memory"]["weightsGiB"]
+        > 1.7 * half["memory"]["weightsGiB"]
+        > 2.5 * quarter["memory"]["weightsGiB"]
+    )

@@ -1,4 +1,6 @@
-"""What ``diff`` says is what the operator would do: on groups that the operator's own rules have brought up."""
+"""What ``diff`` says is what the operator would do: on groups that the operator's own rules have
+brought up.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,17 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
     return _of(edited, model, there)
 
 
-def _of(operator: Operator, model: LiveModel, there: Surroundings, formers: Mapping[str, Former] | None = None) -> Rehearsed:
+def _of(
+    operator: Operator,
+    model: LiveModel,
+    there: Surroundings,
+    formers: Mapping[str, Former] | None = None,
+) -> Rehearsed:
     subject = operator.subject
     assert isinstance(subject, Subject)
-    return rehearse(model, subject, there, operator.generation, operator.cluster.now, formers or {})
+    return rehearse(
+        model, subject, there, operator.generation, operator.cluster.now, formers or {}
+    )
 
 
 def _fates(found: Rehearsed) -> dict[str, Fate]:
@@ -60,10 +69,14 @@ def test_nothing_changes_where_nothing_is_edited() -> None:
 
 def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> None:
     operator = serving(TWO_GROUPS)
-    found = _rehearsed(operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
+    found = _rehearsed(
+        operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    )
 
     assert _fates(found) == {"llama-0": Fate.RESTARTS, "llama-1": Fate.RESTARTS}
-    assert [group.fields for group in found.groups] == [("spec.containers[engine].env[VLLM_LOGGING_LEVEL]",)] * 2
+    assert [group.fields for group in found.groups] == [
+        ("spec.containers[engine].env[VLLM_LOGGING_LEVEL]",)
+    ] * 2
     assert found.start_seconds
 
 
@@ -71,12 +84,18 @@ def test_the_operator_does_what_was_said() -> None:
     operator = serving(TWO_GROUPS)
     edit = {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}}
     said = _rehearsed(operator, **edit)
-    before = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+    before = {
+        name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
+    }
     operator.edit(**edit)
     operator.run(1200)
-    after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+    after = {
+        name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
+    }
 
-    assert {f"{name}-0" for name in said.restarts} == {name for name in after if after[name] != before.get(name)}
+    assert {f"{name}-0" for name in said.restarts} == {
+        name for name in after if after[name] != before.get(name)
+    }
 
 
 A_VOLUME = {"name": "own", "mountPath": "/mnt/own", "configMap": {"name": "files"}}
@@ -91,24 +110,39 @@ A_VOLUME = {"name": "own", "mountPath": "/mnt/own", "configMap": {"name": "files
         ({"topologySpread": {"topologyKey": "kubernetes.io/hostname"}}, Fate.STAYS),
     ],
 )
-def test_an_edit_restarts_groups_for_what_pods_have_and_for_nothing_else(pod: dict[str, Any], fate: Fate) -> None:
+def test_an_edit_restarts_groups_for_what_pods_have_and_for_nothing_else(
+    pod: dict[str, Any], fate: Fate
+) -> None:
     operator = serving(TWO_GROUPS)
-    before = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
+    before = {
+        name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()
+    }
 
     said = _rehearsed(operator, pod=pod)
     operator.edit(pod=pod)
     operator.run(1200)
-    after = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
+    after = {
+        name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()
+    }
 
     assert set(_fates(said).values()) == {fate}
-    assert {name for name in after if after[name] == before.get(name)} == (set() if fate is Fate.RESTARTS else set(before))
+    assert {name for name in after if after[name] == before.get(name)} == (
+        set() if fate is Fate.RESTARTS else set(before)
+    )
 
 
 def test_more_replicas_start_and_fewer_end() -> None:
     operator = serving(TWO_GROUPS)
 
-    assert _fates(_rehearsed(operator, replicas=3)) == {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS, "llama-2": Fate.STARTS}
-    assert _fates(_rehearsed(operator, replicas=1)) == {"llama-0": Fate.STAYS, "llama-1": Fate.ENDS}
+    assert _fates(_rehearsed(operator, replicas=3)) == {
+        "llama-0": Fate.STAYS,
+        "llama-1": Fate.STAYS,
+        "llama-2": Fate.STARTS,
+    }
+    assert _fates(_rehearsed(operator, replicas=1)) == {
+        "llama-0": Fate.STAYS,
+        "llama-1": Fate.ENDS,
+    }
 
 
 def test_groups_below_the_partition_keep_their_pods() -> None:
@@ -133,23 +167,34 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
     live = operator.cluster.objects["StatefulSet", name]
     assert "llama-token-" in str(live)
 
-    model = a_live_model(operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef"))
+    model = a_live_model(
+        operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef")
+    )
     subject = operator.subject
     assert isinstance(subject, Subject)
-    found = rehearse(model, subject, around(operator), operator.generation, operator.cluster.now)
+    found = rehearse(
+        model, subject, around(operator), operator.generation, operator.cluster.now
+    )
 
     assert _fates(found) == {name: Fate.STAYS}
 
 
 def test_nothing_changes_of_a_model_of_which_no_revision_was_kept_yet() -> None:
     operator = serving(TWO_GROUPS)
-    operator.status = {name: value for name, value in operator.status.items() if name != "revisions"}
+    operator.status = {
+        name: value for name, value in operator.status.items() if name != "revisions"
+    }
     found = _rehearsed(operator)
 
-    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
+    assert (_fates(found), found.objects) == (
+        {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS},
+        (),
+    )
 
 
-def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_revision() -> None:
+def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_revision() -> (
+    None
+):
     operator = serving(TWO_GROUPS)
     ran = operator.subject
     operator.edit(engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
@@ -158,13 +203,22 @@ def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_rev
     (revision,) = revisions_of(operator.status)
     model = a_live_model(operator)
 
-    former = Former(hash=revision.hash, subject=ran, plan=operator.kept.record.plan if operator.kept else None)
+    former = Former(
+        hash=revision.hash,
+        subject=ran,
+        plan=operator.kept.record.plan if operator.kept else None,
+    )
     found = _of(operator, model, around(operator), {revision.hash: former})
-    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
+    assert (_fates(found), found.objects) == (
+        {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS},
+        (),
+    )
     assert found.published.found.rollback
 
     unread = _of(operator, model, around(operator))
-    assert [problem.code for problem in unread.published.found.problems] == ["RevisionUnusable"]
+    assert [problem.code for problem in unread.published.found.problems] == [
+        "RevisionUnusable"
+    ]
 
 
 def test_what_fits_nowhere_ends_nothing() -> None:
@@ -191,7 +245,9 @@ def a_difference(operator: Operator, **edit: Any) -> ModelDifference:
 
 def test_a_difference_in_words() -> None:
     operator = serving(TWO_GROUPS)
-    lines = [one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)]
+    lines = [
+        one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)
+    ]
 
     assert lines == [
         "llama: 1 group ends",
@@ -199,7 +255,11 @@ def test_a_difference_in_words() -> None:
         "  FIELD          NOW  THEN",
         "  spec.replicas  2    1",
         "Plan",
-        "  tensor 8, 2 replicas on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3) becomes tensor 8 on 8 GPUs of 1",
+        (
+            "  tensor 8, 2 replicas on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3) becomes tensor "
+            "8 on "
+            "8 GPUs of 1"
+        ),
         "  node (NVIDIA-H100-80GB-HBM3)",
         "Groups",
         "  GROUP    WHAT   DOWN FOR  FIELDS OF ITS PODS",
@@ -218,11 +278,17 @@ def test_a_difference_as_data() -> None:
 
     assert document["differs"]
     assert document["spec"] == [{"path": "spec.replicas", "before": 2, "after": 1}]
-    assert [(group["name"], group["fate"]) for group in document["groups"]] == [("llama-0", "Stays"), ("llama-1", "Ends")]
+    assert [(group["name"], group["fate"]) for group in document["groups"]] == [
+        ("llama-0", "Stays"),
+        ("llama-1", "Ends"),
+    ]
 
 
 def test_no_difference_is_said_in_one_line() -> None:
     difference = a_difference(serving(TWO_GROUPS))
 
     assert not difference.differs
-    assert next(iter(difference_lines(difference, 100))).plain() == "llama: nothing changes"
+    assert (
+        next(iter(difference_lines(difference, 100))).plain()
+        == "llama: nothing changes"
+    )

@@ -1,4 +1,6 @@
-"""In a real terminal no line of any screen is wider than the terminal, and nothing is dropped without saying so."""
+"""In a real terminal no line of any screen is wider than the terminal, and nothing is dropped
+without saying so.
+"""
 
 import fcntl
 import os
@@ -26,7 +28,8 @@ PROGRAM: Final = (
     "    main(screen.split(' '))\n"
 )
 THROUGH_CAT: Final = (
-    "import subprocess, sys\nsubprocess.run(f'{sys.executable} -m shardwright.cli.main {sys.argv[1]} | cat', shell=True)\n"
+    "import subprocess, sys\nsubprocess.run(f'{sys.executable} -m shardwright.cli.main "
+    "{sys.argv[1]} | cat', shell=True)\n"
 )
 
 
@@ -40,7 +43,10 @@ SCREENS: Final = (
         " ".join(("plan", "-f", sample(name), *NODES))
         for name in ("llama-405b", "deepseek-v3-rack", "llama-405b-l40s", "qwen3-235b")
     ),
-    *(" ".join(("explain", "-f", sample(name), *NODES)) for name in ("llama-405b", "deepseek-v3-rack")),
+    *(
+        " ".join(("explain", "-f", sample(name), *NODES))
+        for name in ("llama-405b", "deepseek-v3-rack")
+    ),
     "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S",
     "size meta-llama/Llama-3.1-405B-Instruct --ttft 1ms --gpus H100",
     "models",
@@ -48,13 +54,30 @@ SCREENS: Final = (
 )
 
 
-def in_terminal(width: int, *words: str, variables: dict[str, str] | None = None) -> str:
+def in_terminal(
+    width: int, *words: str, variables: dict[str, str] | None = None
+) -> str:
     """Return what the program writes to a terminal of so many columns."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}}
-    environment |= {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", "TERM": "xterm-256color", **(variables or {})}
-    with subprocess.Popen([sys.executable, *words], stdin=follower, stdout=follower, stderr=follower, env=environment) as process:
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}
+    }
+    environment |= {
+        "PYTHONPATH": str(ROOT / "operator"),
+        "PYTHONUTF8": "1",
+        "TERM": "xterm-256color",
+        **(variables or {}),
+    }
+    with subprocess.Popen(
+        [sys.executable, *words],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+    ) as process:
         os.close(follower)
         written = b""
         while part := _read(leader):
@@ -72,8 +95,13 @@ def _read(leader: int) -> bytes:
 
 
 def shown(text: str) -> list[str]:
-    """Return the lines that are left on the screen, without their colours; a line that was written over is gone."""
-    lines = [line.rpartition("\r")[2] for line in ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")]
+    """Return the lines that are left on the screen, without their colours; a line that was written
+    over is gone.
+    """
+    lines = [
+        line.rpartition("\r")[2]
+        for line in ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")
+    ]
     return [re.sub(r"\x1b\[\?25[lh]|\x1b\[[0-9]*[AKG]", "", line) for line in lines]
 
 
@@ -86,7 +114,9 @@ def test_no_line_of_any_screen_is_wider_than_the_terminal(width: int) -> None:
     assert sum(line.startswith("# ") for line in lines) == len(SCREENS)
 
 
-def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_ever(tmp_path: Path) -> None:
+def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_ever(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "file"
     in_file = f"{sys.executable} -m shardwright.cli.main {SCREENS[0]} > {file}"
 
@@ -106,16 +136,30 @@ def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_eve
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_colours_in_a_pipe_are_a_matter_of_two_variables(variables: dict[str, str], *, coloured: bool) -> None:
-    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
-    environment |= {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", **variables}
+def test_colours_in_a_pipe_are_a_matter_of_two_variables(
+    variables: dict[str, str], *, coloured: bool
+) -> None:
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"NO_COLOR", "FORCE_COLOR"}
+    }
+    environment |= {
+        "PYTHONPATH": str(ROOT / "operator"),
+        "PYTHONUTF8": "1",
+        **variables,
+    }
     command = [sys.executable, "-m", "shardwright.cli.main", "gpus", "--search", "h100"]
 
-    written = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    written = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
     assert ("\x1b[" in written) is coloured
     assert "H100-SXM-80GB" in written
 
 
 def test_no_colour_in_a_terminal_that_wants_none() -> None:
-    assert "\x1b[" not in in_terminal(80, "-m", "shardwright.cli.main", "gpus", variables={"NO_COLOR": "1"})
+    assert "\x1b[" not in in_terminal(
+        80, "-m", "shardwright.cli.main", "gpus", variables={"NO_COLOR": "1"}
+    )

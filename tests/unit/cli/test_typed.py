@@ -21,9 +21,15 @@ Capture = pytest.CaptureFixture[str]
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
-def _facts(*texts: str, gpus_per_node: int | None = None, network: float | None = None) -> list[NodeFacts]:
-    named = read_named_gpus(texts, gpus_per_node=gpus_per_node, network_gbps_per_gpu=network)
-    return [facts for facts in read_nodes(nodes_of(named)) if isinstance(facts, NodeFacts)]
+def _facts(
+    *texts: str, gpus_per_node: int | None = None, network: float | None = None
+) -> list[NodeFacts]:
+    named = read_named_gpus(
+        texts, gpus_per_node=gpus_per_node, network_gbps_per_gpu=network
+    )
+    return [
+        facts for facts in read_nodes(nodes_of(named)) if isinstance(facts, NodeFacts)
+    ]
 
 
 def _errors(capsys: Capture) -> list[str]:
@@ -39,8 +45,22 @@ def test_a_model_and_gpus_are_enough_for_a_plan(capsys: Capture) -> None:
     assert err == ""
 
 
-def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(capsys: Capture, tmp_path: Path) -> None:
-    words = [LLAMA, "--gpus", "4xL40S", "--rps", "2", "--ttft", "2s", "--input-tokens", "1,000", "--output-tokens", "100"]
+def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    words = [
+        LLAMA,
+        "--gpus",
+        "4xL40S",
+        "--rps",
+        "2",
+        "--ttft",
+        "2s",
+        "--input-tokens",
+        "1,000",
+        "--output-tokens",
+        "100",
+    ]
     main(["plan", *words, "-o", "json"])
     typed = json.loads(capsys.readouterr().out)["items"][0]
     main(["plan", *words, "-o", "manifest"])
@@ -52,7 +72,11 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(capsys
     assert json.loads(capsys.readouterr().out)["items"] == [typed]
     assert yaml.safe_load(manifest.read_text())["spec"] == {
         "model": {"id": LLAMA},
-        "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},
+        "workload": {
+            "inputTokens": 1000,
+            "outputTokens": 100,
+            "requestsPerSecond": 2.0,
+        },
         "objective": {"ttftMilliseconds": 2000},
     }
 
@@ -79,10 +103,16 @@ def test_gpus_stand_in_nodes_as_their_instances_have_them() -> None:
         ("4xL40S", DomainKind.NONE, 1),
     ],
 )
-def test_some_gpus_of_a_board_are_joined_as_the_whole_board_is(named: str, kind: DomainKind, joined: int) -> None:
+def test_some_gpus_of_a_board_are_joined_as_the_whole_board_is(
+    named: str, kind: DomainKind, joined: int
+) -> None:
     (node,) = _facts(named)
 
-    assert (node.domain.kind, node.domain.gpus, node.domain.warning) == (kind, joined, "")
+    assert (node.domain.kind, node.domain.gpus, node.domain.warning) == (
+        kind,
+        joined,
+        "",
+    )
 
 
 def test_a_rack_is_one_nvlink_domain_and_a_second_one_is_another() -> None:
@@ -103,26 +133,61 @@ def test_the_network_is_what_was_typed() -> None:
     [
         ("H100", "'H100' must be a number, x and a GPU; write for example 16xH100"),
         ("0xH100", "0 GPUs must be from 1 to 100,000"),
-        ("8xA100", "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB"),
-        ("8xH1O0", "'H1O0' is not a GPU that can be planned; did you mean H100-SXM-80GB?"),
-        ("8xGH200-96GB", "GH200-96GB stands in nodes of no known size; say how many a node has with --nodes-of"),
-        ("8xTPU-v5e", "TPU-v5e of Google cannot be planned; 'shardwright gpus' lists those that can"),
+        (
+            "8xA100",
+            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB",
+        ),
+        (
+            "8xH1O0",
+            "'H1O0' is not a GPU that can be planned; did you mean H100-SXM-80GB?",
+        ),
+        (
+            "8xGH200-96GB",
+            "GH200-96GB stands in nodes of no known size; say how many a node has with --nodes-of",
+        ),
+        (
+            "8xTPU-v5e",
+            "TPU-v5e of Google cannot be planned; 'shardwright gpus' lists those that can",
+        ),
     ],
 )
-def test_gpus_that_are_not_named_well_are_refused_with_the_way_out(text: str, sentence: str) -> None:
+def test_gpus_that_are_not_named_well_are_refused_with_the_way_out(
+    text: str, sentence: str
+) -> None:
     with pytest.raises(InputError) as error:
         read_named_gpus([text])
 
-    assert [problem.sentence() for problem in error.value.problems] == [f"--gpus: {sentence}"]
+    assert [problem.sentence() for problem in error.value.problems] == [
+        f"--gpus: {sentence}"
+    ]
 
 
 def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> None:
-    assert main(["plan", LLAMA, "--gpus", "8xH100", "--rps", "0", "--ttft", "2", "--concurrency", "2k"]) == 2
+    assert (
+        main(
+            [
+                "plan",
+                LLAMA,
+                "--gpus",
+                "8xH100",
+                "--rps",
+                "0",
+                "--ttft",
+                "2",
+                "--concurrency",
+                "2k",
+            ]
+        )
+        == 2
+    )
 
     assert _errors(capsys) == [
         'error[WrongType]: --ttft: "2" must be a time; write for example 2s or 500ms',
         'error[WrongType]: --concurrency: "2k" must be an integer; write for example 64',
-        "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few; set it to 0.001 or more",
+        (
+            "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few; set it to "
+            "0.001 or more"
+        ),
     ]
 
 
@@ -130,24 +195,55 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
     ("words", "start"),
     [
         (["plan", "--gpus", "8xH100"], "error[NoShardedModel]: no model is named"),
-        (["plan", "model.yaml", "--gpus", "8xH100"], "error[NotAllowed]: MODEL: model.yaml is a file, not the id of a model;"),
-        (["plan", LLAMA, "-f", "model.yaml", "--gpus", "8xH100"], "error[NotTogether]: MODEL: the model"),
-        (["plan", "-f", "model.yaml", "--rps", "3", "--gpus", "8xH100"], "error[NotTogether]: --rps: describes a model"),
-        (["plan", "-f", "model.yaml", "-o", "manifest", "--gpus", "8xH100"], "error[NotTogether]: -o manifest: is for"),
-        (["plan", LLAMA, "--nodes-of", "8"], "error[NotTogether]: --nodes-of: describes GPUs that are not named"),
-        (["paln", LLAMA], "error[NotAllowed]: 'paln' is not a command; did you mean plan?"),
+        (
+            ["plan", "model.yaml", "--gpus", "8xH100"],
+            "error[NotAllowed]: MODEL: model.yaml is a file, not the id of a model;",
+        ),
+        (
+            ["plan", LLAMA, "-f", "model.yaml", "--gpus", "8xH100"],
+            "error[NotTogether]: MODEL: the model",
+        ),
+        (
+            ["plan", "-f", "model.yaml", "--rps", "3", "--gpus", "8xH100"],
+            "error[NotTogether]: --rps: describes a model",
+        ),
+        (
+            ["plan", "-f", "model.yaml", "-o", "manifest", "--gpus", "8xH100"],
+            "error[NotTogether]: -o manifest: is for",
+        ),
+        (
+            ["plan", LLAMA, "--nodes-of", "8"],
+            "error[NotTogether]: --nodes-of: describes GPUs that are not named",
+        ),
+        (
+            ["paln", LLAMA],
+            "error[NotAllowed]: 'paln' is not a command; did you mean plan?",
+        ),
         (["plan", "", "--gpus", "8xH100"], "error["),
-        (["plan", "x" * 300, "--gpus", "8xH100"], "error[TooLong]: MODEL: 300 characters"),
-        (["rollout", "retry", "llama", "--to-revision", "2"], "error[NotTogether]: --to-revision: retry takes no revision"),
+        (
+            ["plan", "x" * 300, "--gpus", "8xH100"],
+            "error[TooLong]: MODEL: 300 characters",
+        ),
+        (
+            ["rollout", "retry", "llama", "--to-revision", "2"],
+            "error[NotTogether]: --to-revision: retry takes no revision",
+        ),
         (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
         (
             ["size", LLAMA, "--gpus", "8xH100"],
-            "error[GpusUnreadable]: --gpus: '8xH100' has a number, which is what size finds; write H100",
+            (
+                "error[GpusUnreadable]: --gpus: '8xH100' has a number, which is what size finds; "
+                "write H100"
+            ),
         ),
     ],
 )
 def test_words_that_do_not_go_together_are_refused_in_one_line(
-    words: list[str], start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    words: list[str],
+    start: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Files(tmp_path).manifests(a_manifest("llama"))
@@ -163,11 +259,20 @@ def test_an_option_is_written_out(capsys: Capture) -> None:
         main(["plan", LLAMA, "--gpu", "8xH100"])
 
     (line,) = _errors(capsys)
-    assert line == "error[NotAllowed]: unrecognized arguments: --gpu 8xH100 (did you mean --gpus?); see 'shardwright plan --help'"
+    assert line == (
+        "error[NotAllowed]: unrecognized arguments: --gpu 8xH100 (did you mean --gpus?); see "
+        "'shardwright plan --help'"
+    )
 
 
-def test_what_a_command_does_not_take_is_one_line_and_names_its_help(capsys: Capture) -> None:
-    for words in (["rollout", "history"], ["models", "-o", "wide"], ["--no-such-option"]):
+def test_what_a_command_does_not_take_is_one_line_and_names_its_help(
+    capsys: Capture,
+) -> None:
+    for words in (
+        ["rollout", "history"],
+        ["models", "-o", "wide"],
+        ["--no-such-option"],
+    ):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
@@ -184,7 +289,9 @@ def _sizes(capsys: Capture, *words: str) -> Any:
     return json.loads(capsys.readouterr().out)["sizes"]
 
 
-def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(capsys: Capture) -> None:
+def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
+    capsys: Capture,
+) -> None:
     (found,) = _sizes(capsys, "--rps", "12", "--ttft", "2s", "--gpus", "L40S")
 
     carries = {step["gpus"]: step["carriesLoad"] for step in found["steps"]}
@@ -205,30 +312,45 @@ def _stating(folder: Path, prices: dict[str, float]) -> tuple[str, ...]:
     return "--settings", str(file)
 
 
-def _cheapest_first(capsys: Capture, *words: str) -> list[tuple[str, float | None, Any]]:
+def _cheapest_first(
+    capsys: Capture, *words: str
+) -> list[tuple[str, float | None, Any]]:
     gpus = ("--gpus", "L40S", "--gpus", "H100", "--gpus", "H20-96GB")
-    return [(size["gpu"], size["hourPrice"], size["relativePrice"]) for size in _sizes(capsys, *LOAD, *gpus, *words)]
+    return [
+        (size["gpu"], size["hourPrice"], size["relativePrice"])
+        for size in _sizes(capsys, *LOAD, *gpus, *words)
+    ]
 
 
 def test_the_cheapest_product_comes_first_by_prices_where_all_are_stated_else_beside_an_h100(
     capsys: Capture, tmp_path: Path
 ) -> None:
     """As ``plan`` compares them; what is relative is said, and what is assumed."""
-    found = {size["gpu"]: size["gpus"] for size in _sizes(capsys, *LOAD, "--gpus", "L40S", "--gpus", "H100")}
+    found = {
+        size["gpu"]: size["gpus"]
+        for size in _sizes(capsys, *LOAD, "--gpus", "L40S", "--gpus", "H100")
+    }
     some = _stating(tmp_path, {"L40S-48GB": 1})
     by_default, by_some = _cheapest_first(capsys), _cheapest_first(capsys, *some)
 
     l40s, h100 = found["L40S-48GB"], found["H100-SXM-80GB"]
     hours = {gpu: relative["h100Hours"] for gpu, _, relative in by_default}
-    assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (pytest.approx(0.35 * l40s), h100)
+    assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (
+        pytest.approx(0.35 * l40s),
+        h100,
+    )
     assert list(hours.values()) == sorted(hours.values())
     assert {gpu: relative["basis"] for gpu, _, relative in by_default} == BASES
     assert [gpu for gpu, *_ in by_some] == [gpu for gpu, *_ in by_default]
-    everything = _stating(tmp_path, {"L40S-48GB": 1.0, "H20-96GB": 2.0, "H100-SXM-80GB": 0.1})
+    everything = _stating(
+        tmp_path, {"L40S-48GB": 1.0, "H20-96GB": 2.0, "H100-SXM-80GB": 0.1}
+    )
     assert _cheapest_first(capsys, *everything)[0][:2] == ("H100-SXM-80GB", 0.1 * h100)
 
 
-def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Path) -> None:
+def test_a_table_of_sizes_says_what_its_prices_are(
+    capsys: Capture, tmp_path: Path
+) -> None:
     words = ("size", LLAMA, *LOAD, "--gpus", "H100")
 
     main([*words])
@@ -238,14 +360,23 @@ def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Pa
     assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
     assert "H100 HOURS" in relative
     assert "in hours of an H100, by public price lists" in " ".join(relative.split())
-    main([*words, "--gpus", "L40S", *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1})])
+    main(
+        [
+            *words,
+            "--gpus",
+            "L40S",
+            *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1}),
+        ]
+    )
     stated = capsys.readouterr().out
     assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
     assert "AN HOUR" in stated
     assert "H100 HOURS" not in stated
 
 
-def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(capsys: Capture) -> None:
+def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(
+    capsys: Capture,
+) -> None:
     assert main(["size", LLAMA, "--tpot", "1ms", "--gpus", "T4"]) == 1
 
     assert "1,024 GPUs do not do" in capsys.readouterr().out

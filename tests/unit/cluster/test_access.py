@@ -36,7 +36,9 @@ def test_a_token_in_the_file_is_used_as_it_is(tmp_path: Path) -> None:
     assert access.credentials().server == "https://127.0.0.1:1"
 
 
-def test_a_folder_of_credentials_and_the_environment_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_credentials_and_the_environment_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("of-the-pod")

@@ -16,8 +16,21 @@ from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, a_refusal, line
 
-CLUSTER = ("nodes", "pods", "configmaps", "priorityclasses", "resourcequotas", "limitranges")
-REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets", "networkpolicies")
+CLUSTER = (
+    "nodes",
+    "pods",
+    "configmaps",
+    "priorityclasses",
+    "resourcequotas",
+    "limitranges",
+)
+REQUIRED = (
+    *CLUSTER,
+    "statefulsets",
+    "services",
+    "poddisruptionbudgets",
+    "networkpolicies",
+)
 QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
 
 
@@ -35,7 +48,9 @@ class Cluster(WatchApi):
         plural = path.rpartition("/")[2]
         if "watch" in query:
             return self.events.pop(plural, Reply(ending="hold"))
-        return self.lists.get(plural, Reply(status=404, parts=[b"404 page not found\n"]))
+        return self.lists.get(
+            plural, Reply(status=404, parts=[b"404 page not found\n"])
+        )
 
 
 def read(
@@ -55,7 +70,13 @@ def read(
             on_concern(what)
             news.set()
 
-        caches = Caches(cluster.client, Store(ledger or Ledger()), concern, scope=scope, timing=QUICK)
+        caches = Caches(
+            cluster.client,
+            Store(ledger or Ledger()),
+            concern,
+            scope=scope,
+            timing=QUICK,
+        )
         assert not caches.synced
         caches.start()
         async with asyncio.timeout(20):
@@ -72,7 +93,9 @@ def read(
     return caches
 
 
-def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_what_changes() -> None:
+def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_what_changes() -> (
+    None
+):
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
     cluster.lists["nodes"] = a_list(a_node("a"), version=7)
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
@@ -81,11 +104,20 @@ def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_
     seen: list[Concern] = []
     ledger = Ledger()
 
-    caches = read(cluster, lambda caches: bool(caches.store.members("uid-of-llama-0")), seen.append, ledger=ledger)
+    caches = read(
+        cluster,
+        lambda caches: bool(caches.store.members("uid-of-llama-0")),
+        seen.append,
+        ledger=ledger,
+    )
     assert caches.filled.is_set()
     assert ledger.taken() == {"a": 8}
-    assert {kind for kind, health in caches.health.items() if health.synced} == caches.health.keys()
-    assert caches.absent_kinds == {kind for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))}
+    assert {
+        kind for kind, health in caches.health.items() if health.synced
+    } == caches.health.keys()
+    assert caches.absent_kinds == {
+        kind for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))
+    }
     assert caches.counts["Pod"].events == 1
     assert frozenset({("models", "llama")}) in [concern.models for concern in seen]
 
@@ -109,11 +141,17 @@ class Refusing(Cluster):
         return super().reply(path, query, accept)
 
 
-def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_holds_up_no_other() -> None:
+def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_holds_up_no_other() -> (
+    None
+):
     cluster = Refusing(**{plural: a_list(version=7) for plural in REQUIRED})
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
 
-    caches = read(cluster, lambda _: True, scope=Scope(namespaces=("gone", "models"), pods=KnownPods.WATCHED))
+    caches = read(
+        cluster,
+        lambda _: True,
+        scope=Scope(namespaces=("gone", "models"), pods=KnownPods.WATCHED),
+    )
 
     paths = {request["path"] for request in cluster.requests}
     everywhere = {path for path in paths if "/namespaces/" not in path}
@@ -124,13 +162,19 @@ def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_hold
     assert caches.health["ConfigMap of models"].trouble is None
     assert (set(caches.unread), set(caches.refused)) == ({"gone"}, {"gone"})
     assert caches.absent_kinds == {
-        kind.partition(" ")[0] for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))
+        kind.partition(" ")[0]
+        for kind in caches.health
+        if kind.startswith(("ComputeDomain", "PodGroup"))
     }
 
 
 def test_a_namespace_whose_role_comes_later_is_read_and_its_gpus_are_booked() -> None:
     """Nothing of it is known until then, and the caches say so: nobody else waits for it."""
-    cluster, before, ledger = Refusing(**{plural: a_list(version=7) for plural in REQUIRED}), set[str](), Ledger()
+    cluster, before, ledger = (
+        Refusing(**{plural: a_list(version=7) for plural in REQUIRED}),
+        set[str](),
+        Ledger(),
+    )
     cluster.lists["pods"] = a_list(a_pod("a", node="n", gpus=8), version=7)
 
     def complete(caches: Caches) -> bool:
@@ -138,13 +182,20 @@ def test_a_namespace_whose_role_comes_later_is_read_and_its_gpus_are_booked() ->
         cluster.closed = frozenset()
         return not caches.unread and bool(ledger.taken())
 
-    caches = read(cluster, complete, ledger=ledger, scope=Scope(namespaces=("gone",), pods=KnownPods.WATCHED))
+    caches = read(
+        cluster,
+        complete,
+        ledger=ledger,
+        scope=Scope(namespaces=("gone",), pods=KnownPods.WATCHED),
+    )
 
     assert (before, ledger.taken()) == ({"gone"}, {"n": 8})
     assert caches.refused == set()
 
 
-def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> None:
+def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> (
+    None
+):
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
     refused = "StatefulSet of models"
@@ -154,7 +205,11 @@ def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_mor
             watched = path.endswith("/statefulsets") and "watch" in query
             return a_refusal(403) if watched else cluster.reply(path, query, accept)
 
-    caches = read(Later(), lambda caches: caches.health[refused].trouble is not None, scope=Scope(namespaces=("models",)))
+    caches = read(
+        Later(),
+        lambda caches: caches.health[refused].trouble is not None,
+        scope=Scope(namespaces=("models",)),
+    )
 
     assert caches.health[refused].trouble is Trouble.FORBIDDEN
     assert (set(caches.unread), set(caches.refused)) == (set(), {"models"})

@@ -1,4 +1,6 @@
-"""Claims: which installation nodes and namespaces are for, and what is said to one that they are not for."""
+"""Claims: which installation nodes and namespaces are for, and what is said to one that they are
+not for.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,15 @@ QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
     [
         (ALL, MINE),
         (SOME, {"shardwright-nodes-team": SOME.name}),
-        (SOME, {"shardwright-nodes-team": SOME.name, "shardwright-namespaces": SOME.name}),  # it had all until just now
+        (
+            SOME,
+            {"shardwright-nodes-team": SOME.name, "shardwright-namespaces": SOME.name},
+        ),  # it had all until just now
     ],
 )
-def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str, str]) -> None:
+def test_who_has_its_claims_goes_on(
+    installation: Installation, owners: dict[str, str]
+) -> None:
     assert installation.complaint(owners) == ""
 
 
@@ -36,15 +43,18 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             ALL,
             {**MINE, "shardwright-nodes": THEIRS},
             (
-                "nodes without the label shardwright.io/node-set are not for system/ours: ClusterRole "
-                "shardwright-nodes says other/theirs; give it nodes of its own with nodeSet, or uninstall one of the two"
+                "nodes without the label shardwright.io/node-set are not for system/ours: "
+                "ClusterRole "
+                "shardwright-nodes says other/theirs; give it nodes of its own with nodeSet, or "
+                "uninstall one of the two"
             ),
         ),
         (
             ALL,
             {"shardwright-nodes": ALL.name},
             (
-                "the namespaces are not for system/ours: there is no ClusterRole shardwright-namespaces; "
+                "the namespaces are not for system/ours: there is no ClusterRole "
+                "shardwright-namespaces; "
                 "have each installation watch its own with watchNamespaces"
             ),
         ),
@@ -52,7 +62,8 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             ALL,
             {**MINE, "shardwright-namespaces": THEIRS},
             (
-                "the namespaces are not for system/ours: ClusterRole shardwright-namespaces says other/theirs; "
+                "the namespaces are not for system/ours: ClusterRole shardwright-namespaces says "
+                "other/theirs; "
                 "have each installation watch its own with watchNamespaces"
             ),
         ),
@@ -61,7 +72,8 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             {"shardwright-nodes-team": ""},
             (
                 "nodes with the label shardwright.io/node-set=team are not for system/ours: "
-                "ClusterRole shardwright-nodes-team says nobody; give it nodes of its own with nodeSet, or uninstall one of the "
+                "ClusterRole shardwright-nodes-team says nobody; give it nodes of its own with "
+                "nodeSet, or uninstall one of the "
                 "two"
             ),
         ),
@@ -69,18 +81,23 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             SOME,
             {"shardwright-nodes-team": SOME.name, "shardwright-namespaces": THEIRS},
             (
-                "another installation watches all namespaces: ClusterRole shardwright-namespaces says other/theirs; "
+                "another installation watches all namespaces: ClusterRole shardwright-namespaces "
+                "says other/theirs; "
                 "have each watch its own with watchNamespaces"
             ),
         ),
     ],
 )
-def test_what_another_has_claimed_is_said_with_its_name(installation: Installation, owners: dict[str, str], said: str) -> None:
+def test_what_another_has_claimed_is_said_with_its_name(
+    installation: Installation, owners: dict[str, str], said: str
+) -> None:
     assert installation.complaint(owners) == said
 
 
 class Roles(WatchApi):
-    """Two claims, of which that on all namespaces goes over to somebody else as soon as it is watched."""
+    """Two claims, of which that on all namespaces goes over to somebody else as soon as it is
+    watched.
+    """
 
     def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
         del accept
@@ -88,12 +105,18 @@ class Roles(WatchApi):
         name = query["fieldSelector"].removeprefix("metadata.name=")
         if "watch" not in query:
             return a_list(_claim(name, ALL.name, 1), version=1)
-        changed = [line(("MODIFIED", _claim(name, THEIRS, 2)))] if name == NAMESPACES else []
+        changed = (
+            [line(("MODIFIED", _claim(name, THEIRS, 2)))] if name == NAMESPACES else []
+        )
         return Reply(parts=changed, ending="hold")
 
 
 def _claim(name: str, owner: str, version: int) -> dict[str, object]:
-    metadata = {"name": name, "resourceVersion": str(version), "annotations": {"shardwright.io/installation": owner}}
+    metadata = {
+        "name": name,
+        "resourceVersion": str(version),
+        "annotations": {"shardwright.io/installation": owner},
+    }
     return {"metadata": metadata}
 
 
@@ -116,4 +139,6 @@ def test_each_change_of_a_claim_is_told_once_both_have_been_read() -> None:
     with Roles([]) as roles:
         asyncio.run(scenario())
     assert told == [ALL.complaint({**MINE, NAMESPACES: THEIRS})]
-    assert {request["path"] for request in roles.requests} == {"/apis/rbac.authorization.k8s.io/v1/clusterroles"}
+    assert {request["path"] for request in roles.requests} == {
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    }

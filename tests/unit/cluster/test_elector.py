@@ -9,7 +9,12 @@ from typing import Any, Self
 import pytest
 
 from shardwright.cluster.client import ApiError, Client, Urgency
-from shardwright.cluster.elector import Elector, LeaseIdentity, LeaseTimings, unique_holder
+from shardwright.cluster.elector import (
+    Elector,
+    LeaseIdentity,
+    LeaseTimings,
+    unique_holder,
+)
 from shardwright.cluster.resources import CONFIG_MAPS
 from tests.support.clocks import Clock
 from tests.support.scripted_api import Answer, ScriptedApi
@@ -33,18 +38,25 @@ class LeaseServer(Client):
         self._answer()
         return copy.deepcopy(self.lease)
 
-    async def create(self, _resource: Any, _namespace: Any, body: Any, *, dry_run: bool = False) -> dict[str, Any]:
+    async def create(
+        self, _resource: Any, _namespace: Any, body: Any, *, dry_run: bool = False
+    ) -> dict[str, Any]:
         assert not dry_run
         self._answer()
         if self.lease:
             raise ApiError(409, "AlreadyExists", "there is one")
         return self._store(body, 1)
 
-    async def replace(self, _resource: Any, _namespace: Any, _name: Any, body: Any) -> dict[str, Any]:
+    async def replace(
+        self, _resource: Any, _namespace: Any, _name: Any, body: Any
+    ) -> dict[str, Any]:
         self.before_replace()
         self._answer()
         assert self.lease
-        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+        if (
+            body["metadata"]["resourceVersion"]
+            != self.lease["metadata"]["resourceVersion"]
+        ):
             raise ApiError(409, "Conflict", "it has changed")
         return self._store(body, int(self.lease["metadata"]["resourceVersion"]) + 1)
 
@@ -65,7 +77,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def server() -> LeaseServer:
-    """A Lease that somebody has held and released: of a cluster in which this operator has run before."""
+    """A Lease that somebody has held and released: of a cluster in which this operator has run
+    before.
+    """
     with_one = LeaseServer()
     released = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 0}
     with_one.lease = {"metadata": {"resourceVersion": "1"}, "spec": released}
@@ -85,21 +99,29 @@ def edited(server: LeaseServer, **spec: Any) -> None:
 
 
 def candidate(server: LeaseServer, clock: Clock, name: str) -> Elector:
-    return Elector(server, LeaseIdentity(namespace="system", name="shardwright", holder=name), clock)
+    return Elector(
+        server,
+        LeaseIdentity(namespace="system", name="shardwright", holder=name),
+        clock,
+    )
 
 
 def run(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-def test_the_first_gets_the_lease_and_the_second_waits(server: LeaseServer, clock: Clock) -> None:
+def test_the_first_gets_the_lease_and_the_second_waits(
+    server: LeaseServer, clock: Clock
+) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     assert run(first.tick())
     assert not run(second.tick())
     assert (first.leading, second.leading) == (True, False)
 
 
-def test_the_second_takes_over_only_after_the_lease_stood_still_long_enough(server: LeaseServer, clock: Clock) -> None:
+def test_the_second_takes_over_only_after_the_lease_stood_still_long_enough(
+    server: LeaseServer, clock: Clock
+) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     run(first.tick())
     run(second.tick())
@@ -112,7 +134,9 @@ def test_the_second_takes_over_only_after_the_lease_stood_still_long_enough(serv
     assert server.lease["spec"]["leaseTransitions"] == 2
 
 
-def test_a_lease_that_is_renewed_never_expires(server: LeaseServer, clock: Clock) -> None:
+def test_a_lease_that_is_renewed_never_expires(
+    server: LeaseServer, clock: Clock
+) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     for _ in range(20):
         assert run(first.tick())
@@ -120,7 +144,9 @@ def test_a_lease_that_is_renewed_never_expires(server: LeaseServer, clock: Clock
         clock.now += 2
 
 
-def test_a_leader_that_cannot_renew_fences_itself_before_anybody_may_take_over(server: LeaseServer, clock: Clock) -> None:
+def test_a_leader_that_cannot_renew_fences_itself_before_anybody_may_take_over(
+    server: LeaseServer, clock: Clock
+) -> None:
     first = candidate(server, clock, "a")
     run(first.tick())
     server.broken = True
@@ -149,7 +175,9 @@ def test_a_released_lease_is_free_at_once(server: LeaseServer, clock: Clock) -> 
     assert run(second.tick())
 
 
-def test_of_two_that_reach_for_a_free_lease_one_gets_it(server: LeaseServer, clock: Clock) -> None:
+def test_of_two_that_reach_for_a_free_lease_one_gets_it(
+    server: LeaseServer, clock: Clock
+) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     run(first.tick())
     run(first.release())
@@ -185,7 +213,9 @@ def test_a_lease_that_is_made_leads_only_when_a_leader_under_whom_it_was_deleted
     assert (first.leading, second.leading) == (False, True)
 
 
-def test_a_leader_whose_lease_is_deleted_makes_it_again_and_leads_on(server: LeaseServer, clock: Clock) -> None:
+def test_a_leader_whose_lease_is_deleted_makes_it_again_and_leads_on(
+    server: LeaseServer, clock: Clock
+) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     run(first.tick())
     run(second.tick())
@@ -209,7 +239,9 @@ def test_who_saw_a_leader_waits_when_the_lease_is_gone_and_leads_when_it_would_h
     assert (first.leading, second.leading) == (False, True)
 
 
-def test_a_leader_that_finds_another_holder_is_no_leader_at_once_and_never_again(server: LeaseServer, clock: Clock) -> None:
+def test_a_leader_that_finds_another_holder_is_no_leader_at_once_and_never_again(
+    server: LeaseServer, clock: Clock
+) -> None:
     first = candidate(server, clock, "a")
     run(first.tick())
     edited(server, holderIdentity="by-hand")
@@ -222,7 +254,12 @@ def test_a_leader_that_finds_another_holder_is_no_leader_at_once_and_never_again
 
 @pytest.mark.parametrize(
     "change",
-    [{"holderIdentity": ""}, {"holderIdentity": "b"}, {"leaseDurationSeconds": 1}, {"holderIdentity": "by-hand"}],
+    [
+        {"holderIdentity": ""},
+        {"holderIdentity": "b"},
+        {"leaseDurationSeconds": 1},
+        {"holderIdentity": "by-hand"},
+    ],
     ids=["no holder", "a candidate's name", "a shorter duration", "a stranger's name"],
 )
 def test_a_lease_that_was_changed_by_hand_makes_nobody_lead_beside_the_leader(
@@ -239,9 +276,16 @@ def test_a_lease_that_was_changed_by_hand_makes_nobody_lead_beside_the_leader(
     assert second.leading
 
 
-def test_a_holder_with_other_flags_is_waited_for_as_long_as_it_asks(server: LeaseServer, clock: Clock) -> None:
+def test_a_holder_with_other_flags_is_waited_for_as_long_as_it_asks(
+    server: LeaseServer, clock: Clock
+) -> None:
     identity = LeaseIdentity(namespace="system", name="shardwright", holder="slow")
-    slow = Elector(server, identity, clock, LeaseTimings(duration_seconds=60, renew_deadline_seconds=40))
+    slow = Elector(
+        server,
+        identity,
+        clock,
+        LeaseTimings(duration_seconds=60, renew_deadline_seconds=40),
+    )
     second = candidate(server, clock, "b")
     run(slow.tick())
     run(second.tick())
@@ -253,7 +297,9 @@ def test_a_holder_with_other_flags_is_waited_for_as_long_as_it_asks(server: Leas
     assert not slow.leading
 
 
-def test_a_duration_that_nobody_can_have_meant_does_not_keep_everybody_out(server: LeaseServer, clock: Clock) -> None:
+def test_a_duration_that_nobody_can_have_meant_does_not_keep_everybody_out(
+    server: LeaseServer, clock: Clock
+) -> None:
     edited(server, holderIdentity="dead", leaseDurationSeconds=2**31 - 1)
     second = candidate(server, clock, "b")
     run(second.tick())
@@ -261,7 +307,9 @@ def test_a_duration_that_nobody_can_have_meant_does_not_keep_everybody_out(serve
     assert run(second.tick())
 
 
-def test_a_process_that_is_started_anew_under_its_name_leads_at_once(server: LeaseServer, clock: Clock) -> None:
+def test_a_process_that_is_started_anew_under_its_name_leads_at_once(
+    server: LeaseServer, clock: Clock
+) -> None:
     run(candidate(server, clock, "pod-1").tick())
     again = candidate(server, clock, "pod-1")
     assert run(again.tick())
@@ -270,7 +318,9 @@ def test_a_process_that_is_started_anew_under_its_name_leads_at_once(server: Lea
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
-def test_a_leader_that_wakes_up_too_late_never_leads_again(server: LeaseServer, clock: Clock) -> None:
+def test_a_leader_that_wakes_up_too_late_never_leads_again(
+    server: LeaseServer, clock: Clock
+) -> None:
     first = candidate(server, clock, "a")
     run(first.tick())
     clock.now += 3600
@@ -279,7 +329,9 @@ def test_a_leader_that_wakes_up_too_late_never_leads_again(server: LeaseServer, 
     assert (first.leading, first.must_fence) == (False, True)
 
 
-def test_a_renewal_during_which_the_process_slept_does_not_count(server: LeaseServer, clock: Clock) -> None:
+def test_a_renewal_during_which_the_process_slept_does_not_count(
+    server: LeaseServer, clock: Clock
+) -> None:
     first = candidate(server, clock, "a")
     run(first.tick())
 
@@ -291,7 +343,9 @@ def test_a_renewal_during_which_the_process_slept_does_not_count(server: LeaseSe
     assert first.must_fence
 
 
-def test_a_released_lease_says_so_and_the_leader_cannot_write_before(server: LeaseServer, clock: Clock) -> None:
+def test_a_released_lease_says_so_and_the_leader_cannot_write_before(
+    server: LeaseServer, clock: Clock
+) -> None:
     first = candidate(server, clock, "a")
     run(first.tick())
     leading: list[bool] = []
@@ -299,11 +353,18 @@ def test_a_released_lease_says_so_and_the_leader_cannot_write_before(server: Lea
     run(first.release())
     assert leading == [False]
     assert server.lease
-    assert (server.lease["spec"]["holderIdentity"], server.lease["spec"]["leaseDurationSeconds"]) == ("", 1)
+    assert (
+        server.lease["spec"]["holderIdentity"],
+        server.lease["spec"]["leaseDurationSeconds"],
+    ) == ("", 1)
 
 
-def test_a_candidate_looks_at_least_every_second_and_never_in_step_with_others(server: LeaseServer, clock: Clock) -> None:
-    """A release is seen within a second: the next leader has another one left of the two that it may take."""
+def test_a_candidate_looks_at_least_every_second_and_never_in_step_with_others(
+    server: LeaseServer, clock: Clock
+) -> None:
+    """A release is seen within a second: the next leader has another one left of the two that it
+    may take.
+    """
     second = candidate(server, clock, "b")
     pauses = [second.pause_seconds for _ in range(100)]
     assert 0.5 < min(pauses) < max(pauses) <= 1
@@ -319,18 +380,37 @@ def test_names_are_unique() -> None:
     ("timings", "message"),
     [
         ({"duration_seconds": 1}, "the Lease must last 2 to 600 s, not 1 s"),
-        ({"duration_seconds": 10}, "a leader must stop before others may start: its deadline to renew (10 s) must be shorter"),
-        ({"retry_seconds": 6}, "a leader must be able to try twice before its deadline: the time between tries (6 s) must be"),
+        (
+            {"duration_seconds": 10},
+            (
+                "a leader must stop before others may start: its deadline to renew (10 s) must be "
+                "shorter"
+            ),
+        ),
+        (
+            {"retry_seconds": 6},
+            (
+                "a leader must be able to try twice before its deadline: the time between tries "
+                "(6 s) "
+                "must be"
+            ),
+        ),
         ({"retry_seconds": 0}, "the time between tries (0 s) must be more than 0"),
     ],
 )
-def test_timings_that_contradict_each_other_are_refused(timings: dict[str, Any], message: str) -> None:
+def test_timings_that_contradict_each_other_are_refused(
+    timings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         LeaseTimings(**timings)
 
 
-def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_nothing(server: LeaseServer, clock: Clock) -> None:
-    """SIGSTOP and SIGCONT, a machine that was suspended: time passes between any two instructions."""
+def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_nothing(
+    server: LeaseServer, clock: Clock
+) -> None:
+    """SIGSTOP and SIGCONT, a machine that was suspended: time passes between any two
+    instructions.
+    """
     leader = candidate(server, clock, "a")
     run(leader.tick())
 
@@ -353,8 +433,15 @@ def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_no
 def test_a_lease_request_that_hangs_leaves_time_for_another(clock: Clock) -> None:
     api = ScriptedApi(Answer(hang=True))
     client = Client(api.access(), threads=2, urgency=Urgency.LEASE)
-    timings = LeaseTimings(duration_seconds=2, renew_deadline_seconds=0.6, retry_seconds=0.3)
-    hung = Elector(client, LeaseIdentity(namespace="system", name="shardwright", holder="a"), clock, timings)
+    timings = LeaseTimings(
+        duration_seconds=2, renew_deadline_seconds=0.6, retry_seconds=0.3
+    )
+    hung = Elector(
+        client,
+        LeaseIdentity(namespace="system", name="shardwright", holder="a"),
+        clock,
+        timings,
+    )
     try:
         assert not run(hung.tick())
         assert not run(hung.tick())

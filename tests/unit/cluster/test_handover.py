@@ -1,4 +1,6 @@
-"""From thread to loop: many changes, few callbacks, the last of a key alone, and no long hold-up."""
+"""From thread to loop: many changes, few callbacks, the last of a key alone, and no long
+hold-up.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def change(value: int | None) -> Change[int]:
     return Change(value, 0)
 
 
-def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_key_alone() -> None:
+def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_key_alone() -> (
+    None
+):
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
@@ -36,20 +40,32 @@ def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_ke
         handover.put({("a", "1"): change(2)}, False)
         handover.put({("a", "2"): change(None)}, True)
         await taken.complete.wait()
-        assert taken.batches == [({("a", "1"): change(2), ("a", "2"): change(None)}, True)]
+        assert taken.batches == [
+            ({("a", "1"): change(2), ("a", "2"): change(None)}, True)
+        ]
 
     run(scenario())
 
 
-def test_a_list_of_everything_is_taken_over_in_slices_and_is_complete_with_the_last() -> None:
+def test_a_list_of_everything_is_taken_over_in_slices_and_is_complete_with_the_last() -> (
+    None
+):
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
-        everything = {("a", str(number)): change(number) for number in range(2 * SLICE + 1)}
+        everything = {
+            ("a", str(number)): change(number) for number in range(2 * SLICE + 1)
+        }
         await asyncio.to_thread(handover.put, everything, True)
         await taken.complete.wait()
-        assert [(len(changes), listed) for changes, listed in taken.batches] == [(SLICE, False), (SLICE, False), (1, True)]
-        assert {key: value for changes, _ in taken.batches for key, value in changes.items()} == everything
+        assert [(len(changes), listed) for changes, listed in taken.batches] == [
+            (SLICE, False),
+            (SLICE, False),
+            (1, True),
+        ]
+        assert {
+            key: value for changes, _ in taken.batches for key, value in changes.items()
+        } == everything
 
     run(scenario())
 
@@ -58,7 +74,9 @@ def test_something_else_has_its_turn_between_two_slices() -> None:
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
-        handover.put({("a", str(number)): change(number) for number in range(3 * SLICE)}, True)
+        handover.put(
+            {("a", str(number)): change(number) for number in range(3 * SLICE)}, True
+        )
         turns = 0
         while not taken.complete.is_set():
             turns += 1

@@ -1,4 +1,6 @@
-"""JSON as it arrives: the same items wherever it is cut, never more than one of them in memory, and none ends the others."""
+"""JSON as it arrives: the same items wherever it is cut, never more than one of them in memory, and
+none ends the others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import Any
 import pytest
 
 from shardwright.cluster import json_stream
-from shardwright.cluster.json_stream import DEEPEST, BrokenError, Lines, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.json_stream import (
+    DEEPEST,
+    BrokenError,
+    Lines,
+    ListDocument,
+    Unreadable,
+    metadata_of,
+)
 
 ITEMS: list[Any] = [
     {
@@ -22,9 +31,19 @@ ITEMS: list[Any] = [
     {},
     {"metadata": {"name": "b"}, "claims": [{"metadata": {}}, {"metadata": {}}]},
 ]
-LIST = {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "x"}, "items": ITEMS, "later": 1}
-SHALLOW = b'{"metadata":{"name":"deep","namespace":"models"},"spec":{"text":"a \\" { [ b \\\\","none":{},"few":[[]]}}'
-DEEP = SHALLOW[:-1] + b',"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
+LIST = {
+    "kind": "PodList",
+    "metadata": {"resourceVersion": "7", "continue": "x"},
+    "items": ITEMS,
+    "later": 1,
+}
+SHALLOW = (
+    b'{"metadata":{"name":"deep","namespace":"models"},"spec":{"text":"a \\" { [ b '
+    b'\\\\","none":{},"few":[[]]}}'
+)
+DEEP = (
+    SHALLOW[:-1] + b',"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
+)
 
 
 def pieces(text: bytes, size: int) -> Iterator[bytes]:
@@ -43,7 +62,11 @@ def test_a_list_is_the_same_wherever_it_is_cut(size: int, indent: int | None) ->
     text = json.dumps(LIST, indent=indent, ensure_ascii=False).encode()
     document = ListDocument(pieces(text, size))
     assert list(document.items()) == ITEMS
-    assert document.fields == {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "x"}, "later": 1}
+    assert document.fields == {
+        "kind": "PodList",
+        "metadata": {"resourceVersion": "7", "continue": "x"},
+        "later": 1,
+    }
 
 
 @pytest.mark.parametrize("items", ["[]", "null", "[ ]"])
@@ -63,12 +86,17 @@ def test_a_list_that_ends_anywhere_in_its_midst_is_an_error() -> None:
 def depth_of(value: Any) -> int:
     depth = 0
     while isinstance(value, dict | list) and value:
-        depth, value = depth + 1, (list(value.values()) if isinstance(value, dict) else value)[-1]
+        depth, value = (
+            depth + 1,
+            (list(value.values()) if isinstance(value, dict) else value)[-1],
+        )
     return depth
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(size: int) -> None:
+def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(
+    size: int,
+) -> None:
     text = b'{"items":[{"a":1},' + DEEP + b',{"b":2}],"metadata":{}}'
     before, deep, after = ListDocument(pieces(text, size)).items()
     assert (before, after) == ({"a": 1}, {"b": 2})
@@ -77,7 +105,9 @@ def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(size: int)
 
 
 def test_arrays_are_read_without_their_depths_too() -> None:
-    (deep,) = ListDocument(iter([b'{"items":[' + b"[1," * 5000 + b"2" + b"]" * 5000 + b"]}"])).items()
+    (deep,) = ListDocument(
+        iter([b'{"items":[' + b"[1," * 5000 + b"2" + b"]" * 5000 + b"]}"])
+    ).items()
     assert depth_of(deep) == DEEPEST
 
 
@@ -88,7 +118,9 @@ def test_an_item_with_a_number_that_python_does_not_take_is_passed_over() -> Non
     assert after == {"b": 2}
 
 
-def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_item_that_is_too_long_is_passed_over_without_being_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
 
     def chunks() -> Iterator[bytes]:
@@ -101,14 +133,21 @@ def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch:
     long, after = ListDocument(chunks()).items()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert long == Unreadable(why="is longer than 200000 characters", namespace="models", name="long")
+    assert long == Unreadable(
+        why="is longer than 200000 characters", namespace="models", name="long"
+    )
     assert after == {"b": 2}
     assert peak < 3_000_000
 
 
-def test_a_text_that_is_too_long_for_any_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_too_long_for_any_object_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
-    endless = (b'{"items":[{"text":"' if not number else b"x" * 10_000 for number in range(1000))
+    endless = (
+        b'{"items":[{"text":"' if not number else b"x" * 10_000
+        for number in range(1000)
+    )
     with pytest.raises(BrokenError, match="a text is longer than 200000 characters"):
         list(ListDocument(endless).items())
 
@@ -140,7 +179,9 @@ def lines(text: bytes, size: int) -> list[Any]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 10_000])
 def test_lines_are_the_same_wherever_they_are_cut(size: int) -> None:
-    text = b"".join(json.dumps(item, ensure_ascii=False).encode() + b"\n\n" for item in ITEMS)
+    text = b"".join(
+        json.dumps(item, ensure_ascii=False).encode() + b"\n\n" for item in ITEMS
+    )
     assert lines(text, size) == ITEMS
 
 
@@ -150,15 +191,25 @@ def test_a_last_line_that_is_not_complete_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_a_line_that_is_too_long_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_line_that_is_too_long_is_dropped_and_named(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 1000)
-    long = b'{"type":"ADDED","object":{"metadata":{"name":"long","namespace":"models"},"text":"' + b"x" * 5000 + b'"}}'
+    long = (
+        b'{"type":"ADDED","object":{"metadata":{"name":"long","namespace":"models"},"text":"'
+        + b"x" * 5000
+        + b'"}}'
+    )
     before, dropped, after = lines(b'{"a":1}\n' + long + b'\n{"b":2}\n', size)
     assert (before, after) == ({"a": 1}, {"b": 2})
-    assert dropped == Unreadable(why="is longer than 1000 bytes", namespace="models", name="long")
+    assert dropped == Unreadable(
+        why="is longer than 1000 bytes", namespace="models", name="long"
+    )
 
 
-def test_a_line_that_is_too_long_is_not_kept_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_not_kept_while_it_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
     feed = Lines()
     tracemalloc.start()
@@ -178,11 +229,17 @@ def test_a_line_that_is_nested_too_deeply_is_read_without_its_depths() -> None:
 
 
 def test_a_node_has_a_name_and_no_namespace() -> None:
-    text = b'{"type":"ADDED","object":{"metadata":{"name":"n","uid":"u","labels":{"namespace":"no"}},"x":' + b"1" * 5000 + b"}}\n"
+    text = (
+        b'{"type":"ADDED","object":{"metadata":{"name":"n","uid":"u","labels":{"namespace":"no"}},"x":'
+        + b"1" * 5000
+        + b"}}\n"
+    )
     (node,) = lines(text, 10_000)
     assert (node.namespace, node.name) == ("", "n")
 
 
-@pytest.mark.parametrize("content", [None, 7, [], {}, {"metadata": None}, {"metadata": []}])
+@pytest.mark.parametrize(
+    "content", [None, 7, [], {}, {"metadata": None}, {"metadata": []}]
+)
 def test_what_is_no_object_has_no_metadata(content: object) -> None:
     assert metadata_of(content) == {}

@@ -5,12 +5,28 @@ from __future__ import annotations
 from shardwright.cluster.kept_model import ANNOTATION_MAX_LENGTH, project_model
 from tests.support.builders_resource import A_CONFIG
 
-METADATA = {"namespace": "models", "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2}
+METADATA = {
+    "namespace": "models",
+    "name": "a",
+    "uid": "u",
+    "resourceVersion": "7",
+    "generation": 2,
+}
 
 
-def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_without_end() -> None:
-    model, draft = {"id": "us/ours", "config": A_CONFIG}, {"id": "us/draft", "config": A_CONFIG, "draftTokens": 2}
-    much = {"labels": {"a": "b"}, "managedFields": [{}], "finalizers": ["a/b"], "annotations": {"a": "b" * 9999}}
+def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_without_end() -> (
+    None
+):
+    model, draft = (
+        {"id": "us/ours", "config": A_CONFIG},
+        {"id": "us/draft", "config": A_CONFIG, "draftTokens": 2},
+    )
+    much = {
+        "labels": {"a": "b"},
+        "managedFields": [{}],
+        "finalizers": ["a/b"],
+        "annotations": {"a": "b" * 9999},
+    }
     status = {"replicas": 1}
 
     kept = project_model(
@@ -26,7 +42,11 @@ def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ShardedModel",
         "metadata": METADATA,
-        "spec": {"model": {"id": "us/ours", "config": {}}, "workload": workload, "replicas": 2},
+        "spec": {
+            "model": {"id": "us/ours", "config": {}},
+            "workload": workload,
+            "replicas": 2,
+        },
         "status": status,
     }
 
@@ -34,7 +54,14 @@ def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_
 def test_the_one_annotation_that_is_read_is_kept_as_long_as_it_counts() -> None:
     asked = {"shardwright.io/restart": "x" * 200_000, "shardwright.io/other": "y"}
 
-    kept = project_model({"metadata": METADATA | {"annotations": asked}, "spec": {"model": {"id": "us/ours"}}})
+    kept = project_model(
+        {
+            "metadata": METADATA | {"annotations": asked},
+            "spec": {"model": {"id": "us/ours"}},
+        }
+    )
 
-    assert kept["metadata"]["annotations"] == {"shardwright.io/restart": "x" * ANNOTATION_MAX_LENGTH}
+    assert kept["metadata"]["annotations"] == {
+        "shardwright.io/restart": "x" * ANNOTATION_MAX_LENGTH
+    }
     assert kept["spec"] == {"model": {"id": "us/ours"}}

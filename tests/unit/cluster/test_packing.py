@@ -10,7 +10,9 @@ from shardwright.cluster.packing import DICTIONARY_BYTES_MAX, packed, plain, unp
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
 )
 
 
@@ -22,12 +24,17 @@ def test_what_was_packed_comes_back(values: list[object]) -> None:
 
 
 def test_a_first_text_that_is_larger_than_what_can_be_referred_to_comes_back() -> None:
-    sort, large = str(uuid4()), [str(uuid4()) for _ in range(DICTIONARY_BYTES_MAX // 20)]
+    sort, large = (
+        str(uuid4()),
+        [str(uuid4()) for _ in range(DICTIONARY_BYTES_MAX // 20)],
+    )
 
     assert [unpacked(packed(plain(large), sort)) for _ in range(2)] == [large, large]
 
 
-def test_a_text_like_the_first_of_its_sort_takes_a_tenth_of_what_it_takes_alone() -> None:
+def test_a_text_like_the_first_of_its_sort_takes_a_tenth_of_what_it_takes_alone() -> (
+    None
+):
     sort, words = str(uuid4()), [str(uuid4()) for _ in range(200)]
     packed(plain({"name": "first", "words": words}), sort)
     text = plain({"name": "second", "words": words})

@@ -4,7 +4,12 @@ import asyncio
 from typing import Any
 
 from shardwright.cluster.client import Client
-from shardwright.cluster.permissions import Duties, missing_permissions, needed, needed_of_claims
+from shardwright.cluster.permissions import (
+    Duties,
+    missing_permissions,
+    needed,
+    needed_of_claims,
+)
 from shardwright.cluster.resources import Resource
 
 
@@ -14,13 +19,26 @@ class Closed(Client):
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
 
-    async def create(self, resource: Resource, namespace: str | None, body: Any, *, dry_run: bool = False) -> dict[str, Any]:
-        assert (resource.plural, namespace, dry_run) == ("selfsubjectaccessreviews", None, False)
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Any,
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        assert (resource.plural, namespace, dry_run) == (
+            "selfsubjectaccessreviews",
+            None,
+            False,
+        )
         self.asked.append(body["spec"]["resourceAttributes"])
         return {"status": {"allowed": False}}
 
 
-def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub() -> None:
+def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub() -> (
+    None
+):
     duties = Duties(namespaces=("a", "b"), fetches=True)
     without = set(map(str, needed(Duties(namespaces=("a", "b")))))
     jobs = {"get jobs in a", "create jobs in a", "get jobs in b", "create jobs in b"}
@@ -29,11 +47,23 @@ def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub()
 
 def test_claims_are_asked_for_by_their_names() -> None:
     api = Closed()
-    missing = asyncio.run(missing_permissions(api, needed_of_claims(("shardwright-nodes",))))
-    asked = {"group": "rbac.authorization.k8s.io", "resource": "clusterroles", "subresource": "", "name": "shardwright-nodes"}
-    assert missing == ("list clusterroles shardwright-nodes", "watch clusterroles shardwright-nodes")
+    missing = asyncio.run(
+        missing_permissions(api, needed_of_claims(("shardwright-nodes",)))
+    )
+    asked = {
+        "group": "rbac.authorization.k8s.io",
+        "resource": "clusterroles",
+        "subresource": "",
+        "name": "shardwright-nodes",
+    }
+    assert missing == (
+        "list clusterroles shardwright-nodes",
+        "watch clusterroles shardwright-nodes",
+    )
     assert api.asked == [asked | {"verb": "list"}, asked | {"verb": "watch"}]
 
 
 def test_an_operator_that_is_installed_needs_its_claims() -> None:
-    assert list(needed(Duties(claims=("shardwright-nodes",))))[:2] == list(needed_of_claims(("shardwright-nodes",)))
+    assert list(needed(Duties(claims=("shardwright-nodes",))))[:2] == list(
+        needed_of_claims(("shardwright-nodes",))
+    )

@@ -1,4 +1,6 @@
-"""What is kept of each object: enough to decide by, small, and equal as long as nothing that matters has changed."""
+"""What is kept of each object: enough to decide by, small, and equal as long as nothing that
+matters has changed.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,21 @@ from tests.support.builders_store import a_config_map, a_pod, a_set
 
 
 def test_of_a_node_the_facts_are_kept_and_equal_texts_once() -> None:
-    first, second = project_node(copy.deepcopy(a_node("a"))), project_node(json.loads(json.dumps(a_node("a"))))
+    first, second = (
+        project_node(copy.deepcopy(a_node("a"))),
+        project_node(json.loads(json.dumps(a_node("a")))),
+    )
     assert first == second == read_node(a_node("a"))
     assert first is not None
     assert not isinstance(first, NodeExclusion)
     assert second is not None
     assert not isinstance(second, NodeExclusion)
-    assert all(mine is yours for mine, yours in zip(first.labels.values(), second.labels.values(), strict=True))
+    assert all(
+        mine is yours
+        for mine, yours in zip(
+            first.labels.values(), second.labels.values(), strict=True
+        )
+    )
     assert first.name is second.name
 
 
@@ -55,7 +65,11 @@ def test_of_a_foreign_pod_the_gpus_it_holds_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "pod",
-    [a_pod("no-gpus", node="a"), a_pod("not-placed", gpus=8), a_pod("theirs-0", set_name="theirs", node="a")],
+    [
+        a_pod("no-gpus", node="a"),
+        a_pod("not-placed", gpus=8),
+        a_pod("theirs-0", set_name="theirs", node="a"),
+    ],
     ids=["no GPUs", "not placed", "of another StatefulSet"],
 )
 def test_of_a_foreign_pod_that_holds_none_nothing_is_kept(pod: dict[str, Any]) -> None:
@@ -64,8 +78,16 @@ def test_of_a_foreign_pod_that_holds_none_nothing_is_kept(pod: dict[str, Any]) -
 
 def test_a_member_is_what_a_stateful_set_controls_by_its_uid() -> None:
     pod = a_pod("llama-0-1", model="llama", set_name="llama-0", node="a", gpus=8)
-    usage = GpuUsage(node="a", resource="nvidia.com/gpu", gpus=8, owner=("models", "llama"), group="llama-0")
-    assert project_pod(pod) == PodFacts(usage=usage, model="llama", set_uid="uid-of-llama-0", member=read_member(pod))
+    usage = GpuUsage(
+        node="a",
+        resource="nvidia.com/gpu",
+        gpus=8,
+        owner=("models", "llama"),
+        group="llama-0",
+    )
+    assert project_pod(pod) == PodFacts(
+        usage=usage, model="llama", set_uid="uid-of-llama-0", member=read_member(pod)
+    )
 
 
 def test_a_pod_of_ours_that_has_failed_is_kept_and_holds_nothing() -> None:
@@ -81,7 +103,16 @@ def test_a_pod_of_ours_that_has_failed_is_kept_and_holds_nothing() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["large-0-999999999", "large-0-10000", "large-0-07", "large-0-٣", "large-0-", "large-0", "large-1-0", "other"],
+    [
+        "large-0-999999999",
+        "large-0-10000",
+        "large-0-07",
+        "large-0-٣",
+        "large-0-",
+        "large-0",
+        "large-1-0",
+        "other",
+    ],
 )
 def test_a_name_that_its_stateful_set_does_not_give_makes_no_member(name: str) -> None:
     kept = project_pod(a_pod(name, model="large", set_name="large-0"))
@@ -94,7 +125,9 @@ def test_an_owner_that_does_not_control_makes_no_member() -> None:
     assert project_pod(pod) == PodFacts(model="large")
 
 
-@pytest.mark.parametrize("changed", [{"kind": "ReplicaSet"}, {"apiVersion": "apps.example.com/v1"}])
+@pytest.mark.parametrize(
+    "changed", [{"kind": "ReplicaSet"}, {"apiVersion": "apps.example.com/v1"}]
+)
 def test_a_controller_of_another_kind_makes_no_member(changed: dict[str, str]) -> None:
     pod = a_pod("large-0-7", model="large", set_name="large-0")
     pod["metadata"]["ownerReferences"][0] |= changed
@@ -103,35 +136,75 @@ def test_a_controller_of_another_kind_makes_no_member(changed: dict[str, str]) -
 
 def test_a_member_is_read_by_its_controller_whoever_else_owns_it() -> None:
     pod = a_pod("large-0-7", model="large", set_name="large-0")
-    other = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "large-0-7", "uid": "forged"}
+    other = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "large-0-7",
+        "uid": "forged",
+    }
     pod["metadata"]["ownerReferences"].insert(0, other)
     kept = project_pod(pod)
     assert kept is not None
     assert kept.member is not None
-    assert (kept.member.group, kept.member.rank, kept.set_uid) == ("large-0", 7, "uid-of-large-0")
+    assert (kept.member.group, kept.member.rank, kept.set_uid) == (
+        "large-0",
+        7,
+        "uid-of-large-0",
+    )
 
 
 def test_of_a_child_everything_is_kept_but_what_others_report() -> None:
     live = a_set("llama-0", version=7)
-    live["metadata"] |= {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}, "generation": 3}
-    child = project_child(STATEFUL_SETS, {key: value for key, value in live.items() if key not in {"apiVersion", "kind"}})
+    live["metadata"] |= {
+        "managedFields": [{"manager": "x"}],
+        "labels": {"a": "b"},
+        "generation": 3,
+    }
+    child = project_child(
+        STATEFUL_SETS,
+        {
+            key: value
+            for key, value in live.items()
+            if key not in {"apiVersion", "kind"}
+        },
+    )
     content = child.content()
-    assert content["metadata"].pop("ownerReferences") == live["metadata"]["ownerReferences"]
+    assert (
+        content["metadata"].pop("ownerReferences")
+        == live["metadata"]["ownerReferences"]
+    )
     assert content == {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": "llama-0", "namespace": "models", "uid": "uid-of-llama-0", "labels": {"a": "b"}, "generation": 3},
+        "metadata": {
+            "name": "llama-0",
+            "namespace": "models",
+            "uid": "uid-of-llama-0",
+            "labels": {"a": "b"},
+            "generation": 3,
+        },
         "spec": {"replicas": 2},
     }
-    assert (child.kind, child.namespace, child.name, child.uid) == ("StatefulSet", "models", "llama-0", "uid-of-llama-0")
+    assert (child.kind, child.namespace, child.name, child.uid) == (
+        "StatefulSet",
+        "models",
+        "llama-0",
+        "uid-of-llama-0",
+    )
     assert (child.owner, child.owner_uid, child.version) == ("llama", "uid-of-llama", 7)
 
 
 def test_a_status_that_changes_is_no_change_of_a_child_and_anything_else_is() -> None:
-    before, reported, scaled = a_set("llama-0", version=7), a_set("llama-0", version=8), a_set("llama-0", replicas=3)
+    before, reported, scaled = (
+        a_set("llama-0", version=7),
+        a_set("llama-0", version=8),
+        a_set("llama-0", replicas=3),
+    )
     reported["status"] = {"readyReplicas": 1}
     reported["metadata"]["managedFields"] = [{"manager": "kube-controller-manager"}]
-    assert project_child(STATEFUL_SETS, reported) == project_child(STATEFUL_SETS, before)
+    assert project_child(STATEFUL_SETS, reported) == project_child(
+        STATEFUL_SETS, before
+    )
     assert project_child(STATEFUL_SETS, scaled) != project_child(STATEFUL_SETS, before)
 
 
@@ -144,7 +217,10 @@ def test_an_object_that_no_sharded_model_of_ours_controls_has_no_owner() -> None
 
 def test_of_an_object_that_is_not_ours_no_more_is_kept_than_that_it_is_there() -> None:
     found = a_set("llama-0", version=7)
-    found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "shardwright", "odd": "x"}
+    found["metadata"]["labels"] = {
+        "app.kubernetes.io/managed-by": "shardwright",
+        "odd": "x",
+    }
     found["metadata"]["annotations"] = {"theirs": "x" * CHILD_MAX_BYTES}
     found["metadata"]["ownerReferences"] = []
 
@@ -154,18 +230,32 @@ def test_of_an_object_that_is_not_ours_no_more_is_kept_than_that_it_is_there() -
     assert child.content() == {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": "llama-0", "namespace": "models", "uid": "uid-of-llama-0", "labels": labels},
+        "metadata": {
+            "name": "llama-0",
+            "namespace": "models",
+            "uid": "uid-of-llama-0",
+            "labels": labels,
+        },
         "spec": {},
     }
-    assert (child.name, child.owner, child.owner_uid, child.version) == ("llama-0", "", "", 7)
+    assert (child.name, child.owner, child.owner_uid, child.version) == (
+        "llama-0",
+        "",
+        "",
+        7,
+    )
 
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
-def test_an_object_of_ours_that_others_have_filled_stays_ours_without_what_they_have_written(field: str) -> None:
+def test_an_object_of_ours_that_others_have_filled_stays_ours_without_what_they_have_written(
+    field: str,
+) -> None:
     found = a_set("llama-0", version=7)
     whole = project_child(STATEFUL_SETS, found).content()
     found["metadata"].setdefault(field, {})
-    theirs = {f"others.example/{number}": "x" * 50 for number in range(CHILD_MAX_BYTES // 50)}
+    theirs = {
+        f"others.example/{number}": "x" * 50 for number in range(CHILD_MAX_BYTES // 50)
+    }
     found["metadata"][field] = {"shardwright.io/size": "2", **theirs}
     whole["metadata"][field] = {"shardwright.io/size": "2"}
 
@@ -176,21 +266,43 @@ def test_an_object_of_ours_that_others_have_filled_stays_ours_without_what_they_
     assert child.excess.endswith(f" bytes in metadata.{field} are not ours")
 
 
-def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_rest_differs() -> None:
+def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_rest_differs() -> (
+    None
+):
     found = a_set("llama-0", version=7)
     labels = {"shardwright.io/template-hash": "abc"}
-    fixed = {"replicas": 2, "serviceName": "llama-0-hosts", "podManagementPolicy": "Parallel"}
-    env = [{"name": f"N{number}", "value": "x" * 50} for number in range(CHILD_MAX_BYTES // 50)]
-    template = {"metadata": {"labels": {**labels, "theirs": "x"}}, "spec": {"containers": [{"name": "engine", "env": env}]}}
+    fixed = {
+        "replicas": 2,
+        "serviceName": "llama-0-hosts",
+        "podManagementPolicy": "Parallel",
+    }
+    env = [
+        {"name": f"N{number}", "value": "x" * 50}
+        for number in range(CHILD_MAX_BYTES // 50)
+    ]
+    template = {
+        "metadata": {"labels": {**labels, "theirs": "x"}},
+        "spec": {"containers": [{"name": "engine", "env": env}]},
+    }
     found["spec"] = {**fixed, "template": template}
 
     child = project_child(STATEFUL_SETS, found)
 
-    assert child.content()["spec"] == {**fixed, "template": {"metadata": {"labels": labels}, "spec": {}}}
-    assert (child.owner_uid, child.excess.partition(" ")[2]) == ("uid-of-llama", "bytes, and more in its spec than is ours")
+    assert child.content()["spec"] == {
+        **fixed,
+        "template": {"metadata": {"labels": labels}, "spec": {}},
+    }
+    assert (child.owner_uid, child.excess.partition(" ")[2]) == (
+        "uid-of-llama",
+        "bytes, and more in its spec than is ours",
+    )
 
 
 def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:
-    assert project_config_map(a_config_map("c", version=9)) == ConfigMapFacts(uid="uid-of-c", version="9")
-    owned = ConfigMapFacts(uid="uid-of-c", version="9", owner="llama", owner_uid="uid-of-llama")
+    assert project_config_map(a_config_map("c", version=9)) == ConfigMapFacts(
+        uid="uid-of-c", version="9"
+    )
+    owned = ConfigMapFacts(
+        uid="uid-of-c", version="9", owner="llama", owner_uid="uid-of-llama"
+    )
     assert project_config_map(a_config_map("c", "llama", version=9)) == owned

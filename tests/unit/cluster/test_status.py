@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from shardwright.cluster.status import merge_patch
 
 objects = st.recursive(
-    st.dictionaries(st.sampled_from("abc"), st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2), max_size=3),
-    lambda inner: st.dictionaries(st.sampled_from("abc"), inner | st.integers(0, 2), max_size=3),
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2),
+        max_size=3,
+    ),
+    lambda inner: st.dictionaries(
+        st.sampled_from("abc"), inner | st.integers(0, 2), max_size=3
+    ),
     max_leaves=6,
 )
 
@@ -28,7 +34,9 @@ def merged(target: object, patch: object) -> object:
 
 
 @given(objects, objects)
-def test_the_patch_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_the_patch_turns_one_into_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
     assert merged(before, merge_patch(before, after)) == after
 
 

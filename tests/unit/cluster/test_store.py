@@ -18,7 +18,16 @@ from shardwright.hardware.nodes import Reservation, read_node
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.support.builders_nodes import a_node
-from tests.support.builders_store import a_config_map, a_pod, a_service, a_set, children, config_maps, nodes, pods
+from tests.support.builders_store import (
+    a_config_map,
+    a_pod,
+    a_service,
+    a_set,
+    children,
+    config_maps,
+    nodes,
+    pods,
+)
 
 LLAMA, QWEN = ("models", "llama"), ("models", "qwen")
 SET = STATEFUL_SET
@@ -47,16 +56,22 @@ def store(ledger: Ledger) -> Store:
 def test_nodes_are_there_by_name_with_or_without_what_can_be_planned() -> None:
     store = Store(Ledger())
     shared = a_node("shared", labels={"nvidia.com/gpu.replicas": "4"})
-    concern = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
+    concern = store.take_nodes(
+        nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}})
+    )
     assert store.nodes.keys() == {"a", "shared"}
     assert store.nodes["a"] == read_node(a_node("a"))
     assert isinstance(store.nodes["shared"], NodeExclusion)
     assert concern == Concern(nodes=frozenset({"a", "shared"}), freed=frozenset({"a"}))
 
 
-def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(store: Store) -> None:
+def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(
+    store: Store,
+) -> None:
     assert store.take_nodes(nodes(a_node("a"))) == Concern()
-    assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Concern(nodes=frozenset("a"), freed=frozenset("a"))
+    assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Concern(
+        nodes=frozenset("a"), freed=frozenset("a")
+    )
     assert store.take_nodes(nodes(gone=("a", "never"))) == Concern(nodes=frozenset("a"))
     assert store.nodes.keys() == {"b"}
 
@@ -70,13 +85,21 @@ def test_nodes_whose_kubelet_is_silent_are_known_with_since_when(store: Store) -
     assert store.unready == {}
 
 
-def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(store: Store) -> None:
-    assert [member.name for member in store.members("uid-of-llama-0")] == ["llama-0-0", "llama-0-1"]
+def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(
+    store: Store,
+) -> None:
+    assert [member.name for member in store.members("uid-of-llama-0")] == [
+        "llama-0-0",
+        "llama-0-1",
+    ]
     assert store.members("another") == ()
 
 
 def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) -> None:
-    labelled, of_no_set = a_pod("labelled", model="llama"), a_pod("llama-1-0", model="llama", set_name="llama-1")
+    labelled, of_no_set = (
+        a_pod("labelled", model="llama"),
+        a_pod("llama-1-0", model="llama", set_name="llama-1"),
+    )
     forged = a_pod("llama-0-7", model="llama", set_name="llama-0", set_uid="forged")
     of_no_rank = a_pod("llama-0-999999", model="llama", set_name="llama-0")
     store.take_pods(pods(labelled, of_no_set, forged, of_no_rank))
@@ -85,7 +108,9 @@ def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) 
     assert [member.rank for member in store.members("uid-of-llama-0")] == [0, 1]
 
 
-def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(store: Store) -> None:
+def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(
+    store: Store,
+) -> None:
     store.take_children(SET, children(a_set("theirs", owner="")))
     store.take_pods(pods(a_pod("theirs-0", model="llama", set_name="theirs")))
     assert store.strangers(LLAMA) == (("models", "theirs-0"),)
@@ -99,25 +124,39 @@ def test_the_ledger_is_told_what_pods_hold(ledger: Ledger, store: Store) -> None
     assert ledger.taken() == {"a": 8}
 
 
-def test_only_what_a_live_stateful_set_of_a_model_controls_counts_as_that_models(ledger: Ledger, store: Store) -> None:
-    """A pod that says that it is of a later generation would make the real ones former ones, which count beside it."""
+def test_only_what_a_live_stateful_set_of_a_model_controls_counts_as_that_models(
+    ledger: Ledger, store: Store
+) -> None:
+    """A pod that says that it is of a later generation would make the real ones former ones, which
+    count beside it.
+    """
     ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="a", gpus=16, group="llama-0"),))
     labels = {"shardwright.io/model": "llama", "shardwright.io/group": "llama-0-g7"}
-    store.take_pods(pods(a_pod("liar", model="llama", set_name="llama-0-g7", node="a", gpus=1)))
+    store.take_pods(
+        pods(a_pod("liar", model="llama", set_name="llama-0-g7", node="a", gpus=1))
+    )
     store.take_pods(pods(member("llama-0-0", labels=labels)))
     assert ledger.taken() == {"a": 17}
     assert ledger.taken(LLAMA) == {"a": 1}
 
 
-def test_a_pod_that_comes_before_its_stateful_set_counts_as_its_models_once_that_is_known(ledger: Ledger, store: Store) -> None:
+def test_a_pod_that_comes_before_its_stateful_set_counts_as_its_models_once_that_is_known(
+    ledger: Ledger, store: Store
+) -> None:
     ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="b", gpus=8, group="llama-1"),))
-    store.take_pods(pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8)))
+    store.take_pods(
+        pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8))
+    )
     assert ledger.taken() == {"a": 16, "b": 16}
-    assert store.take_children(SET, children(a_set("llama-1"))) == Concern(models=frozenset({LLAMA}), freed=frozenset("b"))
+    assert store.take_children(SET, children(a_set("llama-1"))) == Concern(
+        models=frozenset({LLAMA}), freed=frozenset("b")
+    )
     assert ledger.taken() == {"a": 16, "b": 8}
 
 
-def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(ledger: Ledger, store: Store) -> None:
+def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(
+    ledger: Ledger, store: Store
+) -> None:
     store.take_children(SET, {("models", "llama-0"): Change(None, 0)})
     store.take_pods(pods(member("llama-0-0", deletionTimestamp="2026-01-02T12:00:00Z")))
     assert (ledger.taken(), ledger.taken(LLAMA)) == ({"a": 16}, {})
@@ -125,12 +164,18 @@ def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(le
     assert ledger.taken() == {}
 
 
-def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
+def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(
+    store: Store,
+) -> None:
     assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Concern()
-    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
+    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(
+        freed=frozenset("b")
+    )
 
 
-def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: Store) -> None:
+def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(
+    store: Store,
+) -> None:
     seen = [store.node_version]
 
     def news() -> bool:
@@ -147,7 +192,9 @@ def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: 
     assert news()
 
 
-def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_then(store: Store) -> None:
+def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_then(
+    store: Store,
+) -> None:
     store.follow(LLAMA)
     seen = [store.version_of(LLAMA)]
 
@@ -155,12 +202,20 @@ def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_the
         seen.append(store.version_of(LLAMA))
         return seen[-1] > seen[-2]
 
-    store.take_pods(pods(member("llama-0-0"), a_pod("foreign", node="b", gpus=3), a_pod("q", model="qwen")))
+    store.take_pods(
+        pods(
+            member("llama-0-0"),
+            a_pod("foreign", node="b", gpus=3),
+            a_pod("q", model="qwen"),
+        )
+    )
     store.take_nodes(nodes(a_node("a", cordoned=True)))
     store.take_config_maps(config_maps(a_config_map("theirs")))
     same = store.child("Service", "models", "llama")
     assert same
-    store.take_children("Service", {("models", "llama"): Change(same, same.version + 1)})
+    store.take_children(
+        "Service", {("models", "llama"): Change(same, same.version + 1)}
+    )
     assert not news()
     store.take_pods(pods(member("llama-0-0", ready=False)))
     assert news()
@@ -171,38 +226,85 @@ def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_the
 
 
 def test_members_of_a_model_are_there_by_its_label_too(store: Store) -> None:
-    store.take_pods(pods(a_pod("llama-7-0", model="llama", set_name="llama-7"), a_pod("alone", model="llama")))
-    assert {member.name for member in store.members_of(LLAMA)} == {"llama-0-0", "llama-0-1", "llama-7-0"}
+    store.take_pods(
+        pods(
+            a_pod("llama-7-0", model="llama", set_name="llama-7"),
+            a_pod("alone", model="llama"),
+        )
+    )
+    assert {member.name for member in store.members_of(LLAMA)} == {
+        "llama-0-0",
+        "llama-0-1",
+        "llama-7-0",
+    }
 
 
-def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(store: Store) -> None:
+def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(
+    store: Store,
+) -> None:
     assert store.take_pods(pods(member("llama-0-0"))) == Concern()
-    assert store.take_pods(pods(member("llama-0-0", ready=False))) == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}))
-    assert store.take_pods(pods(member("llama-0-0"))) == Concern(models=frozenset({LLAMA}))
+    assert store.take_pods(pods(member("llama-0-0", ready=False))) == Concern(
+        models=frozenset({LLAMA}), hurt=frozenset({LLAMA})
+    )
+    assert store.take_pods(pods(member("llama-0-0"))) == Concern(
+        models=frozenset({LLAMA})
+    )
     gone = store.take_pods(pods(gone=(("models", "llama-0-0"),)))
-    assert gone == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a"))
+    assert gone == Concern(
+        models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a")
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "worse"),
     [
-        ({"containerStatuses": [{"name": "e", "restartCount": 1, "state": {"running": {}}}]}, True),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "e", "restartCount": 1, "state": {"running": {}}}
+                ]
+            },
+            True,
+        ),
         ({"phase": "Failed", "reason": "Evicted"}, True),
-        ({"containerStatuses": [{"name": "e", "restartCount": 0, "state": {"running": {}}, "started": True}]}, False),
+        (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "e",
+                        "restartCount": 0,
+                        "state": {"running": {}},
+                        "started": True,
+                    }
+                ]
+            },
+            False,
+        ),
     ],
     ids=["restarted", "evicted", "started"],
 )
-def test_a_member_that_fails_is_worse(store: Store, status: dict[str, Any], worse: bool) -> None:  # noqa: FBT001
+def test_a_member_that_fails_is_worse(
+    store: Store,
+    status: dict[str, Any],
+    worse: bool,  # noqa: FBT001
+) -> None:
     pod = member("llama-0-0")
     pod["status"] |= status
-    assert store.take_pods(pods(pod)).hurt == (frozenset({LLAMA}) if worse else frozenset())
+    assert store.take_pods(pods(pod)).hurt == (
+        frozenset({LLAMA}) if worse else frozenset()
+    )
 
 
 def test_a_member_that_fails_once_more_in_the_same_way_is_worse(store: Store) -> None:
     for restarts in (1, 2, 3):
         pod = member("llama-0-0")
         ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
-        container: dict[str, Any] = {"name": "engine", "restartCount": restarts, "state": {"running": {}}, "lastState": ended}
+        container: dict[str, Any] = {
+            "name": "engine",
+            "restartCount": restarts,
+            "state": {"running": {}},
+            "lastState": ended,
+        }
         pod["status"]["containerStatuses"] = [container]
         assert store.take_pods(pods(pod)).hurt == {LLAMA}
 
@@ -213,7 +315,9 @@ def test_a_member_that_is_deleted_or_replaced_is_worse(store: Store) -> None:
     assert store.take_pods(pods(member("llama-0-1", uid="new"))).hurt == {LLAMA}
 
 
-def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(store: Store) -> None:
+def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(
+    store: Store,
+) -> None:
     liar = a_pod("llama-0-2", model="qwen", set_name="llama-0", node="a", gpus=8)
     assert store.take_pods(pods(liar)).models == {LLAMA, QWEN}
 
@@ -226,14 +330,19 @@ def test_a_model_with_a_long_name_goes_by_its_base() -> None:
 
 def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
     store.take_children("Service", children(a_service("theirs", owner="")))
-    assert {child.name for child in store.children("uid-of-llama")} == {"llama-0", "llama"}
+    assert {child.name for child in store.children("uid-of-llama")} == {
+        "llama-0",
+        "llama",
+    }
     theirs = store.child("Service", "models", "theirs")
     assert theirs is not None
     assert theirs.owner_uid == ""
     assert store.child(SET, "models", "never") is None
 
 
-def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(store: Store) -> None:
+def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(
+    store: Store,
+) -> None:
     concern = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
     assert concern.models == {LLAMA, QWEN}
     assert {child.name for child in store.children("uid-of-llama")} == {"llama"}
@@ -245,17 +354,23 @@ def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
     assert concern.models == {LLAMA}
     assert store.child(SET, "models", "llama-0") is None
     assert store.strangers(LLAMA) == (("models", "llama-0-1"), ("models", "llama-0-0"))
-    assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
+    assert (
+        store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
+    )
 
 
-def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(store: Store) -> None:
+def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(
+    store: Store,
+) -> None:
     store.take_children(SET, {("models", "llama-0"): Change(None, 0)})
     assert store.child(SET, "models", "llama-0") is None
 
 
 def test_a_stateful_set_that_was_made_anew_has_the_new_uid(store: Store) -> None:
     store.take_children(SET, children(a_set("llama-0", uid="new")))
-    store.take_pods(pods(a_pod("llama-0-0", model="llama", set_name="llama-0", set_uid="new")))
+    store.take_pods(
+        pods(a_pod("llama-0-0", model="llama", set_name="llama-0", set_uid="new"))
+    )
     assert store.strangers(LLAMA) == (("models", "llama-0-1"),)
 
 
@@ -279,26 +394,48 @@ def test_who_reads_a_kind_is_told_of_what_we_wrote(store: Store) -> None:
 def test_an_event_from_before_what_we_wrote_undoes_nothing(store: Store) -> None:
     written = a_set("llama-0", replicas=0, version=20)
     store.wrote(written)
-    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=19))) == Concern()
-    assert store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
+    assert (
+        store.take_children(SET, children(a_set("llama-0", replicas=5, version=19)))
+        == Concern()
+    )
+    assert (
+        store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
+    )
     assert store.child(SET, "models", "llama-0") is not None
-    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=21))).models == {LLAMA}
+    assert store.take_children(
+        SET, children(a_set("llama-0", replicas=5, version=21))
+    ).models == {LLAMA}
 
 
-def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
-    concern = store.take_config_maps(config_maps(a_config_map("record", "llama", version=5), a_config_map("theirs", version=5)))
+def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(
+    store: Store,
+) -> None:
+    concern = store.take_config_maps(
+        config_maps(
+            a_config_map("record", "llama", version=5),
+            a_config_map("theirs", version=5),
+        )
+    )
     both = frozenset({("models", "record"), ("models", "theirs")})
     assert concern == Concern(models=frozenset({LLAMA}), config_maps=both)
     assert store.config_maps("uid-of-llama").keys() == {("models", "record")}
     assert store.config_map(("models", "theirs")) is not None
-    assert store.take_config_maps(config_maps(a_config_map("theirs", version=5))) == Concern()
+    assert (
+        store.take_config_maps(config_maps(a_config_map("theirs", version=5)))
+        == Concern()
+    )
     changed = store.take_config_maps(config_maps(a_config_map("theirs", version=6)))
     assert changed == Concern(config_maps=frozenset({("models", "theirs")}))
 
 
-def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_it(store: Store) -> None:
+def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_it(
+    store: Store,
+) -> None:
     store.wrote(a_config_map("record", "llama", version=20))
-    assert store.take_config_maps(config_maps(a_config_map("record", "llama", version=19))) == Concern()
+    assert (
+        store.take_config_maps(config_maps(a_config_map("record", "llama", version=19)))
+        == Concern()
+    )
     facts = store.config_map(("models", "record"))
     assert facts is not None
     assert facts.version == "20"
@@ -308,7 +445,12 @@ def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_
 
 _pods = st.builds(
     lambda name, model, node, gpus, ready, owner: a_pod(
-        f"{owner or 'x'}-{name}", model=model, node=node, gpus=gpus, ready=ready, set_name=owner
+        f"{owner or 'x'}-{name}",
+        model=model,
+        node=node,
+        gpus=gpus,
+        ready=ready,
+        set_name=owner,
     ),
     name=st.integers(0, 3),
     model=st.sampled_from(["", "llama", "qwen"]),
@@ -318,12 +460,17 @@ _pods = st.builds(
     owner=st.sampled_from(["", "llama-0", "qwen-0"]),
 )
 _gone = st.tuples(
-    st.just("models"), st.sampled_from([f"{owner}-{name}" for owner in ("x", "llama-0", "qwen-0") for name in range(4)])
+    st.just("models"),
+    st.sampled_from(
+        [f"{owner}-{name}" for owner in ("x", "llama-0", "qwen-0") for name in range(4)]
+    ),
 )
 
 
 @given(st.lists(st.one_of(_pods, _gone), max_size=60))
-def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(history: list[Any]) -> None:
+def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(
+    history: list[Any],
+) -> None:
     ledger = Ledger()
     store = Store(ledger)
     live: dict[tuple[str, str], PodFacts | None] = {}
@@ -335,10 +482,22 @@ def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(history
         there = {key: facts for key, facts in live.items() if facts}
         kept = there.values()
         held = [facts.usage for facts in kept if facts.usage]
-        assert ledger.taken() == sum((Counter({usage.node: usage.gpus}) for usage in held), Counter())
+        assert ledger.taken() == sum(
+            (Counter({usage.node: usage.gpus}) for usage in held), Counter()
+        )
         for name in ("llama-0", "qwen-0"):
-            controlled = {facts.member.name for facts in kept if facts.member and facts.set_uid == f"uid-of-{name}"}
-            assert {member.name for member in store.members(f"uid-of-{name}")} == controlled
+            controlled = {
+                facts.member.name
+                for facts in kept
+                if facts.member and facts.set_uid == f"uid-of-{name}"
+            }
+            assert {
+                member.name for member in store.members(f"uid-of-{name}")
+            } == controlled
         for model in (LLAMA, QWEN):
-            named = {key for key, facts in there.items() if facts.model == model[1] and not facts.member}
+            named = {
+                key
+                for key, facts in there.items()
+                if facts.model == model[1] and not facts.member
+            }
             assert set(store.strangers(model)) == named

@@ -7,7 +7,12 @@ from time import monotonic
 import pytest
 
 from shardwright.cluster.calls import Call, Urgency
-from shardwright.cluster.resources import EVENTS, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    EVENTS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.cluster.throttle import Gate, RequestLimits
 from tests.support.clocks import Clock
 
@@ -20,7 +25,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def entering(gate: Gate, passed: list[str], urgency: Urgency, namespace: str, name: str = "") -> asyncio.Task[None]:
+def entering(
+    gate: Gate, passed: list[str], urgency: Urgency, namespace: str, name: str = ""
+) -> asyncio.Task[None]:
     async def enter() -> None:
         await gate.enter(urgency, namespace)
         passed.append(name or namespace)
@@ -73,7 +80,12 @@ def test_a_pause_fills_it_up_to_the_burst_and_no_further() -> None:
 def test_it_comes_back_by_itself_when_there_are_tokens() -> None:
     async def scenario(passed: list[str]) -> None:
         gate = Gate(RequestLimits(qps=200, burst=1), 100)
-        await asyncio.gather(*(entering(gate, passed, Urgency.OBJECTS, "a", str(number)) for number in range(5)))
+        await asyncio.gather(
+            *(
+                entering(gate, passed, Urgency.OBJECTS, "a", str(number))
+                for number in range(5)
+            )
+        )
 
     assert passing(scenario) == ["0", "1", "2", "3", "4"]
 
@@ -85,7 +97,12 @@ def test_a_repair_passes_before_a_flood_of_everything_else() -> None:
         gate = Gate(RequestLimits(qps=1, burst=1), 100, clock)
         entering(gate, passed, Urgency.OBJECTS, "first")
         await settle()
-        for urgency in (Urgency.EVENTS, Urgency.STATUS, Urgency.OBJECTS, Urgency.REPAIR):
+        for urgency in (
+            Urgency.EVENTS,
+            Urgency.STATUS,
+            Urgency.OBJECTS,
+            Urgency.REPAIR,
+        ):
             entering(gate, passed, urgency, urgency.name)
         await settle()
         for _ in range(4):
@@ -190,7 +207,11 @@ def test_who_gives_up_when_admitted_hands_on() -> None:
     ],
 )
 def test_requests_know_how_urgent_they_are(
-    verb: str, resource: Resource, subresource: str | None, query: Sequence[tuple[str, str]], urgency: Urgency
+    verb: str,
+    resource: Resource,
+    subresource: str | None,
+    query: Sequence[tuple[str, str]],
+    urgency: Urgency,
 ) -> None:
     path = resource.path("models", "a", subresource)
     call = Call(verb=verb, resource=resource, path=path, method="X", query=tuple(query))
@@ -203,7 +224,10 @@ def test_those_who_give_up_together_hold_nobody_up() -> None:
     async def scenario(passed: list[str]) -> None:
         gate = Gate(MANY, 1)
         await gate.enter(Urgency.OBJECTS, "first")
-        waiting = [entering(gate, passed, Urgency.OBJECTS, "first", name) for name in ("a", "b")]
+        waiting = [
+            entering(gate, passed, Urgency.OBJECTS, "first", name)
+            for name in ("a", "b")
+        ]
         last = entering(gate, passed, Urgency.OBJECTS, "second")
         await settle()
         for task in waiting:

@@ -30,20 +30,39 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"name": "a", "cluster": {"server": "http://127.0.0.1:1"}},
         {"name": "b", "cluster": {"server": "http://127.0.0.1:2/"}},
     ]
-    users = [{"name": "ada", "user": {"token": "of-ada"}}, {"name": "bob", "user": {"token": "of-bob"}}]
+    users = [
+        {"name": "ada", "user": {"token": "of-ada"}},
+        {"name": "bob", "user": {"token": "of-bob"}},
+    ]
     contexts = [
-        {"name": "prod", "context": {"cluster": "a", "user": "ada", "namespace": "team"}},
+        {
+            "name": "prod",
+            "context": {"cluster": "a", "user": "ada", "namespace": "team"},
+        },
         {"name": "test", "context": {"cluster": "b", "user": "bob"}},
     ]
     first = _write(tmp_path, "first", clusters=clusters)
-    second = _write(tmp_path, "second", users=users, contexts=contexts, **{"current-context": "prod"})
-    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((first, str(tmp_path / "missing"), second)))
+    second = _write(
+        tmp_path,
+        "second",
+        users=users,
+        contexts=contexts,
+        **{"current-context": "prod"},
+    )
+    monkeypatch.setenv(
+        "KUBECONFIG", os.pathsep.join((first, str(tmp_path / "missing"), second))
+    )
     return tmp_path
 
 
 def _opened(**flags: Any) -> tuple[str, str | None, str, str]:
     found = open_connection(Connection(**flags))
-    return found.server, found.access.credentials().authorization, found.context, found.namespace
+    return (
+        found.server,
+        found.access.credentials().authorization,
+        found.context,
+        found.namespace,
+    )
 
 
 @pytest.mark.usefixtures("files")
@@ -56,23 +75,41 @@ def test_a_list_of_kubeconfigs_is_one() -> None:
 @pytest.mark.parametrize(
     ("flags", "opened"),
     [
-        ({"context": "test"}, ("http://127.0.0.1:2", "Bearer of-bob", "test", "default")),
+        (
+            {"context": "test"},
+            ("http://127.0.0.1:2", "Bearer of-bob", "test", "default"),
+        ),
         ({"cluster": "b"}, ("http://127.0.0.1:2", "Bearer of-ada", "prod", "team")),
         ({"user": "bob"}, ("http://127.0.0.1:1", "Bearer of-bob", "prod", "team")),
-        ({"server": "http://127.0.0.1:3"}, ("http://127.0.0.1:3", "Bearer of-ada", "prod", "team")),
+        (
+            {"server": "http://127.0.0.1:3"},
+            ("http://127.0.0.1:3", "Bearer of-ada", "prod", "team"),
+        ),
         ({"token": "typed"}, ("http://127.0.0.1:1", "Bearer typed", "prod", "team")),
-        ({"namespace": "other"}, ("http://127.0.0.1:1", "Bearer of-ada", "prod", "other")),
+        (
+            {"namespace": "other"},
+            ("http://127.0.0.1:1", "Bearer of-ada", "prod", "other"),
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_flags_override_the_context(flags: dict[str, Any], opened: tuple[str, ...]) -> None:
+def test_flags_override_the_context(
+    flags: dict[str, Any], opened: tuple[str, ...]
+) -> None:
     assert _opened(**flags) == opened
 
 
-def test_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_needs_no_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
-    assert _opened(server="https://127.0.0.1:6443/", token="t") == ("https://127.0.0.1:6443", "Bearer t", "", "default")
+    assert _opened(server="https://127.0.0.1:6443/", token="t") == (
+        "https://127.0.0.1:6443",
+        "Bearer t",
+        "",
+        "default",
+    )
 
 
 @pytest.mark.usefixtures("files")
@@ -81,7 +118,10 @@ def test_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         ({"context": "nope"}, "Expected object with name nope in"),
         ({"user": "nope"}, "Expected object with name nope in"),
-        ({"certificate_authority": "/none.crt"}, "/none.crt: No such file or directory"),
+        (
+            {"certificate_authority": "/none.crt"},
+            "/none.crt: No such file or directory",
+        ),
     ],
     ids=("context", "user", "file"),
 )
@@ -106,7 +146,17 @@ def test_what_is_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
 def test_every_group_of_an_impersonated_user_has_a_header_of_its_own() -> None:
     access = open_connection(Connection(as_user="eve", as_groups=("ops", "ml"))).access
     transport = Transport(access, lambda *_: None, lambda: True)
-    headers = transport._headers(Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET"))
+    headers = transport._headers(
+        Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET")
+    )
 
-    sent = [(name, value) for name, value in headers.items() if name.startswith("Impersonate")]
-    assert sent == [("Impersonate-User", "eve"), ("Impersonate-Group", "ops"), ("Impersonate-Group", "ml")]
+    sent = [
+        (name, value)
+        for name, value in headers.items()
+        if name.startswith("Impersonate")
+    ]
+    assert sent == [
+        ("Impersonate-User", "eve"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Group", "ml"),
+    ]

@@ -1,4 +1,6 @@
-"""The writer: what is refused is told and holds up only what needs it, and what starts pods is tried first."""
+"""The writer: what is refused is told and holds up only what needs it, and what starts pods is
+tried first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from tests.support.scripted_api import Answer, serving
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(
+        "shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001)
+    )
 
 
 def carry_out(client: Client, *writes: Write) -> Outcome:
@@ -63,11 +67,15 @@ def gang() -> dict[str, Any]:
 def test_a_group_that_would_lose_a_field_is_not_created() -> None:
     with serving(Answer(201, without_the_scheduling_group())) as (api, client):
         refusal = refused(client, Create(content=gang()))
-        assert [path.partition("?")[2] for _, path, _ in api.requests] == ["fieldManager=shardwright&dryRun=All"]
+        assert [path.partition("?")[2] for _, path, _ in api.requests] == [
+            "fieldManager=shardwright&dryRun=All"
+        ]
     assert refusal.problem is not None
     assert refusal.problem.sentence() == (
-        "StatefulSet llama-0 must be stored as it is sent, but the API server drops spec.template.spec.schedulingGroup; "
-        "turn on the feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too), or choose another "
+        "StatefulSet llama-0 must be stored as it is sent, but the API server drops "
+        "spec.template.spec.schedulingGroup; "
+        "turn on the feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too), or "
+        "choose another "
         "spec.placement.scheduler"
     )
 
@@ -82,7 +90,10 @@ def test_a_group_whose_template_is_new_is_tried_before_it_is_stopped_for_it() ->
     assert refusal.problem.code == "FieldDropped"
 
 
-FORBIDDEN = 'pods "llama-0-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+FORBIDDEN = (
+    'pods "llama-0-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != '
+    "true"
+)
 
 
 def test_a_group_whose_pods_the_namespace_keeps_out_is_not_created() -> None:
@@ -94,16 +105,25 @@ def test_a_group_whose_pods_the_namespace_keeps_out_is_not_created() -> None:
     assert refusal.problem is not None
     assert refusal.problem.code == "PodSecurityForbids"
     assert refusal.problem.sentence() == (
-        'a pod of StatefulSet llama-0 violates PodSecurity "restricted:latest": runAsNonRoot != true, which namespace models '
-        "enforces; use a namespace with the level privileged, or leave out what needs it (spec.pod.network.lockMemory)"
+        'a pod of StatefulSet llama-0 violates PodSecurity "restricted:latest": runAsNonRoot != '
+        "true, which namespace models "
+        "enforces; use a namespace with the level privileged, or leave out what needs it "
+        "(spec.pod.network.lockMemory)"
     )
 
 
-def test_whatever_else_speaks_against_a_pod_now_does_not_keep_its_group_from_being_made() -> None:
+def test_whatever_else_speaks_against_a_pod_now_does_not_keep_its_group_from_being_made() -> (
+    None
+):
     full = Answer(403, {"reason": "Forbidden", "message": "exceeded quota: pods"})
-    with serving(Answer(201, stateful_set()), full, Answer(201, stateful_set())) as (api, client):
+    with serving(Answer(201, stateful_set()), full, Answer(201, stateful_set())) as (
+        api,
+        client,
+    ):
         assert carry_out(client, Create(content=stateful_set())).refused == ()
-        assert [path.partition("?")[0].rpartition("/")[2] for _, path, _ in api.requests] == [
+        assert [
+            path.partition("?")[0].rpartition("/")[2] for _, path, _ in api.requests
+        ] == [
             "statefulsets",
             "pods",
             "statefulsets",
@@ -118,10 +138,20 @@ def test_a_group_whose_template_is_known_is_written_at_once() -> None:
 
 
 def test_a_webhook_that_cannot_be_tried_does_not_keep_a_group_from_starting() -> None:
-    untried = Answer(400, {"reason": "BadRequest", "message": 'admission webhook "x.y" does not support dry run'})
+    untried = Answer(
+        400,
+        {
+            "reason": "BadRequest",
+            "message": 'admission webhook "x.y" does not support dry run',
+        },
+    )
     with serving(untried, untried, Answer(201, stateful_set())) as (api, client):
         assert carry_out(client, Create(content=stateful_set())).refused == ()
-        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, True, False]
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [
+            True,
+            True,
+            False,
+        ]
 
 
 def test_a_creation_is_a_post() -> None:
@@ -133,74 +163,149 @@ def test_a_creation_is_a_post() -> None:
         ]
 
 
-def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> None:
-    managers = [{"manager": "kubectl", "operation": "Update"}, {"manager": "shardwright", "operation": "Update"}]
-    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
+def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> (
+    None
+):
+    managers = [
+        {"manager": "kubectl", "operation": "Update"},
+        {"manager": "shardwright", "operation": "Update"},
+    ]
+    live = Answer(
+        body={"metadata": {"resourceVersion": "7", "managedFields": managers}}
+    )
     with serving(live, Answer(body=STORED)) as (api, client):
         carry_out(client, Apply(content=service(), uid="u"))
     (_, took_over, applied) = api.requests
     assert took_over[2] == [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
-        {"op": "replace", "path": "/metadata/managedFields/1/operation", "value": "Apply"},
+        {
+            "op": "replace",
+            "path": "/metadata/managedFields/1/operation",
+            "value": "Apply",
+        },
     ]
-    assert applied[:2] == ("PATCH", "/api/v1/namespaces/models/services/llama?fieldManager=shardwright&force=true")
+    assert applied[:2] == (
+        "PATCH",
+        "/api/v1/namespaces/models/services/llama?fieldManager=shardwright&force=true",
+    )
     assert applied[2]["metadata"]["uid"] == "u"
 
 
-def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and_is_no_refusal() -> None:
+def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and_is_no_refusal() -> (
+    None
+):
     managers = [{"manager": "shardwright", "operation": "Update"}]
-    old, new = (Answer(body={"metadata": {"resourceVersion": v, "managedFields": managers}}) for v in ("7", "8"))
-    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
+    old, new = (
+        Answer(body={"metadata": {"resourceVersion": v, "managedFields": managers}})
+        for v in ("7", "8")
+    )
+    changed = Answer(
+        409, {"reason": "Conflict", "message": "the object has been modified"}
+    )
     with serving(old, changed, new, Answer(body=STORED)) as (api, client):
         assert carry_out(client, Apply(content=service(), uid="u")).refused == ()
-    assert [method for method, _, _ in api.requests] == ["GET", "PATCH", "GET", "PATCH", "PATCH"]
-    assert api.requests[3][2][0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "8"}
+    assert [method for method, _, _ in api.requests] == [
+        "GET",
+        "PATCH",
+        "GET",
+        "PATCH",
+        "PATCH",
+    ]
+    assert api.requests[3][2][0] == {
+        "op": "replace",
+        "path": "/metadata/resourceVersion",
+        "value": "8",
+    }
 
 
 def test_fields_that_are_not_taken_over_are_not_applied() -> None:
     managers = [{"manager": "shardwright", "operation": "Update"}]
-    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
-    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
+    live = Answer(
+        body={"metadata": {"resourceVersion": "7", "managedFields": managers}}
+    )
+    changed = Answer(
+        409, {"reason": "Conflict", "message": "the object has been modified"}
+    )
     with serving(*(live, changed) * 6) as (api, client):
         write = Apply(content=service(), uid="u")
         assert refused(client, write) == Refusal(
-            write=write, code=409, reason="Conflict", message="the object has been modified", passes=True
+            write=write,
+            code=409,
+            reason="Conflict",
+            message="the object has been modified",
+            passes=True,
         )
         assert len(api.requests) == 10
 
 
-@pytest.mark.parametrize(("replicas", "spec"), [(0, {"spec": {"replicas": 0}}), (None, {})], ids=["to zero", "annotations alone"])
-def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(replicas: int | None, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "spec"),
+    [(0, {"spec": {"replicas": 0}}), (None, {})],
+    ids=["to zero", "annotations alone"],
+)
+def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(
+    replicas: int | None, spec: dict[str, Any]
+) -> None:
     write = Patch(
-        name="llama-0", namespace="models", uid="u", annotations={"a": "1", "gone": None}, why=Why.FAILURE, replicas=replicas
+        name="llama-0",
+        namespace="models",
+        uid="u",
+        annotations={"a": "1", "gone": None},
+        why=Why.FAILURE,
+        replicas=replicas,
     )
     stored: list[Mapping[str, Any]] = []
     with serving(Answer(body={"metadata": {"name": "llama-0"}})) as (api, client):
         asyncio.run(Writer(client, stored.append).carry_out([write]))
-        body = {"metadata": {"uid": "u", "annotations": {"a": "1", "gone": None}}, **spec}
-        assert api.requests == [("PATCH", f"{STATEFUL_SETS.path('models', 'llama-0')}?fieldManager=shardwright", body)]
-    assert stored == [{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "llama-0"}}]
+        body = {
+            "metadata": {"uid": "u", "annotations": {"a": "1", "gone": None}},
+            **spec,
+        }
+        assert api.requests == [
+            (
+                "PATCH",
+                f"{STATEFUL_SETS.path('models', 'llama-0')}?fieldManager=shardwright",
+                body,
+            )
+        ]
+    assert stored == [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "llama-0"},
+        }
+    ]
 
 
 def test_a_pod_that_is_only_asked_for_is_not_created_and_why_not_is_told() -> None:
     full = 'pods "llama-0-x" is forbidden: exceeded quota: gpus'
     write = DryRunPod(content=pod_of(stateful_set()), set_uid="s")
-    with serving(Answer(403, {"reason": "Forbidden", "message": full})) as (api, client):
-        assert refused(client, write) == Refusal(write=write, code=403, reason="Forbidden", message=full, passes=False)
+    with serving(Answer(403, {"reason": "Forbidden", "message": full})) as (
+        api,
+        client,
+    ):
+        assert refused(client, write) == Refusal(
+            write=write, code=403, reason="Forbidden", message=full, passes=False
+        )
         ((method, path, _),) = api.requests
-    assert (method, path) == ("POST", "/api/v1/namespaces/models/pods?fieldManager=shardwright&dryRun=All")
+    assert (method, path) == (
+        "POST",
+        "/api/v1/namespaces/models/pods?fieldManager=shardwright&dryRun=All",
+    )
     with serving(Answer(201)) as (_, client):
         assert carry_out(client, write) == Outcome(written=(write,))
 
 
-def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> None:
+def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> (
+    None
+):
     secret = rendered("Secret", "llama-ssh", type="shardwright.io/ssh-key")
     with serving(Answer(201)) as (api, client):
         for _ in range(2):
             carry_out(client, CreateKey(content=secret))
-        assert [(method, path.partition("?")[0]) for method, path, _ in api.requests] == [
-            ("POST", "/api/v1/namespaces/models/secrets")
-        ] * 2
+        assert [
+            (method, path.partition("?")[0]) for method, path, _ in api.requests
+        ] == [("POST", "/api/v1/namespaces/models/secrets")] * 2
         first, second = (body["data"] for _, _, body in api.requests)
     assert set(first) == {"id_ed25519", "id_ed25519.pub"}
     assert first != second
@@ -208,8 +313,12 @@ def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time(
 
 
 def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
-    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
-    with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (api, client):
+    write = CreateKey(
+        content=rendered("Secret", "llama-token", type="shardwright.io/group-token")
+    )
+    with serving(
+        Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
+    ) as (api, client):
         assert carry_out(client, write) == Outcome(written=(write,))
         assert [method for method, _, _ in api.requests] == ["POST"]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
@@ -217,10 +326,16 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
 
 
 def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
-    write = KeepRevision(content=rendered("ControllerRevision", "llama-revision-0123456789"))
-    with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (api, client):
+    write = KeepRevision(
+        content=rendered("ControllerRevision", "llama-revision-0123456789")
+    )
+    with serving(
+        Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
+    ) as (api, client):
         assert carry_out(client, write) == Outcome(written=(write,))
-        assert [path.partition("?")[0] for _, path, _ in api.requests] == ["/apis/apps/v1/namespaces/models/controllerrevisions"]
+        assert [path.partition("?")[0] for _, path, _ in api.requests] == [
+            "/apis/apps/v1/namespaces/models/controllerrevisions"
+        ]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
         assert refused(client, write).code == 403
 
@@ -228,18 +343,37 @@ def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
 @pytest.mark.parametrize("owner", [OWNER_UID, "another"])
 def test_a_revision_is_deleted_where_it_is_the_models_own(owner: str) -> None:
     api = MemoryApi()
-    api.put(CONTROLLER_REVISIONS, rendered("ControllerRevision", "llama-revision-0123456789"))
-    write = DropRevision(namespace="models", name="llama-revision-0123456789", owner_uid=owner)
+    api.put(
+        CONTROLLER_REVISIONS,
+        rendered("ControllerRevision", "llama-revision-0123456789"),
+    )
+    write = DropRevision(
+        namespace="models", name="llama-revision-0123456789", owner_uid=owner
+    )
     for _ in range(2):
         assert carry_out(api, write) == Outcome(written=(write,))
-    assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (owner == OWNER_UID)
+    assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (
+        owner == OWNER_UID
+    )
 
 
-def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> None:
-    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
-    contended = 'Operation cannot be fulfilled on resourcequotas "objects": the object has been modified'
-    with serving(Answer(409, {"reason": "Conflict", "message": contended})) as (_, client):
-        assert refused(client, write) == Refusal(write=write, code=409, reason="Conflict", message=contended, passes=True)
+def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> (
+    None
+):
+    write = CreateKey(
+        content=rendered("Secret", "llama-token", type="shardwright.io/group-token")
+    )
+    contended = (
+        'Operation cannot be fulfilled on resourcequotas "objects": the object has been '
+        "modified"
+    )
+    with serving(Answer(409, {"reason": "Conflict", "message": contended})) as (
+        _,
+        client,
+    ):
+        assert refused(client, write) == Refusal(
+            write=write, code=409, reason="Conflict", message=contended, passes=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +388,7 @@ def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again()
     ],
     ids=["invalid", "forbidden", "bad", "conflict", "broken", "no answer"],
 )
-def test_a_refusal_says_whether_it_may_pass(answer: Answer, passes: bool) -> None:  # noqa: FBT001  a fact
+def test_a_refusal_says_whether_it_may_pass(answer: Answer, passes: bool) -> None:  # noqa: FBT001
     with serving(answer) as (_, client):
         assert refused(client, Create(content=service())).passes is passes
 
@@ -289,7 +423,12 @@ def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
         Create(content=stateful_set("llama-0"), needs=needs),
         Apply(content=stateful_set("llama-9"), uid="u", needs=needs),
         Create(content=budget),
-        Delete(kind="StatefulSet", namespace="models", name="llama-9", uid=gone["metadata"]["uid"]),
+        Delete(
+            kind="StatefulSet",
+            namespace="models",
+            name="llama-9",
+            uid=gone["metadata"]["uid"],
+        ),
         Delete(
             kind="StatefulSet",
             namespace="models",
@@ -305,16 +444,25 @@ def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
 
 def test_what_is_stored_is_told_with_its_kind_and_what_is_refused_is_not() -> None:
     api, stored = Refusing("configmaps"), list[Mapping[str, Any]]()
-    writes = [Create(content=rendered("ConfigMap", "scripts")), Create(content=service())]
+    writes = [
+        Create(content=rendered("ConfigMap", "scripts")),
+        Create(content=service()),
+    ]
     asyncio.run(Writer(api, stored.append).carry_out(writes))
-    assert [(item["kind"], item["metadata"]["name"]) for item in stored] == [("Service", "llama")]
+    assert [(item["kind"], item["metadata"]["name"]) for item in stored] == [
+        ("Service", "llama")
+    ]
     assert stored[0]["metadata"]["resourceVersion"]
 
 
 def test_nothing_more_is_sent_when_another_operator_leads() -> None:
     api = Refusing("services", error=NotLeadingError())
     with pytest.raises(NotLeadingError):
-        carry_out(api, Create(content=service()), Create(content=rendered("ConfigMap", "scripts")))
+        carry_out(
+            api,
+            Create(content=service()),
+            Create(content=rendered("ConfigMap", "scripts")),
+        )
     assert api.requests == ["create services/llama"]
 
 
@@ -325,7 +473,9 @@ def test_all_writes_of_a_round_end_within_seconds() -> None:
 
 
 class Tries:
-    """A writer by a clock that is moved, and whether it tries a StatefulSet before it creates it."""
+    """A writer by a clock that is moved, and whether it tries a StatefulSet before it creates
+    it.
+    """
 
     def __init__(self) -> None:
         self.api, self.clock = MemoryApi(), Hand()
@@ -365,7 +515,9 @@ def _as_root(item: dict[str, Any]) -> None:
 
 
 def _with_capability(item: dict[str, Any]) -> None:
-    item["spec"]["template"]["spec"]["containers"][0]["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    item["spec"]["template"]["spec"]["containers"][0]["securityContext"] = {
+        "capabilities": {"add": ["IPC_LOCK"]}
+    }
 
 
 def _with_host_network(item: dict[str, Any]) -> None:
@@ -373,15 +525,29 @@ def _with_host_network(item: dict[str, Any]) -> None:
 
 
 def _with_host_path(item: dict[str, Any]) -> None:
-    item["spec"]["template"]["spec"]["volumes"] = [{"name": "a", "hostPath": {"path": "/"}}]
+    item["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "a", "hostPath": {"path": "/"}}
+    ]
 
 
 def _with_field(item: dict[str, Any]) -> None:
     item["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "a"}
 
 
-@pytest.mark.parametrize("change", [_in_namespace, _as_root, _with_capability, _with_host_network, _with_host_path, _with_field])
-def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(change: Any) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        _in_namespace,
+        _as_root,
+        _with_capability,
+        _with_host_network,
+        _with_host_path,
+        _with_field,
+    ],
+)
+def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(
+    change: Any,
+) -> None:
     tries = Tries()
     tries.first(stateful_set("llama-0"))
     item = stateful_set("llama-0")
@@ -390,7 +556,9 @@ def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(change: Any)
     assert not tries.first(item)
 
 
-def test_the_same_field_with_another_value_that_pod_security_looks_at_is_tried_by_itself() -> None:
+def test_the_same_field_with_another_value_that_pod_security_looks_at_is_tried_by_itself() -> (
+    None
+):
     tries = Tries()
     for user in (0, 1000):
         assert tries.first(_with_user(user))
@@ -410,7 +578,9 @@ def test_what_was_refused_is_tried_again() -> None:
     assert tries.first(stateful_set())
 
 
-def test_a_bounded_number_of_shapes_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_shapes_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shardwright.cluster.writer.WELL_MAX", 2)
     tries = Tries()
     for user in range(3):

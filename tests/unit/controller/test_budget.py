@@ -1,4 +1,6 @@
-"""What costs too much: whose condition it is, what is kept alive meanwhile, and when it is asked again."""
+"""What costs too much: whose condition it is, what is kept alive meanwhile, and when it is asked
+again.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,20 @@ from tests.support.inline import Inline
 
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
-SPENT = Failed(fault=QuestionFault.CPU, budget=QuestionBudget(cpu_seconds=10, memory_bytes=192 << 20))
+SPENT = Failed(
+    fault=QuestionFault.CPU,
+    budget=QuestionBudget(cpu_seconds=10, memory_bytes=192 << 20),
+)
 KEY = ("models", "llama")
 NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 
 def a_live_model(generation: int = 1, **spec: Any) -> dict[str, Any]:
     manifest = a_sharded_model("llama", "models", **spec)
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": "uid", "generation": generation}}
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": "uid", "generation": generation},
+    }
 
 
 def a_planner(worker: Inline, clock: Clock) -> Planner:
@@ -51,7 +59,9 @@ def a_planner(worker: Inline, clock: Clock) -> Planner:
     return Planner(view, worker, clock=clock)
 
 
-def resolved(planner: Planner, live: dict[str, Any], config_text: str | None = None) -> Subject:
+def resolved(
+    planner: Planner, live: dict[str, Any], config_text: str | None = None
+) -> Subject:
     return asyncio.run(planner.resolve(live, config_text))
 
 
@@ -67,7 +77,13 @@ class OneAtATime(Inline):
         self._turns = Turns()
 
     async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        self,
+        key: Key,
+        priority: Priority,
+        work: Work[Answer],
+        memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,
     ) -> Answer | Failed:
         async with self._turns.turn(key, priority):
             await asyncio.sleep(0)
@@ -75,15 +91,21 @@ class OneAtATime(Inline):
 
 
 class AtOnce(ThreadPoolExecutor):
-    """Does what goes to a thread at once: how many others ask meanwhile does not depend on how busy the machine is."""
+    """Does what goes to a thread at once: how many others ask meanwhile does not depend on how busy
+    the machine is.
+    """
 
-    def submit(self, fn: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Future[Answer]:
+    def submit(
+        self, fn: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[Answer]:
         done: Future[Answer] = Future()
         done.set_result(fn(*args, **kwargs))
         return done
 
 
-def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_few_questions() -> None:
+def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_few_questions() -> (
+    None
+):
     async def plan(planner: Planner, namespace: str, name: str) -> None:
         live = a_live_model(mode="PlanOnly")
         live["metadata"] |= {"namespace": namespace, "name": name, "uid": name}
@@ -94,7 +116,10 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
         asyncio.get_running_loop().set_default_executor(AtOnce())
         worker = OneAtATime()
         planner = a_planner(worker, Clock())
-        flood = [asyncio.create_task(plan(planner, "flood", f"model-{number}")) for number in range(200)]
+        flood = [
+            asyncio.create_task(plan(planner, "flood", f"model-{number}"))
+            for number in range(200)
+        ]
         await asyncio.sleep(0)
         await plan(planner, "other", "model")
         for task in flood:
@@ -105,19 +130,34 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
     assert asyncio.run(scenario()) <= 8
 
 
-def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_config_changes() -> None:
+def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_config_changes() -> (
+    None
+):
     worker = Inline(Resolve=SPENT)
     planner = a_planner(worker, Clock())
-    for live, text in ((a_live_model(), None), (a_live_model(), None), (a_live_model(2), None), (a_live_model(2), "changed")):
-        with pytest.raises(InputError, match="must take at most 10 s of CPU and 192 MiB of memory, the CPU time was spent"):
+    for live, text in (
+        (a_live_model(), None),
+        (a_live_model(), None),
+        (a_live_model(2), None),
+        (a_live_model(2), "changed"),
+    ):
+        with pytest.raises(
+            InputError,
+            match="must take at most 10 s of CPU and 192 MiB of memory, the CPU time was spent",
+        ):
             resolved(planner, live, text)
     assert worker.asked == ["Resolve"] * 3
 
 
-def test_a_model_that_costs_too_much_to_plan_is_asked_again_when_it_changes_or_after_an_hour() -> None:
+def test_a_model_that_costs_too_much_to_plan_is_asked_again_when_it_changes_or_after_an_hour() -> (
+    None
+):
     worker, clock = Inline(MakePlan=SPENT), Clock()
     planner = a_planner(worker, clock)
-    subject, changed = resolved(planner, a_live_model()), resolved(planner, a_live_model(2, replicas=2))
+    subject, changed = (
+        resolved(planner, a_live_model()),
+        resolved(planner, a_live_model(2, replicas=2)),
+    )
 
     asked = []
     for question in (subject, subject, changed, changed):
@@ -146,7 +186,13 @@ class Late(Inline):
     """Answers after whoever asked has given up, as the worker does."""
 
     async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        self,
+        key: Key,
+        priority: Priority,
+        work: Work[Answer],
+        memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,
     ) -> Answer | Failed:
         answer = await super().ask(key, priority, work, memo, first=first)
         if isinstance(work, MakePlan):
@@ -154,7 +200,9 @@ class Late(Inline):
         return answer
 
 
-def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by_the_next_one() -> None:
+def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by_the_next_one() -> (
+    None
+):
     worker = Late()
     planner = a_planner(worker, Clock())
     subject = resolved(planner, a_live_model(mode="PlanOnly"))
@@ -165,13 +213,22 @@ def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by
     assert worker.asked.count("MakePlan") == 1
 
 
-def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> None:
+def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> (
+    None
+):
     def says(generation: int) -> dict[str, Any]:
-        return {"observedGeneration": generation, "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}]}
+        return {
+            "observedGeneration": generation,
+            "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}],
+        }
 
     worker = Inline()
     planner = a_planner(worker, Clock())
-    for live in (a_live_model(), a_live_model(2) | {"status": says(1)}, a_live_model(3) | {"status": says(3)}):
+    for live in (
+        a_live_model(),
+        a_live_model(2) | {"status": says(1)},
+        a_live_model(3) | {"status": says(3)},
+    ):
         resolved(planner, live)
     assert worker.urgency == [Priority.NEW, Priority.NEW, Priority.RESYNC]
 
@@ -183,16 +240,26 @@ def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> No
     for _ in range(10_000):
         config = {"a": config}
 
-    for spec in ({"model": {"id": "us/ours", "config": config}}, {"workload": {"draftModel": {"id": "d", "config": config}}}):
-        with pytest.raises(InputError, match=f"onfig: more than {DEPTH_MAX} levels of nesting must be at most {DEPTH_MAX}"):
+    for spec in (
+        {"model": {"id": "us/ours", "config": config}},
+        {"workload": {"draftModel": {"id": "d", "config": config}}},
+    ):
+        with pytest.raises(
+            InputError,
+            match=f"onfig: more than {DEPTH_MAX} levels of nesting must be at most {DEPTH_MAX}",
+        ):
             resolved(planner, a_live_model() | {"spec": spec})
     assert worker.asked == []
 
 
-def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     worker = Inline()
     planner = a_planner(worker, Clock())
-    live = a_live_model() | {"spec": {"model": {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}}}
+    live = a_live_model() | {
+        "spec": {"model": {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}}
+    }
     with pytest.raises(InputError, match="bytes of JSON must be at most"):
         resolved(planner, live)
     monkeypatch.setattr("shardwright.controller.whole.free_form_problems", lambda _: ())
@@ -201,7 +268,9 @@ def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_onc
     assert worker.asked == []
 
 
-def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned() -> None:
+def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         parts.worker.failing["Resolve"] = SPENT
@@ -224,7 +293,9 @@ def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned()
 
 
 @pytest.mark.parametrize("question", ["Resolve", "MakePlan"])
-def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too_much(question: str) -> None:
+def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too_much(
+    question: str,
+) -> None:
     async def scenario() -> None:
         parts, key = await serving()
         reserved = parts.reserved_nodes()
@@ -242,7 +313,9 @@ def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too
     run(scenario())
 
 
-def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many() -> None:
+def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many() -> (
+    None
+):
     small, large = a_subject(), a_subject(**LARGE)
     subjects = Subjects(weights_max=len(small.model.weights) + len(large.model.weights))
     for number in range(3):
@@ -253,6 +326,9 @@ def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many()
 
     another = a_subject(model={"id": "us/ours", "config": A_CONFIG})
     subjects.keep(("c", "another"), (), another)
-    assert (subjects.of(("b", "large"), ()), subjects.of(("b", "same"), ())) == (None, None)
+    assert (subjects.of(("b", "large"), ()), subjects.of(("b", "same"), ())) == (
+        None,
+        None,
+    )
     assert subjects.of(("c", "another"), ()) is another
     assert len(subjects) == 4

@@ -15,7 +15,13 @@ import pytest
 
 from shardwright.controller.exposition import Encode, Exposition
 from shardwright.controller.health import Health
-from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpReply, HttpServer, listening_socket
+from shardwright.controller.http_server import (
+    LONGEST_REQUEST_BYTES,
+    MOST_CONNECTIONS,
+    HttpReply,
+    HttpServer,
+    listening_socket,
+)
 from shardwright.controller.metrics import Metrics
 from tests.support.clocks import Clock
 
@@ -35,14 +41,18 @@ def health() -> Health:
 
 @pytest.fixture
 def server(health: Health) -> Iterator[HttpServer]:
-    server = HttpServer({**health.answers(), "/metrics": Exposition(Metrics().text)}, 0, "test")
+    server = HttpServer(
+        {**health.answers(), "/metrics": Exposition(Metrics().text)}, 0, "test"
+    )
     yield server
     server.stop()
 
 
 def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://{host}:{port}{path}", timeout=10
+        ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -82,21 +92,34 @@ def test_the_endpoints_answer(health: Health, server: HttpServer) -> None:
     assert get(server.port, "/")[0] == 404
 
 
-def test_prometheus_gets_open_metrics_compressed_and_others_the_text_as_it_is(server: HttpServer) -> None:
-    as_prometheus = {"Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.4", "Accept-Encoding": "gzip"}
-    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics?x=1", headers=as_prometheus)
+def test_prometheus_gets_open_metrics_compressed_and_others_the_text_as_it_is(
+    server: HttpServer,
+) -> None:
+    as_prometheus = {
+        "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.4",
+        "Accept-Encoding": "gzip",
+    }
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/metrics?x=1", headers=as_prometheus
+    )
     with urllib.request.urlopen(asked, timeout=10) as answer:
         headers, packed = answer.headers, answer.read()
-    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    assert headers["Content-Type"].startswith(
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    )
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert gzip.decompress(packed).endswith(b"\n# EOF\n")
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{server.port}/metrics", timeout=10
+    ) as answer:
         headers, text = answer.headers, answer.read().decode()
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert "Content-Encoding" not in headers
-    assert {"process_resident_memory_bytes", "python_info", "python_gc_collections_total"} <= {
-        line.split("{")[0].split(" ")[0] for line in text.splitlines()
-    }
+    assert {
+        "process_resident_memory_bytes",
+        "python_info",
+        "python_gc_collections_total",
+    } <= {line.split("{")[0].split(" ")[0] for line in text.splitlines()}
 
 
 def test_a_hung_loop_is_said(server: HttpServer, health: Health) -> None:
@@ -120,7 +143,9 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize("refusal", ["no dual stack", "no IPv6 address"])
-def test_without_ipv6_it_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
+def test_without_ipv6_it_listens_on_ipv4(
+    monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
     create = socket.create_server
 
     def refuse(address: tuple[str, int], **options: object) -> socket.socket:
@@ -141,9 +166,14 @@ def test_a_port_that_is_taken_is_an_error(server: HttpServer) -> None:
         listening_socket(server.port)
 
 
-def test_clients_that_say_nothing_keep_nobody_from_asking(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_say_nothing_keep_nobody_from_asking(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
-    silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
+    silent = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        for _ in range(2 * MOST_CONNECTIONS)
+    ]
     try:
         assert get(server.port, "/healthz") == (200, "ok")
         assert silent[0].recv(1) == b""
@@ -152,11 +182,18 @@ def test_clients_that_say_nothing_keep_nobody_from_asking(server: HttpServer, mo
             client.close()
 
 
-def test_who_opens_connection_after_connection_ends_his_own(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_opens_connection_after_connection_ends_his_own(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     address = ("127.0.0.1", server.port)
-    with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as probe:
-        flood = [socket.create_connection(address, timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
+    with socket.create_connection(
+        address, timeout=10, source_address=("127.0.0.2", 0)
+    ) as probe:
+        flood = [
+            socket.create_connection(address, timeout=10)
+            for _ in range(2 * MOST_CONNECTIONS)
+        ]
         try:
             assert flood[0].recv(1) == b""
             probe.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
@@ -166,7 +203,9 @@ def test_who_opens_connection_after_connection_ends_his_own(server: HttpServer, 
                 client.close()
 
 
-def test_a_client_that_says_nothing_for_long_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_says_nothing_for_long_is_left(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
         assert silent.recv(1) == b""
@@ -174,7 +213,9 @@ def test_a_client_that_says_nothing_for_long_is_left(server: HttpServer, monkeyp
 
 def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:
     scrapes = Scrapes()
-    server = HttpServer({**health.answers(), "/metrics": Exposition(scrapes)}, 0, "test")
+    server = HttpServer(
+        {**health.answers(), "/metrics": Exposition(scrapes)}, 0, "test"
+    )
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -189,8 +230,13 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
 ) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     text = os.urandom(12 << 20)
-    server = HttpServer({"/metrics": lambda _: HttpReply(HTTPStatus.OK, text)}, 0, "test")
-    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
+    server = HttpServer(
+        {"/metrics": lambda _: HttpReply(HTTPStatus.OK, text)}, 0, "test"
+    )
+    clients = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        for _ in range(8)
+    ]
     tracemalloc.start()
     try:
         for client in clients:
@@ -217,7 +263,9 @@ def digest_of_body(client: socket.socket) -> bytes:
     return body.digest()
 
 
-def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, scrapes = Clock(), Scrapes()
     monkeypatch.setattr("shardwright.controller.exposition.monotonic", clock)
 
@@ -237,15 +285,23 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch
 
 def test_what_is_no_request_ends_its_connection_only(server: HttpServer) -> None:
     assert sent(server.port, b"x" * (2 * LONGEST_REQUEST_BYTES)) == b""
-    assert sent(server.port, b"POST /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
-    assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(b"\r\nConnection: close\r\n\r\n")
+    assert sent(server.port, b"POST /metrics HTTP/1.1\r\n\r\n").startswith(
+        b"HTTP/1.1 405 Method Not Allowed\r\n"
+    )
+    assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(
+        b"\r\nConnection: close\r\n\r\n"
+    )
     assert sent(server.port, b"\xff\xfe\r\n\r\n").startswith(b"HTTP/1.1 405")
     assert get(server.port, "/healthz") == (200, "ok")
 
 
 def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> None:
-    """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and connections of their own."""
-    scrapes = HttpServer({"/metrics": Exposition(lambda _: b"x" * 1_000_000)}, 0, "scrapes")
+    """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and
+    connections of their own.
+    """
+    scrapes = HttpServer(
+        {"/metrics": Exposition(lambda _: b"x" * 1_000_000)}, 0, "scrapes"
+    )
     probes = HttpServer(health.answers(), 0, "probes")
     threads = threading.active_count()
     clients = []

@@ -16,7 +16,14 @@ from shardwright.controller.worker import Memo
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.work import Work
-from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
+from tests.support.builders_operator import (
+    LARGE,
+    NAMESPACE,
+    Parts,
+    run,
+    serving,
+    synced,
+)
 from tests.support.inline import Inline
 
 Answer = TypeVar("Answer")
@@ -29,7 +36,14 @@ def allow(parts: Parts, gpus: int, used: int = 0, **spec: Any) -> None:
     """Let the namespace have so many GPUs."""
     status = {"hard": {GPU: str(gpus)}, "used": {GPU: str(used)}}
     spec = {"hard": {GPU: str(gpus)}, **spec}
-    parts.api.put(RESOURCE_QUOTAS, {"metadata": {"namespace": NAMESPACE, "name": "team"}, "spec": spec, "status": status})
+    parts.api.put(
+        RESOURCE_QUOTAS,
+        {
+            "metadata": {"namespace": NAMESPACE, "name": "team"},
+            "spec": spec,
+            "status": status,
+        },
+    )
 
 
 def gpus_kept(parts: Parts) -> int:
@@ -40,7 +54,9 @@ def told(parts: Parts, key: Key) -> str:
     return str(parts.condition(key)["reason"])
 
 
-def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_names_the_quota() -> None:
+def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_names_the_quota() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced(nodes=4)
         allow(parts, 0)
@@ -48,16 +64,27 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
         await parts.look(key)
 
         assert gpus_kept(parts) == 0
-        assert not [place for place in parts.api.objects if place[0] in {"statefulsets", "configmaps"}]
+        assert not [
+            place
+            for place in parts.api.objects
+            if place[0] in {"statefulsets", "configmaps"}
+        ]
         condition = parts.condition(key)
-        assert (condition["reason"], parts.condition(key, "Stalled")["status"]) == ("QuotaExceeded", "True")
-        assert condition["message"].startswith(f"ResourceQuota team allows 0 {GPU}, of which 0 are used")
+        assert (condition["reason"], parts.condition(key, "Stalled")["status"]) == (
+            "QuotaExceeded",
+            "True",
+        )
+        assert condition["message"].startswith(
+            f"ResourceQuota team allows 0 {GPU}, of which 0 are used"
+        )
         assert parts.condition(key, "Planned")["status"] == "False"
 
     run(scenario())
 
 
-def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run() -> None:
+def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         allow(parts, 8)
@@ -79,7 +106,9 @@ def test_what_is_promised_to_one_model_no_other_of_the_namespace_gets() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=4)
         allow(parts, 24)
-        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        first, second = (
+            parts.add_model(name, model=LARGE) for name in ("first", "second")
+        )
         await parts.look(first)
         await parts.look(second)
         assert (told(parts, second), gpus_kept(parts)) == ("QuotaExceeded", 16)
@@ -95,7 +124,9 @@ def test_what_is_promised_to_one_model_no_other_of_the_namespace_gets() -> None:
     run(scenario())
 
 
-def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_those_that_it_has() -> None:
+def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_those_that_it_has() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         allow(parts, 16, used=16)
@@ -103,7 +134,11 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
         parts.change(key, replicas=2)
         await parts.look(key)
 
-        assert (told(parts, key), parts.groups("large"), gpus_kept(parts)) == ("QuotaExceeded", before, 16)
+        assert (told(parts, key), parts.groups("large"), gpus_kept(parts)) == (
+            "QuotaExceeded",
+            before,
+            16,
+        )
         parts.change(key, replicas=1)
         await parts.look(key)
         assert told(parts, key) == "Serving"
@@ -111,7 +146,9 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
     run(scenario())
 
 
-def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_move() -> None:
+def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_move() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         allow(parts, 0, used=16)
@@ -131,7 +168,9 @@ def test_a_quota_of_a_namespace_holds_up_nobody_elsewhere() -> None:
     async def scenario() -> None:
         parts = await synced()
         metadata = {"namespace": "elsewhere", "name": "none"}
-        parts.api.put(RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}})
+        parts.api.put(
+            RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}}
+        )
         key = parts.add_model("large", model=LARGE)
         await parts.look(key)
 
@@ -146,7 +185,9 @@ def limited(**limits: int) -> str:
     return json.dumps({"namespaceLimits": {NAMESPACE: limits}})
 
 
-async def with_limits(folder: Path, nodes: int = 4, worker: Inline | None = None, **limits: int) -> Parts:
+async def with_limits(
+    folder: Path, nodes: int = 4, worker: Inline | None = None, **limits: int
+) -> Parts:
     """Return an operator whose administrator limits the namespace."""
     parts = await synced(nodes)
     parts.worker = worker or parts.worker
@@ -158,10 +199,14 @@ async def with_limits(folder: Path, nodes: int = 4, worker: Inline | None = None
     return parts
 
 
-def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path) -> None:
+def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         parts = await with_limits(tmp_path, gpus=24)
-        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        first, second = (
+            parts.add_model(name, model=LARGE) for name in ("first", "second")
+        )
         await parts.look(first)
         await parts.look(second)
 
@@ -182,18 +227,29 @@ class Slow(Inline):
     """Answers in the next turn of the event loop, so that others look meanwhile."""
 
     async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        self,
+        key: Key,
+        priority: Priority,
+        work: Work[Answer],
+        memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,
     ) -> Answer | Failed:
         await asyncio.sleep(0)
         return await super().ask(key, priority, work, memo, first=first)
 
 
 @pytest.mark.parametrize("running", [0, 1])
-def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_used_up(tmp_path: Path, running: int) -> None:
+def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_used_up(
+    tmp_path: Path, running: int
+) -> None:
     async def scenario() -> None:
         limit = 16 * (2 * running + 1)
         parts = await with_limits(tmp_path, nodes=8, worker=Slow(), gpus=limit)
-        keys = [parts.add_model(name, model=LARGE, replicas=running or 1) for name in ("first", "second")]
+        keys = [
+            parts.add_model(name, model=LARGE, replicas=running or 1)
+            for name in ("first", "second")
+        ]
         if running:
             for key in keys:
                 await parts.look(key)
@@ -203,14 +259,19 @@ def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_u
 
         await asyncio.gather(*map(parts.look, keys))
 
-        assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
+        assert sorted(len(parts.groups(name)) for _, name in keys) == [
+            running,
+            running + 1,
+        ]
         assert gpus_kept(parts) == limit
         assert "QuotaExceeded" in [told(parts, key) for key in keys]
 
     run(scenario())
 
 
-def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_are_not_planned(tmp_path: Path) -> None:
+def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_are_not_planned(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         parts = await with_limits(tmp_path, models=1)
         young = parts.add_model("a", created="2026-01-02T13:00:00Z", model=SMALL)
@@ -226,7 +287,9 @@ def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_ar
     run(scenario())
 
 
-def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(tmp_path: Path) -> None:
+def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         parts = await with_limits(tmp_path, waiting=1)
         keys = [parts.add_model(name, model=LARGE) for name in ("a", "b", "c", "d")]
@@ -235,16 +298,22 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(tmp
 
         reasons = [told(parts, key) for key in keys]
         assert reasons[2:] == ["InsufficientCapacity", "QuotaExceeded"]
-        assert parts.condition(keys[3])["message"].startswith("namespaceLimits.waiting of the operator allows")
+        assert parts.condition(keys[3])["message"].startswith(
+            "namespaceLimits.waiting of the operator allows"
+        )
 
     run(scenario())
 
 
-def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_status_says_what_does_not() -> None:
+def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_status_says_what_does_not() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         parts.view.known_pods = KnownPods.WATCHED
-        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        first, second = (
+            parts.add_model(name, model=LARGE) for name in ("first", "second")
+        )
         await parts.look(first)
         await parts.look(second)
 
@@ -252,7 +321,9 @@ def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_sta
         assert parts.condition(first, "Planned")["message"].startswith(
             "only pods of watched namespaces can be listed, so GPUs that"
         )
-        assert "pods of namespaces that are not watched are not known" in " ".join(parts.status(first)["plan"]["warnings"])
+        assert "pods of namespaces that are not watched are not known" in " ".join(
+            parts.status(first)["plan"]["warnings"]
+        )
         assert parts.condition(second)["reason"] == "InsufficientCapacity"
 
     run(scenario())
@@ -264,7 +335,10 @@ def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_sta
         (
             KnownPods.WATCHED,
             "FreeCapacityUnknown",
-            "namespace team-b of watchNamespaces cannot be read, so GPUs in use there count as free: give its Role back ",
+            (
+                "namespace team-b of watchNamespaces cannot be read, so GPUs in use there count as "
+                "free: give its Role back "
+            ),
         ),
         (KnownPods.ALL, "Planned", ""),
     ],

@@ -17,7 +17,16 @@ WAITS_EVERY = 5 * EACH
 
 def roots(parts: Parts) -> dict[str, Any]:
     """Return all that outlives a look."""
-    names = ("view", "queue", "metrics", "planner", "intake", "reading", "resync", "reconciler")
+    names = (
+        "view",
+        "queue",
+        "metrics",
+        "planner",
+        "intake",
+        "reading",
+        "resync",
+        "reconciler",
+    )
     return {name: getattr(parts, name) for name in names}
 
 
@@ -32,7 +41,9 @@ def remembered(parts: Parts, word: str) -> list[str]:
 
 
 async def lived(parts: Parts, number: int) -> Key:
-    """Let a model live until it has nothing more to do: some serve, some wait for GPUs, some cannot be read."""
+    """Let a model live until it has nothing more to do: some serve, some wait for GPUs, some cannot
+    be read.
+    """
     kind = number % EACH
     spec: dict[str, Any] = {"model": {"id": "nobody/nothing"}} if kind == 1 else {}
     if number % WAITS_EVERY == 0:
@@ -90,7 +101,9 @@ def test_of_two_hundred_models_that_came_and_went_nothing_is_left() -> None:
     asyncio.run(scenario())
 
 
-def test_a_model_that_is_missed_while_it_is_looked_at_is_forgotten_all_the_same() -> None:
+def test_a_model_that_is_missed_while_it_is_looked_at_is_forgotten_all_the_same() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("mortal")

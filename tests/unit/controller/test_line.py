@@ -1,4 +1,6 @@
-"""The line before the GPUs: who is woken in which order, and what the planner leaves for those that have waited for long."""
+"""The line before the GPUs: who is woken in which order, and what the planner leaves for those that
+have waited for long.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,14 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_a_later_model_passes_one_that_waits_until_that_has_waited_for_the_limit(desk: Desk) -> None:
-    large, small, late = desk.add("large", **LARGE), desk.add("small", **SMALL), desk.add("late", **SMALL)
+def test_a_later_model_passes_one_that_waits_until_that_has_waited_for_the_limit(
+    desk: Desk,
+) -> None:
+    large, small, late = (
+        desk.add("large", **LARGE),
+        desk.add("small", **SMALL),
+        desk.add("late", **SMALL),
+    )
     desk.hold(desk.names[0], 4)
 
     assert desk.ask(large).short
@@ -62,7 +70,10 @@ def test_what_is_claimed_goes_to_whom_it_was_kept_for(desk: Desk) -> None:
 
 
 def test_a_claim_holds_up_nobody_of_higher_priority(desk: Desk) -> None:
-    large, high = desk.add("large", **LARGE), desk.add("high", pod={"priorityClassName": "high"}, **SMALL)
+    large, high = (
+        desk.add("large", **LARGE),
+        desk.add("high", pod={"priorityClassName": "high"}, **SMALL),
+    )
     desk.hold(desk.names[0], 4)
     desk.ask(large)
     desk.ask(large, LONG_AFTER)
@@ -95,11 +106,15 @@ def test_a_model_that_is_only_shown_waits_and_claims_nothing(desk: Desk) -> None
     assert desk.view.line[shown].claim == {}
 
 
-def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(desk: Desk) -> None:
+def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(
+    desk: Desk,
+) -> None:
     desk.hold(desk.names[0], 8, "first")
     desk.hold(desk.names[1], 8, "second")
     anywhere = desk.add("anywhere", **SMALL)
-    elsewhere = desk.add("elsewhere", placement={"nodeSelector": {"pool": "blue"}}, **SMALL)
+    elsewhere = desk.add(
+        "elsewhere", placement={"nodeSelector": {"pool": "blue"}}, **SMALL
+    )
     assert desk.ask(anywhere).short
     assert desk.ask(elsewhere).short
 
@@ -169,17 +184,24 @@ def ways_of(answer: Replanned) -> WaysOut:
     return answer.short.ways_out
 
 
-def test_what_would_make_room_is_told_and_only_models_of_the_namespace_by_name(desk: Desk) -> None:
+def test_what_would_make_room_is_told_and_only_models_of_the_namespace_by_name(
+    desk: Desk,
+) -> None:
     holding, large = desk.add("holding", **SMALL), desk.add("large", **LARGE)
     theirs = desk.add("theirs", "other", **LARGE)
     desk.ask(holding)
 
-    assert ways_of(desk.ask(large)) == WaysOut(pool="h100-sxm-80gb-8x-400g", more_nodes=1, moved="models/holding")
+    assert ways_of(desk.ask(large)) == WaysOut(
+        pool="h100-sxm-80gb-8x-400g", more_nodes=1, moved="models/holding"
+    )
     assert ways_of(desk.ask(theirs)).moved == "a model of another namespace"
 
 
 def test_a_model_of_a_higher_class_is_not_told_to_go(desk: Desk) -> None:
-    holding, large = desk.add("holding", pod={"priorityClassName": "high"}, **SMALL), desk.add("large", **LARGE)
+    holding, large = (
+        desk.add("holding", pod={"priorityClassName": "high"}, **SMALL),
+        desk.add("large", **LARGE),
+    )
     desk.ask(holding)
 
     assert ways_of(desk.ask(large)).moved == ""
@@ -191,7 +213,13 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     worked_out: list[Inventory] = []
     work_out = answering.with_ways_out
 
-    def counted(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:
+    def counted(
+        subject: Subject,
+        ask: Ask,
+        inventory: Inventory,
+        made: Replanned,
+        holders: Sequence[Holder],
+    ) -> Replanned:
         worked_out.append(inventory)
         return work_out(subject, ask, inventory, made, holders)
 

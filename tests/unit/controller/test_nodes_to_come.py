@@ -18,7 +18,10 @@ from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import LARGE
 from tests.support.desk import Desk
 
-WHOLE_NODE = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "parallelism": {"tensor": 8, "pipeline": 1}}
+WHOLE_NODE = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "parallelism": {"tensor": 8, "pipeline": 1},
+}
 
 
 class PoolDesk(Desk):
@@ -32,11 +35,20 @@ class PoolDesk(Desk):
 
     def arrive(self, *names: str) -> None:
         """Let nodes of the pool register."""
-        nodes = [a_node(name, network_gbps=None, labels={"pool": "spot"}) for name in names]
-        self.view.store.take_nodes({("", node["metadata"]["name"]): Change(project_node(node), 0) for node in nodes})
+        nodes = [
+            a_node(name, network_gbps=None, labels={"pool": "spot"}) for name in names
+        ]
+        self.view.store.take_nodes(
+            {
+                ("", node["metadata"]["name"]): Change(project_node(node), 0)
+                for node in nodes
+            }
+        )
 
     def leave(self, name: str) -> frozenset[str]:
-        return self.view.openings(self.view.store.take_nodes({("", name): Change(None, 0)}).nodes)
+        return self.view.openings(
+            self.view.store.take_nodes({("", name): Change(None, 0)}).nodes
+        )
 
 
 @pytest.fixture
@@ -69,7 +81,9 @@ def test_what_models_book_never_exceeds_the_pool(desk: PoolDesk) -> None:
     assert desk.nodes_of(desk.ask(late)) == {"~spot-2"}
 
 
-def test_a_node_that_arrives_is_for_who_has_booked_one_until_his_pods_are_bound(desk: PoolDesk) -> None:
+def test_a_node_that_arrives_is_for_who_has_booked_one_until_his_pods_are_bound(
+    desk: PoolDesk,
+) -> None:
     first, second = desk.add("first", **WHOLE_NODE), desk.add("second", **WHOLE_NODE)
     booked = desk.ask(first).record
     assert booked
@@ -85,7 +99,9 @@ def test_a_node_that_arrives_is_for_who_has_booked_one_until_his_pods_are_bound(
     assert desk.nodes_of(desk.ask(desk.add("third", **WHOLE_NODE))) == {"new-1"}
 
 
-def test_nodes_that_exist_count_against_the_pool_and_one_that_goes_makes_room_for_another(desk: PoolDesk) -> None:
+def test_nodes_that_exist_count_against_the_pool_and_one_that_goes_makes_room_for_another(
+    desk: PoolDesk,
+) -> None:
     desk.arrive("new-0", "new-1", "new-2")
     for name in ("new-0", "new-1", "new-2"):
         desk.hold(name, 8, f"on-{name}")
@@ -101,7 +117,12 @@ def test_who_has_waited_in_vain_is_not_planned_on_the_same_pool(desk: PoolDesk) 
     record = desk.ask(key).record
     subject = desk.subject(key)
 
-    ask = Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0}), lost=frozenset({"~spot-0"}))
+    ask = Ask(
+        on=record,
+        choice=PlanChoice.REHOUSE,
+        leaving=frozenset({0}),
+        lost=frozenset({"~spot-0"}),
+    )
     answer = desk.answer(key, subject, ask, NOON)
 
     assert answer.short
@@ -109,4 +130,6 @@ def test_who_has_waited_in_vain_is_not_planned_on_the_same_pool(desk: PoolDesk) 
 
 
 def test_a_model_whose_pods_may_not_use_the_pool_waits(desk: PoolDesk) -> None:
-    assert desk.ask(desk.add("picky", placement={"nodeSelector": {"pool": "other"}}, **WHOLE_NODE)).short
+    assert desk.ask(
+        desk.add("picky", placement={"nodeSelector": {"pool": "other"}}, **WHOLE_NODE)
+    ).short

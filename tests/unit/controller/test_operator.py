@@ -17,7 +17,9 @@ from shardwright.errors import InputError
 from shardwright.reconcile.signing import SigningKeys
 from tests.support.scripted_api import Answer, ScriptedApi
 
-MODEL = {"metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}}
+MODEL = {
+    "metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}
+}
 
 
 @pytest.fixture
@@ -47,7 +49,9 @@ def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     assert sum(standby._queue.load().depth.values()) == 0
 
 
-def test_it_serves_no_plans_without_asking_who_asks(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_serves_no_plans_without_asking_who_asks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with pytest.raises(SystemExit), caplog.at_level(logging.CRITICAL):
         parse_options(["--plans"])
     assert "it needs --metrics-authentication=TokenReview" in caplog.text
@@ -60,7 +64,9 @@ def test_who_leads_queues_what_has_changed(api: ScriptedApi) -> None:
     assert sum(alone._queue.load().depth.values()) == 1
 
 
-def test_a_part_that_fails_ends_the_process_and_says_why(api: ScriptedApi, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_part_that_fails_ends_the_process_and_says_why(
+    api: ScriptedApi, caplog: pytest.LogCaptureFixture
+) -> None:
     async def fail() -> None:
         raise KeyError("metadata")
 
@@ -76,47 +82,72 @@ def test_a_part_that_fails_ends_the_process_and_says_why(api: ScriptedApi, caplo
     assert "KeyError: 'metadata'" in caplog.text
 
 
-@pytest.mark.parametrize("content", [None, "", "too short\n"], ids=["away", "empty", "too short"])
-def test_it_does_not_start_with_a_file_of_keys_that_cannot_be_used(api: ScriptedApi, tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, "", "too short\n"], ids=["away", "empty", "too short"]
+)
+def test_it_does_not_start_with_a_file_of_keys_that_cannot_be_used(
+    api: ScriptedApi, tmp_path: Path, content: str | None
+) -> None:
     file = tmp_path / "keys"
     if content is not None:
         file.write_text(content)
     with pytest.raises(InputError) as raised:
         operator(api, f"--signing-keys-file={file}")
 
-    assert [problem.code for problem in raised.value.problems] == ["SigningKeysUnusable"]
+    assert [problem.code for problem in raised.value.problems] == [
+        "SigningKeysUnusable"
+    ]
 
 
-def test_who_scrapes_is_asked_about_where_the_administrator_wants_it_and_nowhere_else(api: ScriptedApi) -> None:
+def test_who_scrapes_is_asked_about_where_the_administrator_wants_it_and_nowhere_else(
+    api: ScriptedApi,
+) -> None:
     assert operator(api)._make_scrapers() is None
     judge = operator(api, "--metrics-authentication=TokenReview")._make_scrapers()
     assert judge
 
-    assert asyncio.run(judge("Bearer t", "10.0.0.1")) is HTTPStatus.SERVICE_UNAVAILABLE  # it answers 404 to all
+    assert (
+        asyncio.run(judge("Bearer t", "10.0.0.1")) is HTTPStatus.SERVICE_UNAVAILABLE
+    )  # it answers 404 to all
     judge.stop()
-    assert [(method, path) for method, path, _ in api.requests] == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews")]
+    assert [(method, path) for method, path, _ in api.requests] == [
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
+    ]
 
 
-def test_without_a_key_it_makes_none_up_and_says_so(api: ScriptedApi, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_key_it_makes_none_up_and_says_so(
+    api: ScriptedApi, caplog: pytest.LogCaptureFixture
+) -> None:
     assert operator(api)._keys.content == SigningKeys()
     assert "plans of record are not signed" in caplog.text
 
 
-def test_keys_that_are_written_anew_are_used_and_broken_ones_change_nothing(api: ScriptedApi, tmp_path: Path) -> None:
+def test_keys_that_are_written_anew_are_used_and_broken_ones_change_nothing(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
     file = tmp_path / "keys"
     file.write_text(f"{'a' * 32}\n")
     running = operator(api, f"--signing-keys-file={file}")
     file.write_text("")
-    assert (running._keys.reload(), running._keys.content) == (False, SigningKeys((b"a" * 32,)))
+    assert (running._keys.reload(), running._keys.content) == (
+        False,
+        SigningKeys((b"a" * 32,)),
+    )
     file.write_text(f"{'b' * 32}\n{'a' * 32}\n")
-    assert (running._keys.reload(), running._keys.content) == (True, SigningKeys((b"b" * 32, b"a" * 32)))
+    assert (running._keys.reload(), running._keys.content) == (
+        True,
+        SigningKeys((b"b" * 32, b"a" * 32)),
+    )
 
 
 def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_at_every_moment(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    old, new = "the present key, a token as it is ", "the new key, of openssl rand -hex "
+    old, new = (
+        "the present key, a token as it is ",
+        "the new key, of openssl rand -hex ",
+    )
     files = [tmp_path / "keys-of-one", tmp_path / "keys-of-another"]
     for file in files:
         file.write_text(old)  # a token has no end of line
@@ -129,7 +160,10 @@ def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_a
             assert "the file of signing keys was read anew" in caplog.text
             for writer in replicas:
                 signature = writer.content.sign("K", "u", "t") or ""
-                assert all(reader.content.verify(signature, "K", "u", "t") for reader in replicas)
+                assert all(
+                    reader.content.verify(signature, "K", "u", "t")
+                    for reader in replicas
+                )
 
     assert replicas[0].content == SigningKeys((new.strip().encode(),))
 
@@ -152,29 +186,47 @@ def test_an_operator_that_may_not_read_its_claims_says_so_and_does_not_stand_for
         starting._stopping.set()
         await task
 
-    closed = Closed(Answer(404), by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)})
+    closed = Closed(
+        Answer(404),
+        by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)},
+    )
     asyncio.run(scenario())
     closed.stop()
-    assert "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
+    assert (
+        "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
+    )
     assert [path for _, path, _ in closed.requests if "leases" in path] == []
 
 
-def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_listed_at_once(api: ScriptedApi) -> None:
+def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_listed_at_once(
+    api: ScriptedApi,
+) -> None:
     """Not some minutes later; the metric says of each watched namespace how it stands."""
 
     async def scenario() -> list[tuple[bool, frozenset[str], float | None]]:
         watching, caches, seen = operator(api, "--watch-namespaces=a,b"), Readers(), []
-        for unread, refused in (({"a", "b"}, {"b"}), ({"b"}, {"b"}), (set[str](), set[str]()), (set[str](), {"a"})):
+        for unread, refused in (
+            ({"a", "b"}, {"b"}),
+            ({"b"}, {"b"}),
+            (set[str](), set[str]()),
+            (set[str](), {"a"}),
+        ):
             caches.unread, caches.refused = frozenset(unread), frozenset(refused)
             watching._sync_due.clear()
             watching._note_namespaces(caches)
-            read = watching._metrics.registry.get_sample_value("shardwright_watched_namespace_readable", {"namespace": "b"})
+            read = watching._metrics.registry.get_sample_value(
+                "shardwright_watched_namespace_readable", {"namespace": "b"}
+            )
             seen.append((watching._sync_due.is_set(), watching._view.unread, read))
             caches.filled.set()
         return seen
 
     assert asyncio.run(scenario()) == [
-        (False, frozenset(), 0.0),  # nothing is told of a namespace before the first of all LISTs
+        (
+            False,
+            frozenset(),
+            0.0,
+        ),  # nothing is told of a namespace before the first of all LISTs
         (True, frozenset({"b"}), 0.0),
         (True, frozenset(), 1.0),
         (False, frozenset(), 1.0),  # what was read once stands

@@ -13,11 +13,18 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_options_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_come_from_flags_and_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("POD_NAME", "operator-1")
     monkeypatch.setenv("POD_NAMESPACE", "system")
     options = parse_options(["--port=0", "--no-leader-elect"])
-    assert (options.identity, options.lease_namespace, options.leader_elect, options.port) == ("operator-1", "system", False, 0)
+    assert (
+        options.identity,
+        options.lease_namespace,
+        options.leader_elect,
+        options.port,
+    ) == ("operator-1", "system", False, 0)
     assert options.kubeconfig is None
 
 
@@ -27,8 +34,12 @@ def test_two_processes_of_one_host_have_two_names() -> None:
     assert parse_options(["--identity=a"]).identity == "a"
 
 
-@pytest.mark.parametrize(("flags", "watched"), [([], ()), (["--watch-namespaces=b,a,,b"], ("a", "b"))])
-def test_namespaces_are_named_once_and_in_order(flags: list[str], watched: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "watched"), [([], ()), (["--watch-namespaces=b,a,,b"], ("a", "b"))]
+)
+def test_namespaces_are_named_once_and_in_order(
+    flags: list[str], watched: tuple[str, ...]
+) -> None:
     assert parse_options(flags).watch_namespaces == watched
 
 
@@ -43,7 +54,9 @@ def test_limits_and_timings_are_what_the_flags_say() -> None:
         ]
     )
     assert options.request_limits == RequestLimits(qps=0.5, burst=7)
-    assert options.lease_timings == LeaseTimings(duration_seconds=60, renew_deadline_seconds=40, retry_seconds=5)
+    assert options.lease_timings == LeaseTimings(
+        duration_seconds=60, renew_deadline_seconds=40, retry_seconds=5
+    )
     assert parse_options([]).lease_timings == LeaseTimings()
     assert parse_options([]).request_limits == RequestLimits()
 
@@ -52,15 +65,23 @@ def test_limits_and_timings_are_what_the_flags_say() -> None:
     ("flag", "message"),
     [
         ("--lease-duration-seconds=10", "a leader must stop before others may start"),
-        ("--lease-retry-seconds=8", "a leader must be able to try twice before its deadline"),
+        (
+            "--lease-retry-seconds=8",
+            "a leader must be able to try twice before its deadline",
+        ),
         ("--kube-api-qps=0", "argument --kube-api-qps: must be more than 0, not 0"),
         ("--kube-api-qps=nan", "argument --kube-api-qps: must be more than 0, not nan"),
         ("--kube-api-burst=0", "argument --kube-api-burst: must be at least 1, not 0"),
-        ("--max-moving-groups=0", "argument --max-moving-groups: must be at least 1, not 0"),
+        (
+            "--max-moving-groups=0",
+            "argument --max-moving-groups: must be at least 1, not 0",
+        ),
         ("--lease-duration-seconds=15.5", "argument --lease-duration-seconds: invalid"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(caplog: pytest.LogCaptureFixture, flag: str, message: str) -> None:
+def test_values_that_cannot_be_meant_are_refused(
+    caplog: pytest.LogCaptureFixture, flag: str, message: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_options([flag])
     assert ended.value.code == 2

@@ -1,4 +1,6 @@
-"""What the planner keeps beside the plans: the administrator's catalogue; and whose GPUs it plans on."""
+"""What the planner keeps beside the plans: the administrator's catalogue; and whose GPUs it plans
+on.
+"""
 
 import asyncio
 import json
@@ -38,10 +40,17 @@ def test_a_catalogue_is_read_when_it_changes_and_only_then(tmp_path: Path) -> No
     assert [planner.reload(), planner.reload()] == [True, False]
 
 
-def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "models.json"
     planner = Planner(View(), Inline(), file)
-    for content in (b"\xff\xfe no text", b"{", b"[]", json.dumps({"us/ours": A_CONFIG}).encode()):
+    for content in (
+        b"\xff\xfe no text",
+        b"{",
+        b"[]",
+        json.dumps({"us/ours": A_CONFIG}).encode(),
+    ):
         file.write_bytes(content)
         assert not planner.reload()
     file.unlink()
@@ -55,7 +64,11 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     planner.load_settings()  # nothing is there yet
     file.write_text(json.dumps({"engineDefaults": {"engine": {"args": {"seed": 4}}}}))
     assert planner.reload()
-    for content in ("{", '{"engineDefaults": {"engine": {"image": "-"}}}', '{"admittedArguments": ["config"]}'):
+    for content in (
+        "{",
+        '{"engineDefaults": {"engine": {"image": "-"}}}',
+        '{"admittedArguments": ["config"]}',
+    ):
         file.write_text(content)
         assert not planner.reload()
     file.unlink()
@@ -70,20 +83,33 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
 def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"admittedEnvironment": ["NCCL_NET_PLUGIN"]}')
-    planner, live = Planner(View(), Inline(), None, file), a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]})
+    planner, live = (
+        Planner(View(), Inline(), None, file),
+        a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),
+    )
     planner.load_settings()
-    assert resolved(planner, live, None).deployment.environment == (("NCCL_NET_PLUGIN", ""),)
+    assert resolved(planner, live, None).deployment.environment == (
+        ("NCCL_NET_PLUGIN", ""),
+    )
 
     file.write_text("{}")
     assert planner.reload()
 
-    with pytest.raises(InputError, match=r"spec\.engine\.env\[0\]\.name: NCCL_NET_PLUGIN is not allowed"):
+    with pytest.raises(
+        InputError,
+        match=r"spec\.engine\.env\[0\]\.name: NCCL_NET_PLUGIN is not allowed",
+    ):
         resolved(planner, live, None)
 
 
 def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
-    gpu = {"memoryMiB": 294_912, "memoryGigabytesPerSecond": 22_000, "teraflops": {"bf16": 4_000}, "source": "data sheet"}
+    gpu = {
+        "memoryMiB": 294_912,
+        "memoryGigabytesPerSecond": 22_000,
+        "teraflops": {"bf16": 4_000},
+        "source": "data sheet",
+    }
     gpu |= {"product": "NVIDIA-R200", "computeCapability": "10.7"}
     file.write_text(json.dumps({"gpus": [gpu]}))
     planner = Planner(View(), Inline(), None, file)
@@ -92,7 +118,9 @@ def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
 
     assert planner.reload()
 
-    assert list(planner.stated.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
+    assert list(planner.stated.gpus) == [
+        "nvidia-r200"
+    ]  # the nodes that are known were read with it
 
 
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:
@@ -111,10 +139,15 @@ NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 def a_live_model(name: str = "llama", **spec: Any) -> dict[str, Any]:
     manifest = a_sharded_model(name, "models", **spec)
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", "generation": 1}}
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", "generation": 1},
+    }
 
 
-def resolved(planner: Planner, live: dict[str, Any], config_text: str | None) -> Subject:
+def resolved(
+    planner: Planner, live: dict[str, Any], config_text: str | None
+) -> Subject:
     return asyncio.run(planner.resolve(live, config_text))
 
 
@@ -144,13 +177,25 @@ def test_a_resource_is_resolved_once_for_each_form_of_it() -> None:
     assert resolved(planner, another, None).intent.replicas == 2
 
 
-def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_planned(view: View) -> None:
+def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_planned(
+    view: View,
+) -> None:
     planner = Planner(view, Inline())
     keys = [("models", name) for name in ("first", "second", "third")]
-    subjects = [resolved(planner, a_live_model(name, mode="Deploy", replicas=1), None) for _, name in keys]
+    subjects = [
+        resolved(planner, a_live_model(name, mode="Deploy", replicas=1), None)
+        for _, name in keys
+    ]
 
     async def plan_all() -> list[Replanned | Problem]:
-        return list(await asyncio.gather(*(planner.answer(k, s, NEW, NOON) for k, s in zip(keys, subjects, strict=True))))
+        return list(
+            await asyncio.gather(
+                *(
+                    planner.answer(k, s, NEW, NOON)
+                    for k, s in zip(keys, subjects, strict=True)
+                )
+            )
+        )
 
     answers = asyncio.run(plan_all())
     kept = [sum(item.gpus for item in view.ledger.kept(key)) for key in keys]
@@ -162,19 +207,29 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
 
 def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
     planner = Planner(view, Inline())
-    shown = resolved(planner, a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None)
+    shown = resolved(
+        planner, a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None
+    )
     assert answered(planner, ("models", "llama"), shown, NEW).record
     assert view.ledger.taken() == {}
 
 
-def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: View) -> None:
+def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
+    view: View,
+) -> None:
     planner = Planner(view, Inline())
     subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
     key = ("models", "llama")
     record = answered(planner, key, subject, NEW).record
     assert record
     ((first, *_),) = record.plan.groups
-    bound = a_pod("llama-0-0", model="llama", set_name="llama-0", node=first, gpus=record.plan.gpus_per_node)
+    bound = a_pod(
+        "llama-0-0",
+        model="llama",
+        set_name="llama-0",
+        node=first,
+        gpus=record.plan.gpus_per_node,
+    )
     view.store.take_pods(pods(bound, a_pod("foreign", node="h100-01", gpus=8)))
     beside = Ask(on=record, beside=(0, 1))
 
@@ -184,27 +239,51 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: 
     assert found.plan.groups == ((first,),)  # 8 GPUs hold it twice
     assert view.ledger.taken() == {"h100-01": 8, first: 2 * record.plan.gpus_per_node}
 
-    view.store.take_pods(pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node)))
+    view.store.take_pods(
+        pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node))
+    )
     view.keep(key, Kept(record=record))
     assert answered(planner, key, subject, beside).record is None
 
 
-@pytest.mark.parametrize(("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))])
+@pytest.mark.parametrize(
+    ("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))]
+)
 def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_where_there_are_others(
     count: int, place: tuple[str, ...]
 ) -> None:
-    """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod yet."""
+    """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod
+    yet.
+    """
     view = View()
     planner = Planner(view, Inline())
     before, after = (
-        resolved(planner, a_live_model(name, model=LARGE, workload={"concurrency": load}), None) for load, name in LOADS
+        resolved(
+            planner,
+            a_live_model(name, model=LARGE, workload={"concurrency": load}),
+            None,
+        )
+        for load, name in LOADS
     )
     view.store.take_nodes(nodes(*h100_nodes(count)))
-    serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
+    serving = (
+        a_pod(
+            f"llama-0-{rank}",
+            model="llama",
+            set_name="llama-0",
+            node=f"h100-0{rank}",
+            gpus=8,
+        )
+        for rank in range(2)
+    )
     view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))
     view.store.take_pods(pods(*serving))
     key = ("models", "llama")
-    record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
+    record = a_record(
+        cut_hash=before.cut_hash,
+        plan=a_plan(groups=(("h100-02", "h100-03"),)),
+        generations=(1,),
+    )
     view.keep(key, Kept(record=record))
 
     answer = answered(planner, key, after, Ask(on=record, choice=PlanChoice.REPLAN))
@@ -213,13 +292,25 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))
 
 
-def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_turn(view: View) -> None:
+def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_turn(
+    view: View,
+) -> None:
     worker = Inline()
     planner, key = Planner(view, worker), ("models", "llama")
     subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
     record = answered(planner, key, subject, NEW).record
     assert record
     worker.urgency.clear()
-    answered(planner, key, subject, Ask(on=record, choice=PlanChoice.RESTORE, restored=record.plan))
-    answered(planner, key, subject, Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0})))
+    answered(
+        planner,
+        key,
+        subject,
+        Ask(on=record, choice=PlanChoice.RESTORE, restored=record.plan),
+    )
+    answered(
+        planner,
+        key,
+        subject,
+        Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0})),
+    )
     assert worker.urgency == [Priority.NEW, Priority.BROKEN]

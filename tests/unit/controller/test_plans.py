@@ -1,4 +1,6 @@
-"""The pages of plans: for whom, how many at once, how large; what the API server says of rights is scripted."""
+"""The pages of plans: for whom, how many at once, how large; what the API server says of rights is
+scripted.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,19 @@ from shardwright.pages.listing import Listed
 from shardwright.resolving.subject import Subject
 from tests.support.scripted_api import Answer, ScriptedApi, serving
 
-WHO = {"status": {"authenticated": True, "audiences": [PLANS_AUDIENCE], "user": {"username": "mara"}}}
+WHO = {
+    "status": {
+        "authenticated": True,
+        "audiences": [PLANS_AUDIENCE],
+        "user": {"username": "mara"},
+    }
+}
 MAY = Answer(201, {"status": {"allowed": True}})
 NOT = Answer(201, {"status": {"allowed": False}})
-ROWS = [Listed(namespace=name, name="llama", model="m/<b>", ready="Ready", plan="8 x H100") for name in ("a", "b")]
+ROWS = [
+    Listed(namespace=name, name="llama", model="m/<b>", ready="Ready", plan="8 x H100")
+    for name in ("a", "b")
+]
 
 
 async def _rows() -> Sequence[Listed]:
@@ -35,8 +46,18 @@ async def _none(key: Key) -> tuple[Subject, PlanRecord] | None:
     return None
 
 
-def ask(pages: Plans, path: str = "/plans", header: str = "Bearer t", address: str = "10.0.0.1") -> HttpReply:
-    return asyncio.run(pages(HttpRequest("GET", path, {"authorization": header} if header else {}), address))
+def ask(
+    pages: Plans,
+    path: str = "/plans",
+    header: str = "Bearer t",
+    address: str = "10.0.0.1",
+) -> HttpReply:
+    return asyncio.run(
+        pages(
+            HttpRequest("GET", path, {"authorization": header} if header else {}),
+            address,
+        )
+    )
 
 
 @pytest.fixture
@@ -51,7 +72,9 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-def asked_with(loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans") -> tuple[HttpReply, ScriptedApi]:
+def asked_with(
+    loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans"
+) -> tuple[HttpReply, ScriptedApi]:
     with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         reply = ask(pages, path)
@@ -59,7 +82,9 @@ def asked_with(loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/
     return reply, api
 
 
-def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(loop: asyncio.AbstractEventLoop) -> None:
+def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
     reply, api = asked_with(loop, NOT, MAY, NOT)  # everywhere, a, b
 
     assert reply.status is HTTPStatus.OK
@@ -68,12 +93,23 @@ def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(
     assert b"m/<b>" not in reply.body
     reviews = [body["spec"].get("resourceAttributes") for _, _, body in api.requests]
     assert reviews[1:] == [
-        {"group": "shardwright.io", "resource": "shardedmodels", "verb": "list", "namespace": where} for where in ("", "a", "b")
+        {
+            "group": "shardwright.io",
+            "resource": "shardedmodels",
+            "verb": "list",
+            "namespace": where,
+        }
+        for where in ("", "a", "b")
     ]
 
 
-def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(loop: asyncio.AbstractEventLoop) -> None:
-    with serving(Answer(201, WHO), MAY, NOT, NOT, may_write=lambda: False) as (api, client):
+def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    with serving(Answer(201, WHO), MAY, NOT, NOT, may_write=lambda: False) as (
+        api,
+        client,
+    ):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         one, those = ask(pages, "/plans/a/gone"), ask(pages, "/plans/a")
         pages.stop()
@@ -83,7 +119,9 @@ def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(loop
         HttpReply(HTTPStatus.FORBIDDEN, b"you may not list ShardedModels in a\n"),
     )
     assert [
-        (asked["verb"], asked["namespace"]) for _, _, body in api.requests if (asked := body["spec"].get("resourceAttributes"))
+        (asked["verb"], asked["namespace"])
+        for _, _, body in api.requests
+        if (asked := body["spec"].get("resourceAttributes"))
     ] == [("get", "a"), ("list", ""), ("list", "a")]
 
 
@@ -104,36 +142,51 @@ def test_who_may_list_all_is_asked_about_once(loop: asyncio.AbstractEventLoop) -
         ("/plans", Answer(500, {}), HTTPStatus.SERVICE_UNAVAILABLE),
     ],
 )
-def test_what_is_not_shown_says_why(loop: asyncio.AbstractEventLoop, path: str, answer: Answer, status: HTTPStatus) -> None:
+def test_what_is_not_shown_says_why(
+    loop: asyncio.AbstractEventLoop, path: str, answer: Answer, status: HTTPStatus
+) -> None:
     assert asked_with(loop, answer, path=path)[0].status is status
 
 
 def test_without_a_token_nobody_is_asked(loop: asyncio.AbstractEventLoop) -> None:
     with serving(MAY) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
-        assert [ask(pages, header=header).status for header in ("", "Basic x", "Bearer ")] == [HTTPStatus.UNAUTHORIZED] * 3
+        assert [
+            ask(pages, header=header).status for header in ("", "Basic x", "Bearer ")
+        ] == [HTTPStatus.UNAUTHORIZED] * 3
         pages.stop()
     assert api.requests == []
 
 
-def test_a_flood_waits_for_nothing(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_waits_for_nothing(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = threading.Event()
-    monkeypatch.setattr(Plans, "_answer", lambda *_: free.wait(10) and HttpReply(HTTPStatus.OK))
+    monkeypatch.setattr(
+        Plans, "_answer", lambda *_: free.wait(10) and HttpReply(HTTPStatus.OK)
+    )
 
     async def flood(pages: Plans) -> list[HTTPStatus]:
         request = HttpRequest("GET", "/plans", {"authorization": "Bearer t"})
         waiting = [asyncio.create_task(pages(request, "10.0.0.1")) for _ in range(4)]
         await asyncio.sleep(0)
         free.set()
-        return sorted((reply.status for reply in await asyncio.gather(*waiting)), key=int)
+        return sorted(
+            (reply.status for reply in await asyncio.gather(*waiting)), key=int
+        )
 
     with serving(MAY) as (_, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
-        assert asyncio.run(flood(pages)) == [HTTPStatus.OK] * 2 + [HTTPStatus.TOO_MANY_REQUESTS] * 2
+        assert (
+            asyncio.run(flood(pages))
+            == [HTTPStatus.OK] * 2 + [HTTPStatus.TOO_MANY_REQUESTS] * 2
+        )
         pages.stop()
 
 
-def test_a_page_that_is_too_large_is_not_sent(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_too_large_is_not_sent(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plans, "PAGE_MAX_BYTES", 100)
 
     assert asked_with(loop, MAY)[0].status is HTTPStatus.INSUFFICIENT_STORAGE
@@ -149,5 +202,11 @@ def test_a_row_is_made_of_what_the_status_says() -> None:
         },
     }
 
-    assert listed(content) == Listed(namespace="a", name="b", model="m", ready="Progressing", plan="8 x NVIDIA-H100-80GB-HBM3")
+    assert listed(content) == Listed(
+        namespace="a",
+        name="b",
+        model="m",
+        ready="Progressing",
+        plan="8 x NVIDIA-H100-80GB-HBM3",
+    )
     assert listed({"metadata": {"namespace": "a", "name": "b"}}).plan == ""

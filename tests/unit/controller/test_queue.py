@@ -1,4 +1,6 @@
-"""The work queue: what wakes whom, what is counted; its laws are in tests/property/test_queue_laws.py."""
+"""The work queue: what wakes whom, what is counted; its laws are in
+tests/property/test_queue_laws.py.
+"""
 
 import asyncio
 from collections.abc import Coroutine
@@ -56,7 +58,9 @@ def test_a_key_that_is_added_twice_is_worked_on_once(queue: Queue) -> None:
     assert [taken(queue), taken(queue), taken(queue)] == [A, B, None]
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(queue: Queue) -> None:
+def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(
+    queue: Queue,
+) -> None:
     queue.add(A, NEW)
     assert taken(queue) == A
     queue.add(A, NEW)
@@ -65,7 +69,9 @@ def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(queue:
     assert taken(queue) == A
 
 
-def test_what_is_asked_for_again_more_urgently_moves_up_and_never_down(queue: Queue, clock: Clock) -> None:
+def test_what_is_asked_for_again_more_urgently_moves_up_and_never_down(
+    queue: Queue, clock: Clock
+) -> None:
     for key, priority in ((A, RESYNC), (B, NEW), (A, BROKEN), (A, RESYNC)):
         queue.add(key, priority)
         clock.now += 1
@@ -73,7 +79,9 @@ def test_what_is_asked_for_again_more_urgently_moves_up_and_never_down(queue: Qu
     assert queue.take() == Turn(key=B, priority=NEW, waited_seconds=3.0)
 
 
-def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(queue: Queue) -> None:
+def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(
+    queue: Queue,
+) -> None:
     queue.add(A, RESYNC)
     queue.take()
     queue.add(A, NEW)
@@ -83,7 +91,9 @@ def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(qu
     assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
 
 
-def test_failures_wait_longer_and_longer_and_a_success_forgets_them(queue: Queue, clock: Clock) -> None:
+def test_failures_wait_longer_and_longer_and_a_success_forgets_them(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add(A, NEW)
     pauses = []
     for _ in range(20):
@@ -96,7 +106,9 @@ def test_failures_wait_longer_and_longer_and_a_success_forgets_them(queue: Queue
     assert fail(queue, A) == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
 
 
-def test_the_event_that_a_failed_look_has_caused_itself_waits_for_the_pause(queue: Queue, clock: Clock) -> None:
+def test_the_event_that_a_failed_look_has_caused_itself_waits_for_the_pause(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add(A, NEW)
     queue.take()
     queue.add(A, BROKEN)  # our own status write comes back
@@ -109,7 +121,9 @@ def test_the_event_that_a_failed_look_has_caused_itself_waits_for_the_pause(queu
     assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
 
 
-def test_an_appointment_in_a_pause_is_kept_at_its_end(queue: Queue, clock: Clock) -> None:
+def test_an_appointment_in_a_pause_is_kept_at_its_end(
+    queue: Queue, clock: Clock
+) -> None:
     for _ in range(DOUBLINGS):
         queue.add(A, NEW)
         clock.now += 2 * LONGEST_RETRY_SECONDS
@@ -121,14 +135,18 @@ def test_an_appointment_in_a_pause_is_kept_at_its_end(queue: Queue, clock: Clock
     assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
 
 
-def test_a_change_by_the_user_ends_a_pause_and_the_failures_before_it(queue: Queue) -> None:
+def test_a_change_by_the_user_ends_a_pause_and_the_failures_before_it(
+    queue: Queue,
+) -> None:
     queue.add(A, NEW)
     fail(queue, A)
     queue.add(A, NEW, fresh=True)
     assert fail(queue, A) == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
 
 
-def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(queue: Queue) -> None:
+def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(
+    queue: Queue,
+) -> None:
     queue.add(A, NEW)
     queue.take()
     queue.add(A, NEW, fresh=True)
@@ -166,7 +184,9 @@ def test_a_namespace_whose_models_change_all_the_time_is_looked_at_for_it_at_a_p
     assert looked_at(queue) == [B]
 
 
-def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_once(queue: Queue, clock: Clock) -> None:
+def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_once(
+    queue: Queue, clock: Clock
+) -> None:
     flooded(queue)
     for key in (A, A, A, B):
         queue.change(key)
@@ -190,7 +210,9 @@ def test_a_model_whose_change_waits_is_looked_at_before_for_what_is_broken_alone
     assert looked_at(queue) == []
 
 
-def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock: Clock) -> None:
+def test_a_change_that_waits_ends_the_pause_after_a_failure(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add(A, NEW)
     fail(queue, A)
     clock.now += FIRST_RETRY_SECONDS * 2
@@ -201,7 +223,9 @@ def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock:
     assert looked_at(queue) == [A]
 
 
-def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(queue: Queue, clock: Clock) -> None:
+def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add(A, NEW)
     assert taken(queue) == A
     for number in range(CHANGES_AT_ONCE):
@@ -213,7 +237,9 @@ def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(queue: Queue
     assert A in looked_at(queue)
 
 
-def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for_longer(queue: Queue, clock: Clock) -> None:
+def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for_longer(
+    queue: Queue, clock: Clock
+) -> None:
     flooded(queue)
     for number in range(100):
         queue.change(("models", f"flood-{number}"))
@@ -224,7 +250,10 @@ def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for
     pause = queue.retry(A)
     queue.done(A)
 
-    assert (FIRST_RETRY_SECONDS * 0.5 <= pause <= FIRST_RETRY_SECONDS * 1.5, taken(queue)) == (True, None)
+    assert (
+        FIRST_RETRY_SECONDS * 0.5 <= pause <= FIRST_RETRY_SECONDS * 1.5,
+        taken(queue),
+    ) == (True, None)
     clock.now += pause
     assert looked_at(queue)[:1] == [A]
 
@@ -235,7 +264,9 @@ def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:
     assert queue.retry(A, least_seconds=17) == 17
 
 
-def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(queue: Queue, clock: Clock) -> None:
+def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add_after(A, Again(seconds=10, priority=RESYNC))
     queue.add_after(A, Again(seconds=1000, priority=BROKEN))
     clock.now += 10
@@ -247,7 +278,9 @@ def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(queue: 
     assert queue.take() == Turn(key=B, priority=RESYNC, waited_seconds=0.0)
 
 
-def test_a_look_makes_the_appointment_before_it_void(queue: Queue, clock: Clock) -> None:
+def test_a_look_makes_the_appointment_before_it_void(
+    queue: Queue, clock: Clock
+) -> None:
     queue.add_after(A, Again(seconds=10))
     queue.add(A, NEW)
     assert taken(queue) == A
@@ -265,7 +298,9 @@ def test_void_appointments_do_not_pile_up(queue: Queue) -> None:
     assert len(queue._calendar) < 100
 
 
-def test_a_namespace_alone_gets_half_of_the_workers_that_mend_nothing_and_the_next_half_of_the_rest(queue: Queue) -> None:
+def test_a_namespace_alone_gets_half_of_the_workers_that_mend_nothing_and_the_next_half_of_the_rest(
+    queue: Queue,
+) -> None:
     for namespace in ("a", "b", "c"):
         for number in range(20):
             queue.add((namespace, str(number)), NEW)
@@ -337,7 +372,10 @@ def test_a_worker_wakes_when_a_share_of_its_namespace_comes_free() -> None:
 def test_the_news_for_a_worker_that_is_cancelled_goes_to_the_next() -> None:
     async def scenario() -> None:
         queue = Queue(4)
-        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        first, second = (
+            asyncio.create_task(queue.get()),
+            asyncio.create_task(queue.get()),
+        )
         await asyncio.sleep(0)
         queue.add(A, NEW)
         first.cancel()
@@ -349,7 +387,10 @@ def test_the_news_for_a_worker_that_is_cancelled_goes_to_the_next() -> None:
 def test_a_worker_that_was_cancelled_before_gets_no_news() -> None:
     async def scenario() -> None:
         queue = Queue(4)
-        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        first, second = (
+            asyncio.create_task(queue.get()),
+            asyncio.create_task(queue.get()),
+        )
         await asyncio.sleep(0)
         first.cancel()
         queue.add(A, NEW)

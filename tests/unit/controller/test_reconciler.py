@@ -1,4 +1,6 @@
-"""One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
+"""One look at a model, with its faults: what comes between, what is refused, what there is no room
+for.
+"""
 
 import asyncio
 import threading
@@ -7,17 +9,34 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError, Urgency
-from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    SERVICES,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
+from tests.support.builders_operator import (
+    LARGE,
+    NAMESPACE,
+    deployed,
+    run,
+    serving,
+    synced,
+)
 from tests.support.memory_api import nothing
 
-FAILED = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+FAILED = {
+    "name": "engine",
+    "restartCount": 1,
+    "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+}
 
 
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
@@ -25,29 +44,40 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
         parts, _ = await deployed()
         assert parts.api.written[0] == "create configmaps/large-plan"
         assert parts.api.written[-1].startswith("create events/")
-        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == [
+            "large-0"
+        ]
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
 
     run(scenario())
 
 
-def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> None:
+def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         before = len([line for line in parts.api.written if "statefulsets" in line])
 
         parts.change(key, placement={"scheduler": "Native"})
-        assert await parts.look(key) == Again(seconds=0.5, priority=Priority.RESYNC)  # the plan of record says the new question
+        assert await parts.look(key) == Again(
+            seconds=0.5, priority=Priority.RESYNC
+        )  # the plan of record says the new question
         assert await parts.look(key) == Again(seconds=30, priority=Priority.RESYNC)
         assert parts.status(key)["groups"][0]["ready"]
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"
         assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
-        assert len([line for line in parts.api.written if "statefulsets" in line]) == before
+        assert (
+            len([line for line in parts.api.written if "statefulsets" in line])
+            == before
+        )
 
     run(scenario())
 
 
-def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_lost() -> None:
+def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_lost() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE)
@@ -81,7 +111,8 @@ def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> No
     async def scenario() -> None:
         parts, key = await deployed()
         basis = (
-            "16715 s: 180 s start, 756.0 GiB downloaded at 200 MB/s (assumed) x 4, 300 s compilation; at least 600 s; "
+            "16715 s: 180 s start, 756.0 GiB downloaded at 200 MB/s (assumed) x 4, 300 s "
+            "compilation; at least 600 s; "
             "from when all ranks have met, for which there is no limit"
         )
         assert parts.status(key)["engine"] == {
@@ -91,7 +122,9 @@ def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> No
             "startBudget": {"loadSeconds": 16715, "basis": basis},
         }
         (group,) = parts.groups("large")
-        assert group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
+        assert (
+            group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
+        )
 
     run(scenario())
 
@@ -107,7 +140,9 @@ def test_a_plan_that_is_only_shown_has_no_start_up_budget() -> None:
     run(scenario())
 
 
-def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
+def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         before = parts.status(key)
@@ -116,7 +151,9 @@ def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of
         await parts.look(key)
 
         assert parts.condition(key)["reason"] == "NothingFits"
-        assert {field: parts.status(key)[field] for field in ("selector", "endpoint")} == {
+        assert {
+            field: parts.status(key)[field] for field in ("selector", "endpoint")
+        } == {
             "selector": before["selector"],
             "endpoint": before["endpoint"],
         }
@@ -131,7 +168,10 @@ def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> 
         parts.change(key, model={"id": "nobody/nothing"})
         await parts.look(key)
         assert parts.condition(key)["reason"] == "ModelUnknown"
-        assert parts.status(key)["endpoint"] == "http://large.models.svc.cluster.local:8000"
+        assert (
+            parts.status(key)["endpoint"]
+            == "http://large.models.svc.cluster.local:8000"
+        )
 
     run(scenario())
 
@@ -145,12 +185,16 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
         await parts.look(key)
 
         assert parts.condition(key)["reason"] == "NothingFits"
-        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]  # through zero, as ever
+        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [
+            0
+        ]  # through zero, as ever
 
     run(scenario())
 
 
-def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> None:
+def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         parts.run_pods("large", containerStatuses=[FAILED])
@@ -165,7 +209,9 @@ def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_
 
         assert parts.replicas("large") == [0]
         reads = ("get shardedmodels", "get statefulsets", "get pods")
-        assert {read: urgent_at[read] for read in reads} == {read: [Urgency.REPAIR] for read in reads}
+        assert {read: urgent_at[read] for read in reads} == {
+            read: [Urgency.REPAIR] for read in reads
+        }
 
     run(scenario())
 
@@ -208,7 +254,9 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
     run(scenario())
 
 
-def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)
         key = parts.add_model("large", model=LARGE)
@@ -230,7 +278,9 @@ def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(monkeypat
     run(scenario())
 
 
-def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> None:
+def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> (
+    None
+):
     async def refuse(verb: str, plural: str) -> None:
         if (verb, plural) == ("create", "configmaps"):
             raise ApiError(403, "Forbidden", "exceeded quota: count/configmaps")
@@ -248,7 +298,9 @@ def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing(
     run(scenario())
 
 
-def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> None:
+def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> (
+    None
+):
     """What pods mount is created before the StatefulSet is tried, under another name."""
 
     async def refuse(verb: str, plural: str) -> None:
@@ -280,7 +332,9 @@ def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=4)
         over_nodes = {"tensor": 16, "attentionData": 2}
-        key = parts.add_model("wide", model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism=over_nodes)
+        key = parts.add_model(
+            "wide", model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism=over_nodes
+        )
         await parts.look(key)
         assert parts.condition(key)["reason"] == "NotDeployable"
         assert (parts.groups("wide"), parts.reserved_nodes()) == ([], set())
@@ -291,7 +345,13 @@ def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others() -> None:
 def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() -> None:
     async def scenario() -> None:
         parts = await synced()
-        parts.api.put(CONFIG_MAPS, {"metadata": {"name": "large-plan", "namespace": NAMESPACE}, "data": {"mine": "yes"}})
+        parts.api.put(
+            CONFIG_MAPS,
+            {
+                "metadata": {"name": "large-plan", "namespace": NAMESPACE},
+                "data": {"mine": "yes"},
+            },
+        )
         key = parts.add_model("large", model=LARGE)
         await parts.look(key)
         assert parts.condition(key)["reason"] == "NameConflict"
@@ -300,7 +360,9 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
     run(scenario())
 
 
-def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> None:
+def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await deployed()
         former = parts.model(key)["metadata"]["uid"]
@@ -311,7 +373,9 @@ def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobo
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("False", "Progressing")
         assert "of an earlier ShardedModel of this name" in ready["message"]
-        assert [parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")] == ["False", "True"]
+        assert [
+            parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")
+        ] == ["False", "True"]
 
         parts.api.collect(former)
         await parts.look(key)
@@ -331,7 +395,11 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
         assert await parts.look(key) is None
 
         assert parts.view.interests(key) == Interests()
-        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
+        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == (
+            {},
+            {},
+            set(),
+        )
         assert parts.view.freed == {"h100-0", "h100-1"}
         assert parts.reconciler._notes.of(key) == Note()
         assert len(parts.planner._subjects) == 0
@@ -340,10 +408,14 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
     run(scenario())
 
 
-def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_it() -> None:
+def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_it() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await deployed()
-        with parts.api.changing(SHARDED_MODELS, *key) as model:  # somebody's finalizer holds it
+        with parts.api.changing(
+            SHARDED_MODELS, *key
+        ) as model:  # somebody's finalizer holds it
             model["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
         parts.api.requests.clear()
         assert await parts.look(key) is None
@@ -352,11 +424,17 @@ def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_
     run(scenario())
 
 
-@pytest.mark.parametrize(("groups", "aside"), [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)], ids=["some", "many"])
+@pytest.mark.parametrize(
+    ("groups", "aside"),
+    [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)],
+    ids=["some", "many"],
+)
 def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
     monkeypatch: pytest.MonkeyPatch, groups: int, *, aside: bool
 ) -> None:
-    """A pure call for one group takes a millisecond, and on the event loop everybody would wait for it."""
+    """A pure call for one group takes a millisecond, and on the event loop everybody would wait for
+    it.
+    """
     threads: set[bool] = set()
 
     def noting(*arguments: Any) -> Step:
@@ -375,9 +453,13 @@ def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
     assert threads == {aside}
 
 
-@pytest.mark.parametrize("kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"])
+@pytest.mark.parametrize(
+    "kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"]
+)
 def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None:
-    """No watch shows it any more, and its pods run on: whatever makes it anew is told that there is one."""
+    """No watch shows it any more, and its pods run on: whatever makes it anew is told that there is
+    one.
+    """
 
     async def scenario() -> None:
         parts, key = await serving()
@@ -390,16 +472,27 @@ def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None
             await parts.look_again(key)
         child = parts.view.store.child(kind.kind, NAMESPACE, name)
         assert child
-        assert (child.uid, child.owner_uid) == (uid, parts.model(key)["metadata"]["uid"])
-        assert (parts.condition(key)["reason"], parts.replicas("large")) == ("Serving", [2])
+        assert (child.uid, child.owner_uid) == (
+            uid,
+            parts.model(key)["metadata"]["uid"],
+        )
+        assert (parts.condition(key)["reason"], parts.replicas("large")) == (
+            "Serving",
+            [2],
+        )
 
     run(scenario())
 
 
-def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> None:
+def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
-        parts.api.put(SERVICES, {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}})
+        parts.api.put(
+            SERVICES,
+            {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}},
+        )
         key = parts.add_model("small")
         await parts.look_again(key)  # is told that there is one
         reasons = []
@@ -414,18 +507,30 @@ def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_th
     run(scenario())
 
 
-def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run() -> None:
+def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         parts.change(key, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
         requests = parts.api.requests
         for request in ("1", None):
             with parts.api.changing(SHARDED_MODELS, *key) as model:
-                model["metadata"]["annotations"] = {ROLLBACK_TO: request} if request else {}
+                model["metadata"]["annotations"] = (
+                    {ROLLBACK_TO: request} if request else {}
+                )
             for _ in range(3):
                 await parts.look(key)
             kept = parts.reconciler._recalling._subjects
-            assert (parts.condition(key, "RolledBack")["status"], len(kept)) == (("True", 1) if request else ("False", 0))
-        assert sum("controllerrevisions" in str(item) and "get" in str(item).lower() for item in requests) == 1
+            assert (parts.condition(key, "RolledBack")["status"], len(kept)) == (
+                ("True", 1) if request else ("False", 0)
+            )
+        assert (
+            sum(
+                "controllerrevisions" in str(item) and "get" in str(item).lower()
+                for item in requests
+            )
+            == 1
+        )
 
     run(scenario())

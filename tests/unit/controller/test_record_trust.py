@@ -1,4 +1,6 @@
-"""The plan of record lies where tenants write: what they make of it is not believed, and what runs goes on."""
+"""The plan of record lies where tenants write: what they make of it is not believed, and what runs
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import pytest
 
 from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+)
 from shardwright.controller.queue import Key
 from shardwright.reconcile.record_object import SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
@@ -20,7 +28,12 @@ from tests.support.builders_operator import NAMESPACE, Parts, run, serving
 
 SMALL = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
 PLAN = "patch configmaps/large-plan"
-SOUGHT = {"group": 0, "named": [], "terms": [{"labels": [["pool", "theirs"]], "apart_from": []}], "number": 7}
+SOUGHT = {
+    "group": 0,
+    "named": [],
+    "terms": [{"labels": [["pool", "theirs"]], "apart_from": []}],
+    "number": 7,
+}
 Edit = Callable[[Manifest], None]
 
 
@@ -64,15 +77,25 @@ def drop_signature(data: Manifest) -> None:
 
 EDITS: dict[str, Edit] = {
     "other nodes": edited(lambda plan: plan.update(groups=[["h100-2", "h100-3"]])),
-    "more groups": edited(lambda plan: plan.update(groups=[*plan["groups"], ["h100-2", "h100-3"]])),
-    "2,147,483,647 pods a group": edited(lambda plan: plan.update(nodes_per_replica=2**31 - 1)),
-    "a device beside the GPUs": edited(lambda plan: plan.update(rdma=[["vendor.example/anything", 8]])),
+    "more groups": edited(
+        lambda plan: plan.update(groups=[*plan["groups"], ["h100-2", "h100-3"]])
+    ),
+    "2,147,483,647 pods a group": edited(
+        lambda plan: plan.update(nodes_per_replica=2**31 - 1)
+    ),
+    "a device beside the GPUs": edited(
+        lambda plan: plan.update(rdma=[["vendor.example/anything", 8]])
+    ),
     "a claim": edited(lambda plan: plan.update(compute_domain=True)),
-    "a device of somebody else": edited(lambda plan: plan.update(resource="vendor.example/anything")),
+    "a device of somebody else": edited(
+        lambda plan: plan.update(resource="vendor.example/anything")
+    ),
     "arguments of the engine": edited(lambda plan: plan.update(max_sequences=1)),
     "10,000,000 ranks": edited(lambda plan: plan["layout"].update(tensor=10**7)),
     "a later generation": edited_around(lambda record: record.update(generations=[5])),
-    "nodes that were sought": edited_around(lambda record: record.update(sought=[SOUGHT])),
+    "nodes that were sought": edited_around(
+        lambda record: record.update(sought=[SOUGHT])
+    ),
     "no signature": drop_signature,
     "no text": lambda data: data.clear(),
     "no JSON": lambda data: data.update({RECORD_KEY: "[" * 100_000}),
@@ -81,7 +104,9 @@ EDITS: dict[str, Edit] = {
 
 
 ANOTHER_SECRET = {"create secrets/large-token", "patch statefulsets/large-0"}
-"""What another key has written beside the record: the token under a name that follows from it, for the next restart."""
+"""What another key has written beside the record: the token under a name that follows from it, for
+the next restart.
+"""
 
 
 def plain(written: Iterable[str]) -> set[str]:
@@ -91,7 +116,11 @@ def plain(written: Iterable[str]) -> set[str]:
 
 def running(parts: Parts) -> tuple[list[int], list[str]]:
     """Return the replicas of the groups, and the uids of the pods."""
-    pods = [item["metadata"]["uid"] for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural]
+    pods = [
+        item["metadata"]["uid"]
+        for (plural, *_), item in parts.api.objects.items()
+        if plural == PODS.plural
+    ]
     return parts.replicas("large"), sorted(pods)
 
 
@@ -101,7 +130,11 @@ async def settled(parts: Parts, key: Key) -> list[str]:
     while True:
         parts.api.written.clear()
         await parts.look(key)
-        found = [item for item in parts.api.written if "shardedmodels/" not in item and "events/" not in item]
+        found = [
+            item
+            for item in parts.api.written
+            if "shardedmodels/" not in item and "events/" not in item
+        ]
         if not found:
             return written
         written += found
@@ -113,7 +146,9 @@ def tamper(parts: Parts, edit: Edit, name: str = "large") -> None:
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(edit: Edit) -> None:
+def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(
+    edit: Edit,
+) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -123,7 +158,10 @@ def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(edit:
 
         assert (stored(parts), parts.groups("large")) == (before, groups)
         condition = parts.condition(key, "RecordRefused")
-        assert (condition["status"], condition["reason"]) == ("True", "PlanRecordRefused")
+        assert (condition["status"], condition["reason"]) == (
+            "True",
+            "PlanRecordRefused",
+        )
         assert condition["message"].startswith("ConfigMap large-plan ")
         assert parts.condition(key)["reason"] == "Serving"
         parts.wait(601)
@@ -133,11 +171,17 @@ def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(edit:
     run(scenario())
 
 
-CONTENT = {name: edit for name, edit in EDITS.items() if name not in {"no signature", "a signature of nobody"}}
+CONTENT = {
+    name: edit
+    for name, edit in EDITS.items()
+    if name not in {"no signature", "a signature of nobody"}
+}
 
 
 @pytest.mark.parametrize("edit", CONTENT.values(), ids=CONTENT)
-def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(edit: Edit) -> None:
+def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(
+    edit: Edit,
+) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -147,7 +191,10 @@ def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(ed
         await after.sync()
         assert set(await settled(after, key)) == {PLAN}
 
-        assert (text_of(stored(after)), after.groups("large")) == (text_of(before), groups)
+        assert (text_of(stored(after)), after.groups("large")) == (
+            text_of(before),
+            groups,
+        )
         assert json.loads(stored(after)[RECORD_KEY])["serial"] == 2
         assert after.reserved_nodes() == {"h100-0", "h100-1"}
 
@@ -155,7 +202,9 @@ def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(ed
 
 
 @pytest.mark.parametrize("starts_anew", [False, True])
-def test_an_earlier_record_of_the_same_resource_that_is_put_back_is_not_believed(*, starts_anew: bool) -> None:
+def test_an_earlier_record_of_the_same_resource_that_is_put_back_is_not_believed(
+    *, starts_anew: bool
+) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         first = stored(parts)
@@ -171,7 +220,10 @@ def test_an_earlier_record_of_the_same_resource_that_is_put_back_is_not_believed
         await settled(after, key)
 
         assert text_of(stored(after))["groups"] == text_of(second)["groups"]
-        assert "is number 1, and the newest is number 2" in after.condition(key, "RecordRefused")["message"]
+        assert (
+            "is number 1, and the newest is number 2"
+            in after.condition(key, "RecordRefused")["message"]
+        )
 
     run(scenario())
 
@@ -198,7 +250,9 @@ async def lost_key(parts: Parts) -> Parts:
     return after
 
 
-def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_signed_anew() -> None:
+def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_signed_anew() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, pods = stored(parts), running(parts)
@@ -210,7 +264,10 @@ def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_sign
         assert (stored(after)[RECORD_KEY], running(after)) == (before[RECORD_KEY], pods)
         assert stored(after)[SIGNATURE_KEY] != before[SIGNATURE_KEY]
         condition = after.condition(key, "RecordRefused")
-        assert (condition["status"], condition["reason"]) == ("True", "PlanRecordRefused")
+        assert (condition["status"], condition["reason"]) == (
+            "True",
+            "PlanRecordRefused",
+        )
         assert "has a signature that is not the operator's" in condition["message"]
         assert after.condition(key)["reason"] == "Serving"
 
@@ -218,7 +275,9 @@ def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_sign
 
 
 @pytest.mark.parametrize("edit", CONTENT.values(), ids=CONTENT)
-def test_with_a_key_that_is_lost_nothing_that_runs_ends_for_a_record_that_contradicts_anything(edit: Edit) -> None:
+def test_with_a_key_that_is_lost_nothing_that_runs_ends_for_a_record_that_contradicts_anything(
+    edit: Edit,
+) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         groups = parts.groups("large")
@@ -231,7 +290,10 @@ def test_with_a_key_that_is_lost_nothing_that_runs_ends_for_a_record_that_contra
 
         assert (stored(after), after.groups("large")) == (edited_record, groups)
         assert after.condition(key, "RecordRefused")["status"] == "True"
-        assert "a plan made anew would end 1 groups that run, the first one large-0" in after.condition(key)["message"]
+        assert (
+            "a plan made anew would end 1 groups that run, the first one large-0"
+            in after.condition(key)["message"]
+        )
         after.api.remove(CONFIG_MAPS, NAMESPACE, "large-plan")
         await settled(after, key)
         assert "h100-1" not in text_of(stored(after))["groups"][0]
@@ -244,7 +306,9 @@ def lose_a_gpu(parts: Parts, node: str) -> None:
         item["status"]["allocatable"]["nvidia.com/gpu"] = "7"
 
 
-def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_refused() -> None:
+def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_refused() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
@@ -264,11 +328,15 @@ def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_
     run(scenario())
 
 
-def test_a_plan_of_record_that_the_caches_do_not_show_yet_is_read_by_name_before_it_counts_as_gone() -> None:
+def test_a_plan_of_record_that_the_caches_do_not_show_yet_is_read_by_name_before_it_counts_as_gone() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
-        after.view.store.take_config_maps({(NAMESPACE, "large-plan"): Change(None, 10**9)})
+        after.view.store.take_config_maps(
+            {(NAMESPACE, "large-plan"): Change(None, 10**9)}
+        )
         await after.sync()
 
         assert after.reserved_nodes() == {"h100-0", "h100-1"}
@@ -277,13 +345,17 @@ def test_a_plan_of_record_that_the_caches_do_not_show_yet_is_read_by_name_before
     run(scenario())
 
 
-def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follows() -> None:
+def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follows() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         parts.change(key, replicas=2)
         await settled(parts, key)
         with parts.api.changing(SHARDED_MODELS, *key) as model:
-            model["status"]["recordSerial"] = 1  # the process ended before it wrote the status
+            model["status"]["recordSerial"] = (
+                1  # the process ended before it wrote the status
+            )
 
         after = Parts(api=parts.api)
         await after.sync()
@@ -294,7 +366,9 @@ def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follo
     run(scenario())
 
 
-def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> None:
+def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=3)
         other = Parts(api=parts.api)
@@ -321,11 +395,24 @@ def test_a_record_that_was_there_before_its_resource_is_planned_over() -> None:
     async def scenario() -> None:
         parts, _ = await serving(nodes=4)
         key = parts.add_model("late", model=SMALL)
-        owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "late", "controller": True}
+        owner = {
+            "apiVersion": "shardwright.io/v1alpha1",
+            "kind": "ShardedModel",
+            "name": "late",
+            "controller": True,
+        }
         metadata = {"name": "late-plan", "namespace": NAMESPACE}
         owners = [{**owner, "uid": parts.model(key)["metadata"]["uid"]}]
-        text = (Path(__file__).parents[2] / "data" / "records" / "v1" / "one_gpu.json").read_text()
-        parts.api.put(CONFIG_MAPS, {"metadata": {**metadata, "ownerReferences": owners}, "data": {RECORD_KEY: text}})
+        text = (
+            Path(__file__).parents[2] / "data" / "records" / "v1" / "one_gpu.json"
+        ).read_text()
+        parts.api.put(
+            CONFIG_MAPS,
+            {
+                "metadata": {**metadata, "ownerReferences": owners},
+                "data": {RECORD_KEY: text},
+            },
+        )
 
         await settled(parts, key)
 
@@ -339,7 +426,10 @@ def test_a_new_key_signs_all_records_anew_and_restarts_nothing() -> None:
         parts, key = await serving()
         before, groups = stored(parts), parts.groups("large")
         parts.keys = SigningKeys((b"the new key", *parts.keys.secrets))
-        assert (set(await settled(parts, key)), parts.groups("large")) == ({PLAN}, groups)
+        assert (set(await settled(parts, key)), parts.groups("large")) == (
+            {PLAN},
+            groups,
+        )
 
         pods, parts.keys = running(parts), SigningKeys((b"the new key",))
         assert plain(await settled(parts, key)) == ANOTHER_SECRET
@@ -352,9 +442,13 @@ def test_a_new_key_signs_all_records_anew_and_restarts_nothing() -> None:
 
 
 async def of_an_earlier_release(
-    edit: Edit = lambda _: None, happens: Callable[[Parts], None] = lambda _: None, nodes: int = 4, replicas: int = 1
+    edit: Edit = lambda _: None,
+    happens: Callable[[Parts], None] = lambda _: None,
+    nodes: int = 4,
+    replicas: int = 1,
 ) -> tuple[Parts, Key, Manifest]:
-    """Return an operator that finds a model as a release without signatures has left it, and the record that it had.
+    """Return an operator that finds a model as a release without signatures has left it, and the
+    record that it had.
 
     ``happens`` is done while no operator runs.
     """
@@ -381,7 +475,9 @@ async def of_an_earlier_release(
     return after, key, before
 
 
-def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_all_else() -> None:
+def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_all_else() -> (
+    None
+):
     async def scenario() -> None:
         parts, key, before = await of_an_earlier_release()
         groups = parts.groups("large")
@@ -402,7 +498,9 @@ def pause(parts: Parts) -> None:
         model["spec"]["paused"] = True
 
 
-def test_a_record_that_nobody_has_signed_yet_because_its_model_is_paused_is_held_against_nobody() -> None:
+def test_a_record_that_nobody_has_signed_yet_because_its_model_is_paused_is_held_against_nobody() -> (
+    None
+):
     async def scenario() -> None:
         parts, key, _ = await of_an_earlier_release(happens=pause)
         for after in (parts, Parts(api=parts.api)):
@@ -427,7 +525,9 @@ def test_a_record_of_an_earlier_release_that_would_end_what_runs_is_held_up() ->
     run(scenario())
 
 
-def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_a_gpu() -> None:
+def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_a_gpu() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -442,9 +542,13 @@ def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_
     run(scenario())
 
 
-def test_a_group_that_stands_on_a_node_which_lost_a_gpu_stays_where_an_unsigned_record_says_it_is() -> None:
+def test_a_group_that_stands_on_a_node_which_lost_a_gpu_stays_where_an_unsigned_record_says_it_is() -> (
+    None
+):
     async def scenario() -> None:
-        parts, key, before = await of_an_earlier_release(happens=lambda parts: lose_a_gpu(parts, "h100-1"))
+        parts, key, before = await of_an_earlier_release(
+            happens=lambda parts: lose_a_gpu(parts, "h100-1")
+        )
         groups = parts.groups("large")
         assert set(await settled(parts, key)) == {PLAN}
 
@@ -454,7 +558,9 @@ def test_a_group_that_stands_on_a_node_which_lost_a_gpu_stays_where_an_unsigned_
     run(scenario())
 
 
-def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsigned_record() -> None:
+def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsigned_record() -> (
+    None
+):
     def at_zero(parts: Parts) -> None:
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-1") as live:
             live["spec"]["replicas"] = 0
@@ -462,12 +568,19 @@ def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsig
             parts.api.remove(PODS, NAMESPACE, f"large-1-{rank}")
 
     async def scenario() -> None:
-        elsewhere = edited(lambda plan: plan.update(groups=[plan["groups"][0], ["h100-4", "h100-5"]]))
-        parts, key, _ = await of_an_earlier_release(elsewhere, at_zero, nodes=6, replicas=2)
+        elsewhere = edited(
+            lambda plan: plan.update(groups=[plan["groups"][0], ["h100-4", "h100-5"]])
+        )
+        parts, key, _ = await of_an_earlier_release(
+            elsewhere, at_zero, nodes=6, replicas=2
+        )
         first = parts.groups("large")[0]
         await settled(parts, key)
 
-        assert text_of(stored(parts))["groups"] == [["h100-0", "h100-1"], ["h100-4", "h100-5"]]
+        assert text_of(stored(parts))["groups"] == [
+            ["h100-0", "h100-1"],
+            ["h100-4", "h100-5"],
+        ]
         assert parts.groups("large")[0] == first
         assert parts.condition(key, "RecordRefused")["status"] == "False"
 
@@ -475,13 +588,17 @@ def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsig
 
 
 @pytest.mark.parametrize("nodes", [["h100-4", "h100-5"], ["h100-4", "h100-9"]])
-def test_stateful_sets_at_zero_alone_bear_no_record_out_that_has_other_nodes(nodes: list[str]) -> None:
+def test_stateful_sets_at_zero_alone_bear_no_record_out_that_has_other_nodes(
+    nodes: list[str],
+) -> None:
     def at_zero(parts: Parts) -> None:
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             live["spec"]["replicas"] = 0
 
     async def scenario() -> None:
-        parts, key, before = await of_an_earlier_release(edited(lambda plan: plan.update(groups=[nodes])), at_zero, nodes=6)
+        parts, key, before = await of_an_earlier_release(
+            edited(lambda plan: plan.update(groups=[nodes])), at_zero, nodes=6
+        )
         await settled(parts, key)
 
         assert text_of(stored(parts)) == text_of(before)
@@ -491,18 +608,25 @@ def test_stateful_sets_at_zero_alone_bear_no_record_out_that_has_other_nodes(nod
 
 
 DISAGREE = {
-    name: edit for name, edit in EDITS.items() if name not in {"no signature", "no text", "no JSON", "arguments of the engine"}
+    name: edit
+    for name, edit in EDITS.items()
+    if name not in {"no signature", "no text", "no JSON", "arguments of the engine"}
 }
 
 
 @pytest.mark.parametrize("edit", DISAGREE.values(), ids=DISAGREE)
-def test_a_record_without_a_signature_that_contradicts_anything_is_planned_anew_around_what_runs(edit: Edit) -> None:
+def test_a_record_without_a_signature_that_contradicts_anything_is_planned_anew_around_what_runs(
+    edit: Edit,
+) -> None:
     async def scenario() -> None:
         parts, key, before = await of_an_earlier_release(edit)
         groups = parts.groups("large")
         await settled(parts, key)
 
-        assert (text_of(stored(parts)), parts.groups("large")) == (text_of(before), groups)
+        assert (text_of(stored(parts)), parts.groups("large")) == (
+            text_of(before),
+            groups,
+        )
         assert parts.condition(key, "RecordRefused")["status"] == "True"
 
     run(scenario())

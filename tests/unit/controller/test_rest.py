@@ -1,4 +1,6 @@
-"""What costs nothing, and what comes again and again: looks at rest, our own events, flaps, fights, faults of the API server."""
+"""What costs nothing, and what comes again and again: looks at rest, our own events, flaps, fights,
+faults of the API server.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from shardwright.controller.reading import Reading
 from shardwright.controller.view import NOTHING, Interests
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.life_rules import RESTART
-from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
+from tests.support.builders_operator import (
+    LARGE,
+    NAMESPACE,
+    Parts,
+    run,
+    serving,
+    synced,
+)
 from tests.support.memory_api import nothing
 
 STATUS = "patch shardedmodels/large/status"
@@ -29,7 +38,9 @@ def test_a_look_where_nothing_has_changed_asks_for_nothing_and_writes_nothing() 
     run(scenario())
 
 
-def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         parts, key = await serving()
         monkeypatch.delattr(Reading, "read")
@@ -41,7 +52,9 @@ def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(monkeypa
     run(scenario())
 
 
-def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_either() -> None:
+def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_either() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         parts.add_nodes(1, first=7)
@@ -93,8 +106,15 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
         parts = await synced(nodes=2)
         for node in ("h100-0", "h100-1"):
             parts.hold_gpus(node, 8, name=node)
-        ages = {"b": "2026-01-02T12:00:00Z", "c": "2026-01-02T11:00:00Z", "a": "2026-01-02T13:00:00Z"}
-        keys = {name: parts.add_model(name, created=created, model=LARGE) for name, created in ages.items()}
+        ages = {
+            "b": "2026-01-02T12:00:00Z",
+            "c": "2026-01-02T11:00:00Z",
+            "a": "2026-01-02T13:00:00Z",
+        }
+        keys = {
+            name: parts.add_model(name, created=created, model=LARGE)
+            for name, created in ages.items()
+        }
         for key in keys.values():
             await parts.look(key)
         parts.intake.wake_waiting()
@@ -108,15 +128,21 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
         for name in ("c", "b", "a"):
             parts.intake.looked_at(keys[name])
 
-        assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
+        assert parts.queue.added == [
+            (keys[name], Priority.WAITING) for name in ("c", "b", "a")
+        ]
 
     run(scenario())
 
 
-def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the_next_where_one_is_not_taken() -> None:
+def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the_next_where_one_is_not_taken() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced(nodes=1)
-        rolls, *waiting = [parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")]
+        rolls, *waiting = [
+            parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")
+        ]
         parts.view.note(rolls, Interests(moving=2))
         for key in waiting:
             parts.view.note(key, Interests(waits_for_turn=True))
@@ -138,7 +164,9 @@ def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the
     run(scenario())
 
 
-def test_a_probe_that_flaps_sixty_times_in_a_minute_is_a_handful_of_writes_and_the_last_word_is_said() -> None:
+def test_a_probe_that_flaps_sixty_times_in_a_minute_is_a_handful_of_writes_and_the_last_word_is_said() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         again: Again | None = None
@@ -147,7 +175,10 @@ def test_a_probe_that_flaps_sixty_times_in_a_minute_is_a_handful_of_writes_and_t
             _set_ready(parts, "large-0-1", ready=flip % 2 == 1)
             again = await parts.look(key)
         assert parts.api.written.count(STATUS) <= 8
-        assert {line.partition("/")[0] for line in parts.api.written} == {"patch shardedmodels", "create events"}
+        assert {line.partition("/")[0] for line in parts.api.written} == {
+            "patch shardedmodels",
+            "create events",
+        }
 
         while again:
             parts.wait(again.seconds)
@@ -171,7 +202,9 @@ async def _set_back(parts: Parts, key: Key, seconds: int) -> None:
         await parts.look(key)
 
 
-def test_a_field_that_somebody_else_keeps_setting_back_is_repaired_now_and_then_and_is_a_condition() -> None:
+def test_a_field_that_somebody_else_keeps_setting_back_is_repaired_now_and_then_and_is_a_condition() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         repair = "patch services/large"
@@ -197,11 +230,19 @@ def test_a_field_that_somebody_else_keeps_setting_back_is_repaired_now_and_then_
     run(scenario())
 
 
-@pytest.mark.parametrize("refused", [("create", "services"), ("create", "configmaps")], ids=["an object", "the plan of record"])
-def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried_again(refused: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [("create", "services"), ("create", "configmaps")],
+    ids=["an object", "the plan of record"],
+)
+def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried_again(
+    refused: tuple[str, str],
+) -> None:
     async def away(verb: str, plural: str) -> None:
         if (verb, plural) == refused:
-            raise ApiError(500, "InternalError", "failed calling webhook: connection refused")
+            raise ApiError(
+                500, "InternalError", "failed calling webhook: connection refused"
+            )
 
     async def scenario() -> None:
         parts = await synced()
@@ -217,13 +258,21 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
 
         parts.api.before = nothing
         await parts.look(key)
-        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == [
+            "large-0"
+        ]
 
     run(scenario())
 
 
-@pytest.mark.parametrize(("code", "least", "most"), [(500, 0.05, 0.2), (403, 1.2, 2.0)], ids=["passes", "is refused for good"])
-def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(code: int, least: float, most: float) -> None:
+@pytest.mark.parametrize(
+    ("code", "least", "most"),
+    [(500, 0.05, 0.2), (403, 1.2, 2.0)],
+    ids=["passes", "is refused for good"],
+)
+def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(
+    code: int, least: float, most: float
+) -> None:
     async def refuse(verb: str, plural: str) -> None:
         if (verb, plural) == ("create", "configmaps"):
             raise ApiError(code, "Reason", "not now")
@@ -239,14 +288,20 @@ def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(code: in
     run(scenario())
 
 
-def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_it() -> None:
+def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_it() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE)
 
         async def refuse(verb: str, plural: str) -> None:
             if (verb, plural) == ("create", "statefulsets"):
-                raise ApiError(403, "Forbidden", f"request {len(parts.api.requests)} is denied by policy")
+                raise ApiError(
+                    403,
+                    "Forbidden",
+                    f"request {len(parts.api.requests)} is denied by policy",
+                )
 
         parts.api.before = refuse
         with pytest.raises(ApiError):
@@ -262,7 +317,9 @@ def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_
     run(scenario())
 
 
-def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows() -> None:
+def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows() -> (
+    None
+):
     async def scenario() -> None:
         parts = await synced(nodes=2, most_moving=1)
         keys = [parts.add_model(name) for name in ("first", "second")]
@@ -307,20 +364,32 @@ def test_a_group_that_awaits_its_turn_is_looked_at_again_by_itself() -> None:
 
 def pods_of(parts: Parts) -> set[str]:
     """Return the uids of all pods."""
-    return {item["metadata"]["uid"] for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural}
+    return {
+        item["metadata"]["uid"]
+        for (plural, *_), item in parts.api.objects.items()
+        if plural == PODS.plural
+    }
 
 
-def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on() -> None:
+def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await serving()
         before = pods_of(parts)
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
-            live["metadata"]["annotations"] |= {"others.example/notes": "x" * CHILD_MAX_BYTES}
+            live["metadata"]["annotations"] |= {
+                "others.example/notes": "x" * CHILD_MAX_BYTES
+            }
         await parts.look(key)
         said = parts.condition(key, "FieldConflict")
         assert (said["status"], said["reason"]) == ("True", "ObjectOverfull")
-        assert said["message"].startswith("StatefulSet large-0 is larger than anything that the operator writes: 262,")
-        assert [parts.condition(key, kind)["status"] for kind in ("Ready", "ForeignPods")] == ["True", "False"]
+        assert said["message"].startswith(
+            "StatefulSet large-0 is larger than anything that the operator writes: 262,"
+        )
+        assert [
+            parts.condition(key, kind)["status"] for kind in ("Ready", "ForeignPods")
+        ] == ["True", "False"]
 
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             engine = live["spec"]["template"]["spec"]["containers"][0]

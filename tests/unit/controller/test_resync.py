@@ -13,7 +13,14 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS, Resource
 from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
-from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
+from tests.support.builders_operator import (
+    LARGE,
+    NAMESPACE,
+    Parts,
+    deployed,
+    run,
+    synced,
+)
 from tests.support.builders_resource import a_sharded_model
 from tests.support.memory_api import MemoryApi, nothing
 
@@ -25,7 +32,11 @@ def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
 
         async def create_a_model(verb: str, plural: str) -> None:
             if (verb, plural) == ("list", "shardedmodels"):
-                looks.append(asyncio.create_task(parts.look(parts.add_model("large", model=LARGE))))
+                looks.append(
+                    asyncio.create_task(
+                        parts.look(parts.add_model("large", model=LARGE))
+                    )
+                )
                 await looks[0]
 
         parts.api.before = create_a_model
@@ -73,7 +84,13 @@ def test_a_list_that_is_older_than_the_end_of_a_model_does_not_bring_it_back() -
 def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
-        plan = next(item for item in parts.view.store.config_maps(parts.model(key)["metadata"]["uid"]) if item[1] == "large-plan")
+        plan = next(
+            item
+            for item in parts.view.store.config_maps(
+                parts.model(key)["metadata"]["uid"]
+            )
+            if item[1] == "large-plan"
+        )
         parts.reading.config_maps._drop(plan)
 
         async def end(verb: str, plural: str) -> None:
@@ -91,7 +108,12 @@ def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() 
 def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=8)
-        keys = [parts.add_model(f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"}) for number in range(8)]
+        keys = [
+            parts.add_model(
+                f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"}
+            )
+            for number in range(8)
+        ]
         for key in keys:
             await parts.look(key)
         after = Parts(api=parts.api, keys=SigningKeys((b"another key",)))
@@ -123,18 +145,27 @@ def test_a_list_that_fails_takes_nothing_away() -> None:
         parts.api.before = fail
         with pytest.raises(ApiError):
             await parts.resync.run()
-        assert (set(parts.view.resources), parts.reserved_nodes()) == ({key}, {"h100-0", "h100-1"})
+        assert (set(parts.view.resources), parts.reserved_nodes()) == (
+            {key},
+            {"h100-0", "h100-1"},
+        )
 
     run(scenario())
 
 
-def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_list() -> None:
+def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_list() -> (
+    None
+):
     async def scenario() -> None:
         parts, key = await deployed()
         parts.watching = False
         parts.api.remove(SHARDED_MODELS, *key)
         await parts.resync.run()
-        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == ({}, {}, key)
+        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == (
+            {},
+            {},
+            key,
+        )
         await parts.look(key)
         assert parts.reserved_nodes() == set()
         assert parts.view.freed == {"h100-0", "h100-1"}
@@ -150,11 +181,16 @@ def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
 
         async def counted() -> float | None:
             await parts.resync.run()
-            return parts.metrics.registry.get_sample_value("shardwright_models_being_deleted")
+            return parts.metrics.registry.get_sample_value(
+                "shardwright_models_being_deleted"
+            )
 
         assert await counted() == 0
         with parts.api.changing(SHARDED_MODELS, *key) as model:
-            model["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "finalizers": ["theirs.example/wait"]}
+            model["metadata"] |= {
+                "deletionTimestamp": "2026-01-02T12:00:00Z",
+                "finalizers": ["theirs.example/wait"],
+            }
         await parts.look(key)
         assert await counted() == 1
         parts.api.remove(SHARDED_MODELS, *key)
@@ -166,7 +202,9 @@ def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
 def test_a_model_that_is_not_deployed_any_more_books_nothing() -> None:
     async def scenario() -> None:
         parts = await synced()
-        first, second, third = (parts.add_model(name) for name in ("first", "second", "third"))
+        first, second, third = (
+            parts.add_model(name) for name in ("first", "second", "third")
+        )
         for key in (first, second, third):
             await parts.look(key)
         parts.change(first, mode="PlanOnly")
@@ -183,8 +221,14 @@ def test_what_the_plans_of_record_keep_is_booked_anew_after_a_restart() -> None:
         before.run_pods("large")
         after = Parts(api=before.api)
         await after.sync()
-        assert set(after.view.ledger.reservations()) == set(before.view.ledger.reservations())
-        assert after.view.ledger.taken() == before.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+        assert set(after.view.ledger.reservations()) == set(
+            before.view.ledger.reservations()
+        )
+        assert (
+            after.view.ledger.taken()
+            == before.view.ledger.taken()
+            == {"h100-0": 8, "h100-1": 8}
+        )
 
     run(scenario())
 
@@ -203,13 +247,18 @@ def test_a_plan_of_record_of_an_earlier_resource_of_the_name_books_nothing() -> 
 
 @pytest.mark.parametrize(
     ("runs", "keeps", "nodes"),
-    [(False, "old", {"h100-1": 8, "h100-2": 8}), (True, "young", {"h100-0": 8, "h100-1": 8})],
+    [
+        (False, "old", {"h100-1": 8, "h100-2": 8}),
+        (True, "young", {"h100-0": 8, "h100-1": 8}),
+    ],
     ids=["none", "the younger one"],
 )
 def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_only_the_other_runs(
     keeps: str, nodes: dict[str, int], *, runs: bool
 ) -> None:
-    """Of the younger one, planned on h100-0 and -1, a pod runs on h100-0; the older one is planned on h100-1 and -2."""
+    """Of the younger one, planned on h100-0 and -1, a pod runs on h100-0; the older one is planned
+    on h100-1 and -2.
+    """
 
     async def scenario() -> None:
         parts = await synced(nodes=3)
@@ -223,8 +272,14 @@ def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_on
         assert record
         uid = parts.model(old)["metadata"]["uid"]
         owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": uid}
-        metadata = {"name": "old-plan", "namespace": NAMESPACE, "ownerReferences": [owner]}
-        text = record["data"][RECORD_KEY].replace('["h100-0","h100-1"]', '["h100-1","h100-2"]')
+        metadata = {
+            "name": "old-plan",
+            "namespace": NAMESPACE,
+            "ownerReferences": [owner],
+        }
+        text = record["data"][RECORD_KEY].replace(
+            '["h100-0","h100-1"]', '["h100-1","h100-2"]'
+        )
         data = {RECORD_KEY: text, SIGNATURE_KEY: parts.keys.sign(KIND, uid, text)}
         parts.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
@@ -237,7 +292,9 @@ def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_on
     run(scenario())
 
 
-def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidence() -> None:
+def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidence() -> (
+    None
+):
     async def fail(verb: str, plural: str) -> None:
         if (verb, plural) == ("get", "configmaps"):
             raise ApiError(503, "", "away")
@@ -267,11 +324,15 @@ def test_nothing_is_planned_before_the_plans_of_record_are_booked() -> None:
     run(scenario())
 
 
-def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_holds_up_no_other() -> None:
+def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_holds_up_no_other() -> (
+    None
+):
     class Closed(MemoryApi):
         """An API server that lets nobody list the models of one namespace."""
 
-        async def pages(self, resource: Resource, namespace: str | None = None, **options: Any) -> AsyncIterator[list[Any]]:
+        async def pages(
+            self, resource: Resource, namespace: str | None = None, **options: Any
+        ) -> AsyncIterator[list[Any]]:
             if namespace == "closed":
                 raise ApiError(403, "Forbidden", "not yours")
             async for page in super().pages(resource, namespace, **options):
@@ -279,7 +340,10 @@ def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_hol
 
     async def scenario() -> None:
         parts = Parts(api=Closed())
-        key, listed = parts.add_model("large", model=LARGE), a_sharded_model("listed", "closed")
+        key, listed = (
+            parts.add_model("large", model=LARGE),
+            a_sharded_model("listed", "closed"),
+        )
         parts.api.put(SHARDED_MODELS, a_sharded_model("unwatched", "elsewhere"))
         parts.view.resources.clear()
         parts.view.take_resource(listed)

@@ -1,4 +1,6 @@
-"""Who may scrape: what the API server says of a token holds for a while, and nobody keeps it busy with questions."""
+"""Who may scrape: what the API server says of a token holds for a while, and nobody keeps it busy
+with questions.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SAID = {
 
 
 class ApiServer:
-    """What the API server says of tokens, and which it was asked about; of numbers it says nothing before ``answers``."""
+    """What the API server says of tokens, and which it was asked about; of numbers it says nothing
+    before ``answers``.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -48,7 +52,9 @@ class ApiServer:
         return SAID.get(token, TokenVerdict.UNKNOWN)
 
 
-def judged(review: Callable[[str], TokenVerdict], *headers: str, clock: Clock | None = None) -> list[HTTPStatus | None]:
+def judged(
+    review: Callable[[str], TokenVerdict], *headers: str, clock: Clock | None = None
+) -> list[HTTPStatus | None]:
     """Return what is said to these headers, one after the other."""
 
     async def ask() -> list[HTTPStatus | None]:
@@ -74,13 +80,22 @@ def judged(review: Callable[[str], TokenVerdict], *headers: str, clock: Clock | 
         ("", HTTPStatus.UNAUTHORIZED),
     ],
 )
-def test_what_the_api_server_says_of_a_token_is_what_its_bearer_gets(header: str, status: HTTPStatus | None) -> None:
+def test_what_the_api_server_says_of_a_token_is_what_its_bearer_gets(
+    header: str, status: HTTPStatus | None
+) -> None:
     assert judged(ApiServer(), header) == [status]
 
 
-def test_an_api_server_that_does_not_answer_is_named_in_the_log_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    assert judged(ApiServer(), *["Bearer away"] * 3) == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
-    assert [record.getMessage() for record in caplog.records] == ["who asks for metrics cannot be found out: it does not answer"]
+def test_an_api_server_that_does_not_answer_is_named_in_the_log_once_in_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert (
+        judged(ApiServer(), *["Bearer away"] * 3)
+        == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "who asks for metrics cannot be found out: it does not answer"
+    ]
 
 
 def test_nobody_is_asked_about_who_brings_no_token() -> None:
@@ -118,19 +133,31 @@ def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
     scrapers.stop()
 
 
-async def flooded(scrapers: Scrapers, *addresses: str) -> list[asyncio.Task[HTTPStatus | None]]:
-    """Return what asks from each of these addresses with a token of its own, when each of them has begun to."""
-    flood = [asyncio.create_task(scrapers(f"Bearer {number}", address)) for number, address in enumerate(addresses)]
+async def flooded(
+    scrapers: Scrapers, *addresses: str
+) -> list[asyncio.Task[HTTPStatus | None]]:
+    """Return what asks from each of these addresses with a token of its own, when each of them has
+    begun to.
+    """
+    flood = [
+        asyncio.create_task(scrapers(f"Bearer {number}", address))
+        for number, address in enumerate(addresses)
+    ]
     await asyncio.sleep(0)
     return flood
 
 
 @pytest.mark.parametrize(
     ("addresses", "asked"),
-    [([STRANGER] * 50, WAITING_MAX_OF_ADDRESS), ([f"10.0.1.{number}" for number in range(50)], WAITING_MAX)],
+    [
+        ([STRANGER] * 50, WAITING_MAX_OF_ADDRESS),
+        ([f"10.0.1.{number}" for number in range(50)], WAITING_MAX),
+    ],
     ids=["of one address", "of many"],
 )
-def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(addresses: list[str], asked: int) -> None:
+def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(
+    addresses: list[str], asked: int
+) -> None:
     server, clock = ApiServer(), Clock()
     scrapers = Scrapers(server, clock)
 
@@ -149,7 +176,9 @@ def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(
     assert len(server.asked) == 2 + asked
 
 
-def test_a_token_that_was_renewed_gets_in_beside_a_flood_from_another_address_and_after_it_that_address_may_ask_again() -> None:
+def test_a_token_that_was_renewed_gets_in_beside_a_flood_from_another_address_and_after_it_that_address_may_ask_again() -> (
+    None
+):
     server = ApiServer()
     scrapers = Scrapers(server, Clock())
 
@@ -170,27 +199,46 @@ def test_a_token_that_was_renewed_gets_in_beside_a_flood_from_another_address_an
 
 def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
     server = ApiServer()
-    judged(server, "Bearer good", *(f"Bearer x{number}" for number in range(2 * REMEMBERED_MAX)), "Bearer good")
+    judged(
+        server,
+        "Bearer good",
+        *(f"Bearer x{number}" for number in range(2 * REMEMBERED_MAX)),
+        "Bearer good",
+    )
     assert server.asked.count("good") == 1
 
 
 def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
     scrapers = Scrapers(ApiServer())
-    server = HttpServer({"/metrics": lambda _: HttpReply(HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
+    server = HttpServer(
+        {"/metrics": lambda _: HttpReply(HTTPStatus.OK, b"names of models")},
+        0,
+        "test",
+        scrapers,
+    )
 
     def get(*headers: str) -> bytes:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
-            client.sendall("\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode())
+            client.sendall(
+                "\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode()
+            )
             return b"".join(iter(lambda: client.recv(65536), b""))
 
     try:
-        assert get("Host: x", "AUTHORIZATION:Bearer good").endswith(b"\r\n\r\nnames of models")
+        assert get("Host: x", "AUTHORIZATION:Bearer good").endswith(
+            b"\r\n\r\nnames of models"
+        )
         refused = get("Host: x")
         assert refused.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         assert b"\r\nWWW-Authenticate: Bearer\r\n" in refused
         assert get("X-Authorization: Bearer good").startswith(b"HTTP/1.1 401")
-        assert get("Authorization: Bearer poor").startswith(b"HTTP/1.1 403 Forbidden\r\n")
-        assert all(b"names" not in get(*header) for header in ((), ("Authorization: Bearer \xff",)))
+        assert get("Authorization: Bearer poor").startswith(
+            b"HTTP/1.1 403 Forbidden\r\n"
+        )
+        assert all(
+            b"names" not in get(*header)
+            for header in ((), ("Authorization: Bearer \xff",))
+        )
     finally:
         scrapers.stop()
         server.stop()

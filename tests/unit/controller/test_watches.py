@@ -1,4 +1,6 @@
-"""kopf's watch of ShardedModels: what of them it is handed, and every fault that ends it, after which it begins anew."""
+"""kopf's watch of ShardedModels: what of them it is handed, and every fault that ends it, after
+which it begins anew.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,40 @@ from tests.support.scripted_api import Answer, ScriptedApi
 
 API = "shardwright.io/v1alpha1"
 MODELS = f"/apis/{API}/shardedmodels"
-LISTS = {"kind": "ShardedModelList", "apiVersion": API, "metadata": {"resourceVersion": "7"}}
+LISTS = {
+    "kind": "ShardedModelList",
+    "apiVersion": API,
+    "metadata": {"resourceVersion": "7"},
+}
 VERBS = ["get", "list", "watch", "patch"]
-SERVED = {"name": "shardedmodels", "singularName": "shardedmodel", "namespaced": True, "kind": "ShardedModel", "verbs": VERBS}
-NAMESPACES = {"name": "namespaces", "singularName": "namespace", "namespaced": False, "kind": "Namespace", "verbs": VERBS}
+SERVED = {
+    "name": "shardedmodels",
+    "singularName": "shardedmodel",
+    "namespaced": True,
+    "kind": "ShardedModel",
+    "verbs": VERBS,
+}
+NAMESPACES = {
+    "name": "namespaces",
+    "singularName": "namespace",
+    "namespaced": False,
+    "kind": "Namespace",
+    "verbs": VERBS,
+}
 
 
 def json_of(body: Any) -> Answer:
-    return Answer(body=json.dumps(body).encode(), headers=(("Content-Type", "application/json"),))
+    return Answer(
+        body=json.dumps(body).encode(), headers=(("Content-Type", "application/json"),)
+    )
 
 
 def a_model(name: str) -> dict[str, Any]:
-    return {"apiVersion": API, "kind": "ShardedModel", "metadata": {"name": name, "namespace": "models", "uid": name}}
+    return {
+        "apiVersion": API,
+        "kind": "ShardedModel",
+        "metadata": {"name": name, "namespace": "models", "uid": name},
+    }
 
 
 VERSION = {"groupVersion": API, "version": "v1alpha1"}
@@ -41,7 +65,17 @@ ANSWERS = {
     "watch=": Answer(body=b"", headers=(("Content-Type", "application/json"),)),
     MODELS: json_of({**LISTS, "items": [a_model("large")]}),
     f"/apis/{API}": json_of({"resources": [SERVED]}),
-    "/apis": json_of({"groups": [{"name": "shardwright.io", "versions": [VERSION], "preferredVersion": VERSION}]}),
+    "/apis": json_of(
+        {
+            "groups": [
+                {
+                    "name": "shardwright.io",
+                    "versions": [VERSION],
+                    "preferredVersion": VERSION,
+                }
+            ]
+        }
+    ),
     "/api/v1": json_of({"resources": [NAMESPACES]}),
     "/api": json_of({"versions": ["v1"]}),
 }
@@ -65,7 +99,7 @@ class Heard:
         self.models: list[Any] = []
         self._news = threading.Condition()
 
-    def __call__(self, model: Any, gone: bool) -> None:  # noqa: FBT001  as it is told
+    def __call__(self, model: Any, gone: bool) -> None:  # noqa: FBT001
         with self._news:
             self.models.append(dict(model))
             self.names.append(model["metadata"]["name"] + (" gone" if gone else ""))
@@ -106,7 +140,10 @@ STREAM = ("WATCH", MODELS)
 ENDS: dict[str, tuple[tuple[str, str], Callable[[When], Fault]]] = {
     "a group that is not served yet": (GROUP, lambda when: when.answer(404)),
     "an ERROR in the watch": (STREAM, lambda when: when.watch_error(500)),
-    "a watch that is no kind of the API server's any more": (STREAM, lambda when: when.answer(404)),
+    "a watch that is no kind of the API server's any more": (
+        STREAM,
+        lambda when: when.answer(404),
+    ),
     "a page instead of a list": (LIST, lambda when: when.html(200)),
     "a list that breaks off": (LIST, lambda when: when.truncate(30)),
     "a list of a kind that is not served": (LIST, lambda when: when.answer(404)),
@@ -115,7 +152,9 @@ ENDS: dict[str, tuple[tuple[str, str], Callable[[When], Fault]]] = {
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_the_watch_begins_anew_whatever_has_ended_it(proxy: FaultProxy, access: Access, what: str) -> None:
+def test_the_watch_begins_anew_whatever_has_ended_it(
+    proxy: FaultProxy, access: Access, what: str
+) -> None:
     where, inject = ENDS[what]
     fault = inject(proxy.when(*where, times=1))
     with watching(proxy, access) as (watches, heard):
@@ -125,17 +164,32 @@ def test_the_watch_begins_anew_whatever_has_ended_it(proxy: FaultProxy, access: 
     assert set(heard.names) == {"large"}
 
 
-def test_why_it_has_ended_is_said(proxy: FaultProxy, access: Access, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_it_has_ended_is_said(
+    proxy: FaultProxy, access: Access, caplog: pytest.LogCaptureFixture
+) -> None:
     proxy.when(*STREAM, times=1).watch_error(500)
-    with caplog.at_level(logging.ERROR, "shardwright"), watching(proxy, access) as (_, heard):
+    with (
+        caplog.at_level(logging.ERROR, "shardwright"),
+        watching(proxy, access) as (_, heard),
+    ):
         heard.wait(2)
-    (said,) = [record.getMessage() for record in caplog.records if record.name.startswith("shardwright")]
-    assert said.startswith("the watch of ShardedModels has ended and begins anew: WatchingError: ")
+    (said,) = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("shardwright")
+    ]
+    assert said.startswith(
+        "the watch of ShardedModels has ended and begins anew: WatchingError: "
+    )
 
 
-def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(access: Access) -> None:
+def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(
+    access: Access,
+) -> None:
     client = Client(access, threads=1)
-    own = vars(Watches(client, access, Heard())).keys() - vars(threading.Thread()).keys()
+    own = (
+        vars(Watches(client, access, Heard())).keys() - vars(threading.Thread()).keys()
+    )
     client.close()
 
     assert own.isdisjoint(dir(threading.Thread))
@@ -143,27 +197,45 @@ def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(access: Ac
 
 A_LARGE_MODEL = {
     **a_model("large"),
-    "spec": {"model": {"id": "us/ours", "config": {"k": [{}] * 100_000}}, "mode": "PlanOnly"},
+    "spec": {
+        "model": {"id": "us/ours", "config": {"k": [{}] * 100_000}},
+        "mode": "PlanOnly",
+    },
 }
 A_LARGE_MODEL["metadata"] |= {"resourceVersion": "8", "managedFields": [{"f:k": {}}]}
 
 
 def stream_of(*events: tuple[str, Any]) -> Answer:
-    body = b"".join(json.dumps({"type": kind, "object": content}).encode() + b"\n" for kind, content in events)
-    return Answer(body=body, headers=(("Content-Type", "application/json"),), chunked=True)
+    body = b"".join(
+        json.dumps({"type": kind, "object": content}).encode() + b"\n"
+        for kind, content in events
+    )
+    return Answer(
+        body=body, headers=(("Content-Type", "application/json"),), chunked=True
+    )
 
 
 @contextmanager
 def told_by(listed: Any, *events: tuple[str, Any]) -> Iterator[Heard]:
     """What is told by an API server with this LIST and these events of a watch."""
-    api = ScriptedApi(json_of({}), by_path={**ANSWERS, "watch=": stream_of(*events), MODELS: json_of(listed)})
-    with FaultProxy(api.access().configuration.host) as proxy, watching(proxy, api.access()) as (_, heard):
+    api = ScriptedApi(
+        json_of({}),
+        by_path={**ANSWERS, "watch=": stream_of(*events), MODELS: json_of(listed)},
+    )
+    with (
+        FaultProxy(api.access().configuration.host) as proxy,
+        watching(proxy, api.access()) as (_, heard),
+    ):
         yield heard
     api.stop()
 
 
 def test_of_lists_and_events_nothing_is_handed_over_that_is_not_kept() -> None:
-    with told_by({**LISTS, "items": [A_LARGE_MODEL]}, ("MODIFIED", A_LARGE_MODEL), ("DELETED", A_LARGE_MODEL)) as heard:
+    with told_by(
+        {**LISTS, "items": [A_LARGE_MODEL]},
+        ("MODIFIED", A_LARGE_MODEL),
+        ("DELETED", A_LARGE_MODEL),
+    ) as heard:
         heard.wait(3)
     assert heard.models[:3] == [project_model(A_LARGE_MODEL)] * 3
     assert heard.names[:3] == ["large", "large", "large gone"]
@@ -177,8 +249,14 @@ def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None
         events = stream_of(("ADDED", endless), ("ADDED", a_model("next")))
     finally:
         sys.set_int_max_str_digits(with_digits)
-    api = ScriptedApi(json_of({}), by_path={**ANSWERS, "watch=": events, MODELS: json_of({**LISTS, "items": []})})
-    with FaultProxy(api.access().configuration.host) as proxy, watching(proxy, api.access()) as (_, heard):
+    api = ScriptedApi(
+        json_of({}),
+        by_path={**ANSWERS, "watch=": events, MODELS: json_of({**LISTS, "items": []})},
+    )
+    with (
+        FaultProxy(api.access().configuration.host) as proxy,
+        watching(proxy, api.access()) as (_, heard),
+    ):
         heard.wait(1)
     assert set(heard.names) == {"next"}
     api.stop()

@@ -1,4 +1,6 @@
-"""Inline configs: read when they are to be resolved, one at a time, and never what is too large a second time."""
+"""Inline configs: read when they are to be resolved, one at a time, and never what is too large a
+second time.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,19 @@ def asked(text: str) -> dict[str, Any]:
 def test_an_inline_config_is_read_once_and_the_cache_does_without_it() -> None:
     async def scenario() -> None:
         parts = await looked_at(INLINE)
-        assert parts.view.resources[NAMESPACE, "large"]["spec"]["model"] == {"id": "us/ours", "config": {}}
+        assert parts.view.resources[NAMESPACE, "large"]["spec"]["model"] == {
+            "id": "us/ours",
+            "config": {},
+        }
         assert parts.condition((NAMESPACE, "large"))["reason"] == "Progressing"
         assert parts.api.requests.count(READ) == 1
 
     run(scenario())
 
 
-def test_a_config_that_is_too_large_is_named_without_the_worker_and_not_read_again() -> None:
+def test_a_config_that_is_too_large_is_named_without_the_worker_and_not_read_again() -> (
+    None
+):
     async def scenario() -> None:
         parts = await looked_at(TOO_LARGE)
         assert parts.condition((NAMESPACE, "large"))["reason"] == "InvalidSpec"
@@ -81,10 +88,17 @@ def test_whole_models_are_there_one_at_a_time() -> None:
             await asyncio.sleep(0)
             there -= 1
 
-        kept = [api.put(SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)) for number in range(3)]
+        kept = [
+            api.put(
+                SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)
+            )
+            for number in range(3)
+        ]
         api.before, whole = take_time, WholeModels(api)
         found = await asyncio.gather(*(whole.of(project_model(item)) for item in kept))
-        assert [asked(text)["spec"] for text in found] == [item["spec"] for item in kept]
+        assert [asked(text)["spec"] for text in found] == [
+            item["spec"] for item in kept
+        ]
 
     run(scenario())
 
@@ -106,17 +120,31 @@ class Busy(Inline):
 
 def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
     looks = 16
-    config: dict[str, Any] = {"k": [{}] * 60_000}  # 240 KB of JSON, which are 4 MiB as Python values
+    config: dict[str, Any] = {
+        "k": [{}] * 60_000
+    }  # 240 KB of JSON, which are 4 MiB as Python values
 
     async def scenario() -> int:
         api, worker = MemoryApi(), Busy(looks)
         planner, whole = Planner(View(), worker), WholeModels(api)
-        stored = api.put(SHARDED_MODELS, a_sharded_model("m-0", "models", model={"id": "us/ours", "config": config}))
+        stored = api.put(
+            SHARDED_MODELS,
+            a_sharded_model("m-0", "models", model={"id": "us/ours", "config": config}),
+        )
         for number in range(1, looks):
-            api.put(SHARDED_MODELS, {**stored, "metadata": {**stored["metadata"], "name": f"m-{number}"}})
+            api.put(
+                SHARDED_MODELS,
+                {**stored, "metadata": {**stored["metadata"], "name": f"m-{number}"}},
+            )
         tracemalloc.start()
-        lives = [project_model(api.objects["shardedmodels", "models", f"m-{number}"]) for number in range(looks)]
-        looking = [asyncio.create_task(planner.resolve(live, None, None, whole.of)) for live in lives]
+        lives = [
+            project_model(api.objects["shardedmodels", "models", f"m-{number}"])
+            for number in range(looks)
+        ]
+        looking = [
+            asyncio.create_task(planner.resolve(live, None, None, whole.of))
+            for live in lives
+        ]
         await worker.asked_by_all.wait()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -124,14 +152,20 @@ def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
             task.cancel()
         return held
 
-    assert asyncio.run(scenario()) < looks * 300_000 + 6_000_000  # and one that has just been read
+    assert (
+        asyncio.run(scenario()) < looks * 300_000 + 6_000_000
+    )  # and one that has just been read
 
 
 @pytest.mark.parametrize("change", ["changed", "gone"])
-def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(change: str) -> None:
+def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(
+    change: str,
+) -> None:
     async def scenario() -> None:
         api = MemoryApi()
-        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
+        live = project_model(
+            api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE))
+        )
         if change == "gone":
             api.remove(SHARDED_MODELS, "models", "m")
         else:
@@ -146,7 +180,9 @@ def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(change: s
 def test_a_read_that_fails_holds_up_no_other() -> None:
     async def scenario() -> None:
         api = MemoryApi()
-        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
+        live = project_model(
+            api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE))
+        )
         whole = WholeModels(api)
 
         async def fail(_verb: str, _plural: str) -> None:
@@ -162,7 +198,9 @@ def test_a_read_that_fails_holds_up_no_other() -> None:
 
 
 def nested(path: str, levels: int) -> bytes:
-    """Return a model of which the field of a spec holds so many objects within each other, as the API server sends it."""
+    """Return a model of which the field of a spec holds so many objects within each other, as the
+    API server sends it.
+    """
     metadata = {"namespace": "models", "name": "deep", "uid": "u", "generation": 1}
     spec: dict[str, Any] = {}
     inner = spec
@@ -171,32 +209,46 @@ def nested(path: str, levels: int) -> bytes:
         inner = inner.setdefault(step, {})
     inner[field] = "DEEP"
     text = json.dumps({"metadata": metadata, "spec": spec})
-    return text.replace('"DEEP"', '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)).encode()
+    return text.replace(
+        '"DEEP"', '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+    ).encode()
 
 
 @pytest.mark.parametrize("path", FREE_FORM)
 @pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 900, 9_000])
-def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_asked_for_once(path: str, levels: int) -> None:
+def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_asked_for_once(
+    path: str, levels: int
+) -> None:
     async def scenario() -> None:
         with serving(Answer(body=nested(path, levels))) as (api, client):
             live = project_model(json.loads(nested(path, 1)))
             with pytest.raises(InputError) as error:
                 await WholeModels(client).of(live)
-            assert [(item.code, item.path) for item in error.value.problems] == [("TooDeep", path)]
+            assert [(item.code, item.path) for item in error.value.problems] == [
+                ("TooDeep", path)
+            ]
             assert len(api.requests) == 1
 
     run(scenario())
 
 
 @pytest.mark.parametrize("path", FREE_FORM)
-def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_nested_beyond_all_bounds(path: str) -> None:
-    levels = DEPTH_MAX - path.count(".")  # a spec may have so many, with those above its config
+def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_nested_beyond_all_bounds(
+    path: str,
+) -> None:
+    levels = DEPTH_MAX - path.count(
+        "."
+    )  # a spec may have so many, with those above its config
 
     async def scenario() -> None:
         whole = nested(path, levels)
         fields = b'"managedFields":' + b"[" * 9_000 + b"]" * 9_000
-        with serving(Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))) as (_, client):
-            found = await WholeModels(client).of(project_model(json.loads(nested(path, 1))))
+        with serving(
+            Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))
+        ) as (_, client):
+            found = await WholeModels(client).of(
+                project_model(json.loads(nested(path, 1)))
+            )
         assert asked(found)["spec"] == json.loads(whole)["spec"]
 
     run(scenario())

@@ -1,4 +1,6 @@
-"""The wire: what is large crosses once, both ends keep the same, and nothing is lost on it but labels of nodes."""
+"""The wire: what is large crosses once, both ends keep the same, and nothing is lost on it but
+labels of nodes.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ WHOLE = build_inventory(h100_facts(4), ())
 
 
 def ends(room_bytes: int = 4 << 20) -> tuple[SharedValues, SharedValues]:
-    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(decides=False)
+    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(
+        decides=False
+    )
 
 
 def test_a_question_and_its_answer_arrive_as_they_were() -> None:
     here, there = ends()
-    work = MakePlan(subject=a_subject(**LARGE), ask=ASK, stock=Stock(whole=WHOLE, taken={"h100-00": 8}))
+    work = MakePlan(
+        subject=a_subject(**LARGE),
+        ask=ASK,
+        stock=Stock(whole=WHOLE, taken={"h100-00": 8}),
+    )
 
     arrived: MakePlan = there.loads(here.dumps(work))
     answer: Planned = here.loads(there.dumps(arrived.answer()))
@@ -33,20 +41,28 @@ def test_a_question_and_its_answer_arrive_as_they_were() -> None:
     assert arrived.subject == work.subject
     assert arrived.stock.taken == work.stock.taken
     unlabelled = [replace(node, labels={}) for node in WHOLE.pools[0].nodes]
-    assert arrived.stock.whole == replace(WHOLE, pools=(replace(WHOLE.pools[0], nodes=tuple(unlabelled)),))
+    assert arrived.stock.whole == replace(
+        WHOLE, pools=(replace(WHOLE.pools[0], nodes=tuple(unlabelled)),)
+    )
     assert answer == work.answer()
 
 
 def test_models_traits_and_nodes_cross_once_in_either_direction() -> None:
     here, there = ends()
-    asked = Resolve(text=json.dumps(a_sharded_model("one", "models", **LARGE)), config_text=None, administration=Administration())
+    asked = Resolve(
+        text=json.dumps(a_sharded_model("one", "models", **LARGE)),
+        config_text=None,
+        administration=Administration(),
+    )
     subjects = []
     sizes = []
     for _ in range(2):
         question = here.dumps(asked)
         answer = there.dumps(there.loads(question).answer())
         subjects.append(here.loads(answer))
-        plan = here.dumps(MakePlan(subject=subjects[-1], ask=ASK, stock=Stock(whole=WHOLE, taken={})))
+        plan = here.dumps(
+            MakePlan(subject=subjects[-1], ask=ASK, stock=Stock(whole=WHOLE, taken={}))
+        )
         there.loads(plan)
         sizes.append((len(answer), len(plan)))
 
@@ -58,11 +74,19 @@ def test_models_traits_and_nodes_cross_once_in_either_direction() -> None:
     assert sizes[0][1] < 10_000  # of the four nodes; the model is known already
 
 
-def test_what_there_is_no_room_for_is_forgotten_at_both_ends_and_crosses_again() -> None:
+def test_what_there_is_no_room_for_is_forgotten_at_both_ends_and_crosses_again() -> (
+    None
+):
     here, there = ends(room_bytes=1)
     for _ in range(2):
         for subject in (a_subject(), a_subject(**LARGE)):
-            arrived: MakePlan = there.loads(here.dumps(MakePlan(subject=subject, ask=ASK, stock=Stock(whole=WHOLE, taken={}))))
+            arrived: MakePlan = there.loads(
+                here.dumps(
+                    MakePlan(
+                        subject=subject, ask=ASK, stock=Stock(whole=WHOLE, taken={})
+                    )
+                )
+            )
             assert arrived.subject == subject
             assert set(here._values) == set(there._values)
     assert there.loads(here.dumps("nothing of them")) == "nothing of them"

@@ -18,7 +18,9 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, 10))
 
 
-async def work(queue: Queue, look: Look, until: asyncio.Event, deadline_seconds: float = 30) -> Metrics:
+async def work(
+    queue: Queue, look: Look, until: asyncio.Event, deadline_seconds: float = 30
+) -> Metrics:
     """Have workers look until the event is set."""
     metrics = Metrics()
     workers = asyncio.create_task(Workers(queue, look, metrics, deadline_seconds).run())
@@ -29,10 +31,14 @@ async def work(queue: Queue, look: Look, until: asyncio.Event, deadline_seconds:
 
 
 def looks(metrics: Metrics, result: str) -> float | None:
-    return metrics.registry.get_sample_value("shardwright_reconcile_duration_seconds_count", {"result": result})
+    return metrics.registry.get_sample_value(
+        "shardwright_reconcile_duration_seconds_count", {"result": result}
+    )
 
 
-def test_a_look_that_never_ends_gives_its_worker_back_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_that_never_ends_gives_its_worker_back_and_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         tries, again = [], asyncio.Event()
 
@@ -53,9 +59,16 @@ def test_a_look_that_never_ends_gives_its_worker_back_and_is_tried_again(caplog:
 
 
 @pytest.mark.parametrize(
-    ("fault", "result"), [(ApiError(503, "", "no"), "api_error"), (TimeoutError("ours"), "error"), (KeyError("x"), "error")]
+    ("fault", "result"),
+    [
+        (ApiError(503, "", "no"), "api_error"),
+        (TimeoutError("ours"), "error"),
+        (KeyError("x"), "error"),
+    ],
 )
-def test_a_look_that_fails_is_tried_again_and_the_others_go_on(fault: Exception, result: str) -> None:
+def test_a_look_that_fails_is_tried_again_and_the_others_go_on(
+    fault: Exception, result: str
+) -> None:
     async def scenario() -> None:
         tries, done = [], asyncio.Event()
 

@@ -18,7 +18,9 @@ from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_model, vllm_traits
 
 H100 = load_gpus()["H100-SXM-80GB"]
-LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
+LOAD = Workload(
+    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
+)
 
 
 def traits_with(count: int, rank: int) -> EngineTraits:
@@ -59,7 +61,9 @@ def test_the_bytes_are_those_of_the_engine(case: str) -> None:
     ],
     ids=["projections merged on disk", "experts merged on disk"],
 )
-def test_what_a_class_merges_takes_no_more_than_is_counted(model: str, layout: Layout, rank: int, made: int) -> None:
+def test_what_a_class_merges_takes_no_more_than_is_counted(
+    model: str, layout: Layout, rank: int, made: int
+) -> None:
     (counted,) = stage_adapter_bytes(catalogued(model), layout, traits_with(2, rank))
 
     assert made <= counted < 1.3 * made
@@ -72,18 +76,30 @@ def test_slots_grow_with_their_number_and_their_rank() -> None:
     assert stage_adapter_bytes(a_model(), Layout(pipeline=2), vllm_traits()) == (0, 0)
 
 
-def memory_of(model: ModelSpec, traits: EngineTraits, load: Workload = LOAD) -> ReplicaMemory:
+def memory_of(
+    model: ModelSpec, traits: EngineTraits, load: Workload = LOAD
+) -> ReplicaMemory:
     holds = stage_holds(model, Layout(), "auto", traits)
-    return replica_memory(model, Layout(), holds, Device(gpu=H100, joined_gpus=8), load, traits)
+    return replica_memory(
+        model, Layout(), holds, Device(gpu=H100, joined_gpus=8), load, traits
+    )
 
 
 def test_they_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
-    bare, adapted = memory_of(a_model(), vllm_traits()), memory_of(a_model(), traits_with(8, 64))
+    bare, adapted = (
+        memory_of(a_model(), vllm_traits()),
+        memory_of(a_model(), traits_with(8, 64)),
+    )
 
     (before,), (after,) = bare.stages, adapted.stages
     assert (before.adapter_bytes, after.adapter_bytes) == (0, 4 * 738_852_864)
     assert after.weights_bytes - before.weights_bytes == after.adapter_bytes
-    parts = after.weights_bytes + after.activations_bytes + after.overhead_bytes + after.kv_cache_bytes
+    parts = (
+        after.weights_bytes
+        + after.activations_bytes
+        + after.overhead_bytes
+        + after.kv_cache_bytes
+    )
     assert parts == after.budget_bytes == before.budget_bytes
 
 
@@ -103,10 +119,16 @@ def test_a_batch_holds_the_drafts_of_all_sequences() -> None:
     tried = list(limits_to_try(drafting, traits_with(1, 8), H100, 1024))
 
     assert min(limits.batched_tokens / limits.sequences for limits in tried) == 17
-    assert min(limits.batched_tokens / limits.sequences for limits in limits_to_try(drafting, vllm_traits(), H100, 1024)) < 17
+    assert (
+        min(
+            limits.batched_tokens / limits.sequences
+            for limits in limits_to_try(drafting, vllm_traits(), H100, 1024)
+        )
+        < 17
+    )
 
 
 def test_nothing_of_the_weights_own_changes() -> None:
-    assert load_bytes_per_node(a_model(), Layout(), traits_with(8, 64), 8) == load_bytes_per_node(
-        a_model(), Layout(), vllm_traits(), 8
-    )
+    assert load_bytes_per_node(
+        a_model(), Layout(), traits_with(8, 64), 8
+    ) == load_bytes_per_node(a_model(), Layout(), vllm_traits(), 8)

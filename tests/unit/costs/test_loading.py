@@ -6,25 +6,42 @@ from shardwright.costs.loading import SPEEDS, UNKNOWN_STORAGE, Storage, loading_
 
 
 @pytest.mark.parametrize("storage", Storage)
-def test_every_storage_has_a_speed_that_says_it_is_assumed_and_why(storage: Storage) -> None:
+def test_every_storage_has_a_speed_that_says_it_is_assumed_and_why(
+    storage: Storage,
+) -> None:
     assert SPEEDS[storage].basis == "assumed"
     assert SPEEDS[storage].source
 
 
 def test_from_the_hub_every_node_downloads_what_all_nodes_hold() -> None:
-    assert loading_time(10**11, 4, Storage.HUB).seconds == 4 * loading_time(10**11, 1, Storage.HUB).seconds == 2000.0
+    assert (
+        loading_time(10**11, 4, Storage.HUB).seconds
+        == 4 * loading_time(10**11, 1, Storage.HUB).seconds
+        == 2000.0
+    )
 
 
 def test_an_image_is_pulled_whole_by_every_node() -> None:
-    assert loading_time(10**11, 4, Storage.IMAGE).seconds == 4 * loading_time(10**11, 1, Storage.IMAGE).seconds == 2000.0
+    assert (
+        loading_time(10**11, 4, Storage.IMAGE).seconds
+        == 4 * loading_time(10**11, 1, Storage.IMAGE).seconds
+        == 2000.0
+    )
 
 
 def test_from_a_claim_every_node_reads_its_own_layers() -> None:
-    assert loading_time(10**11, 4, Storage.CLAIM).seconds == loading_time(10**11, 1, Storage.CLAIM).seconds == 200.0
+    assert (
+        loading_time(10**11, 4, Storage.CLAIM).seconds
+        == loading_time(10**11, 1, Storage.CLAIM).seconds
+        == 200.0
+    )
 
 
 def test_unknown_storage_has_the_widest_band_and_holds_every_known_one() -> None:
     unknown = loading_time(10**11, 1, None)
 
     assert UNKNOWN_STORAGE.spread > max(speed.spread for speed in SPEEDS.values())
-    assert all(unknown.low <= loading_time(10**11, 1, storage).seconds <= unknown.high for storage in Storage)
+    assert all(
+        unknown.low <= loading_time(10**11, 1, storage).seconds <= unknown.high
+        for storage in Storage
+    )

@@ -1,4 +1,6 @@
-"""Memory: parts add up, peaks are what engines print, batch limits are lowered before a layout is refused."""
+"""Memory: parts add up, peaks are what engines print, batch limits are lowered before a layout is
+refused.
+"""
 
 import math
 from dataclasses import replace
@@ -9,7 +11,13 @@ from shardwright.costs.activations import activation_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES
 from shardwright.costs.limits import Limits, requests_per_replica
-from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, replica_memory, stage_holds
+from shardwright.costs.memory import (
+    Frame,
+    ReplicaMemory,
+    memory_at,
+    replica_memory,
+    stage_holds,
+)
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
@@ -20,13 +28,33 @@ from shardwright.units import GIB
 from tests.support.builders_plan import CONFIGS, a_model, vllm_traits
 
 DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
-LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
+LOAD = Workload(
+    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
+)
 
 
-def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD, *, kv_cache_bytes: int | None = None) -> ReplicaMemory:
-    spec, row, traits = a_model(model), load_gpus()[gpu], replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes)
+def _memory(
+    model: str,
+    layout: Layout,
+    gpu: str,
+    load: Workload = LOAD,
+    *,
+    kv_cache_bytes: int | None = None,
+) -> ReplicaMemory:
+    spec, row, traits = (
+        a_model(model),
+        load_gpus()[gpu],
+        replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes),
+    )
     holds = stage_holds(spec, layout, load.kv_cache_dtype, traits)
-    return replica_memory(spec, layout, holds, Device(gpu=row, joined_gpus=row.scale_up_gpus), load, traits)
+    return replica_memory(
+        spec,
+        layout,
+        holds,
+        Device(gpu=row, joined_gpus=row.scale_up_gpus),
+        load,
+        traits,
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,9 +62,15 @@ def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD, *, kv_c
     [(128256, 1.9), (151936, 2.2), (262144, 3.9), (49155, 0.85)],
     ids=["llama", "qwen", "gemma-3", "granite"],
 )
-def test_sampling_peaks_where_engines_print_it(vocabulary: int, published_gib: float) -> None:
-    """vLLM 0.19, 1,024 sequences; source: llm-d-planner accuracy report. Granite's peak is its forward pass."""
-    model: ModelSpec = replace(a_model(), vocabulary=vocabulary, config_hash=str(vocabulary))
+def test_sampling_peaks_where_engines_print_it(
+    vocabulary: int, published_gib: float
+) -> None:
+    """vLLM 0.19, 1,024 sequences; source: llm-d-planner accuracy report. Granite's peak is its
+    forward pass.
+    """
+    model: ModelSpec = replace(
+        a_model(), vocabulary=vocabulary, config_hash=str(vocabulary)
+    )
 
     predicted = activation_bytes(model, Layout(), DEFAULTS, 4.0, last=True)
 
@@ -44,7 +78,10 @@ def test_sampling_peaks_where_engines_print_it(vocabulary: int, published_gib: f
 
 
 def test_stages_before_the_last_do_not_sample() -> None:
-    middle, last = (activation_bytes(a_model(), Layout(pipeline=2), DEFAULTS, 4.0, last=last) for last in (False, True))
+    middle, last = (
+        activation_bytes(a_model(), Layout(pipeline=2), DEFAULTS, 4.0, last=last)
+        for last in (False, True)
+    )
 
     assert middle < last
 
@@ -52,34 +89,66 @@ def test_stages_before_the_last_do_not_sample() -> None:
 def test_every_residual_stream_takes_rows_of_its_own() -> None:
     one = a_model()
     four = replace(one, residual_streams=4, config_hash="four")
-    passes = [activation_bytes(model, Layout(pipeline=2), DEFAULTS, 4.0, last=False) for model in (one, four)]
+    passes = [
+        activation_bytes(model, Layout(pipeline=2), DEFAULTS, 4.0, last=False)
+        for model in (one, four)
+    ]
 
     assert passes[1] - passes[0] == 3 * 8192 * 2 * 3.5 * one.hidden_size
 
 
 def test_the_widest_result_of_a_layer_is_divided_by_the_tensor_ranks() -> None:
     """Llama-8B: gate and up of 14,336 values each, and half of them again after gating."""
-    one, two = (activation_bytes(a_model(), Layout(tensor=n), DEFAULTS, 4.0, last=False) for n in (1, 2))
+    one, two = (
+        activation_bytes(a_model(), Layout(tensor=n), DEFAULTS, 4.0, last=False)
+        for n in (1, 2)
+    )
 
     assert one - two == 8192 * 2 * 1.5 * 2 * 14_336 / 2
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_windows_keep_the_tokens_of_every_batch_in_flight(stages: int) -> None:
-    """One batch for every stage and the extra ones beside the window of 512, in whole blocks and one more."""
-    mistral = read_model({**CONFIGS["llama-8b"], "architectures": ["MistralForCausalLM"], "sliding_window": 512}, source="a test")
+    """One batch for every stage and the extra ones beside the window of 512, in whole blocks and
+    one more.
+    """
+    mistral = read_model(
+        {
+            **CONFIGS["llama-8b"],
+            "architectures": ["MistralForCausalLM"],
+            "sliding_window": 512,
+        },
+        source="a test",
+    )
     layout, row = Layout(pipeline=stages), load_gpus()["H100-SXM-80GB"]
-    load = replace(LOAD, input_tokens=100_000, output_tokens=4_000, concurrency=1, max_model_len=110_000)
+    load = replace(
+        LOAD,
+        input_tokens=100_000,
+        output_tokens=4_000,
+        concurrency=1,
+        max_model_len=110_000,
+    )
     holds = stage_holds(mistral, layout, "auto", vllm_traits())
-    held = replica_memory(mistral, layout, holds, Device(gpu=row, joined_gpus=8), load, vllm_traits())
+    held = replica_memory(
+        mistral, layout, holds, Device(gpu=row, joined_gpus=8), load, vllm_traits()
+    )
 
-    kept = (math.ceil((511 + held.limits.batched_tokens * (stages + EXTRA_BATCHES)) / 16) + 1) * 16
-    assert {stage.request_bytes // stage.kv_bytes_per_token for stage in held.stages} == {kept}
+    kept = (
+        math.ceil((511 + held.limits.batched_tokens * (stages + EXTRA_BATCHES)) / 16)
+        + 1
+    ) * 16
+    assert {
+        stage.request_bytes // stage.kv_bytes_per_token for stage in held.stages
+    } == {kept}
 
 
 def test_buffers_of_experts_stay_beside_sampling() -> None:
-    """vLLM 0.19, Qwen3-30B-A3B: 2.7 GiB beside 2.2 of dense models of this vocabulary (llm-d-planner accuracy report)."""
-    predicted = activation_bytes(a_model("qwen3-30b-a3b"), Layout(), DEFAULTS, 4.0, last=True)
+    """vLLM 0.19, Qwen3-30B-A3B: 2.7 GiB beside 2.2 of dense models of this vocabulary
+    (llm-d-planner accuracy report).
+    """
+    predicted = activation_bytes(
+        a_model("qwen3-30b-a3b"), Layout(), DEFAULTS, 4.0, last=True
+    )
 
     assert predicted / GIB == pytest.approx(2.7, rel=0.10)
 
@@ -88,20 +157,32 @@ def test_the_parts_of_every_stage_add_up_to_the_budget() -> None:
     memory = _memory("llama-405b", Layout(tensor=8, pipeline=2), "H100-SXM-80GB")
 
     for stage in memory.stages:
-        parts = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + stage.kv_cache_bytes
+        parts = (
+            stage.weights_bytes
+            + stage.activations_bytes
+            + stage.overhead_bytes
+            + stage.kv_cache_bytes
+        )
         assert parts == stage.budget_bytes == -(-(81559 - 480) * 2**20 * 92 // 100)
 
 
 def test_the_worst_stage_sets_the_tokens_of_the_replica() -> None:
     memory = _memory("llama-405b", Layout(tensor=8, pipeline=2), "H100-SXM-80GB")
 
-    assert memory.kv_tokens == min((stage.kv_cache_bytes // (16 * stage.kv_bytes_per_token) - 1) * 16 for stage in memory.stages)
+    assert memory.kv_tokens == min(
+        (stage.kv_cache_bytes // (16 * stage.kv_bytes_per_token) - 1) * 16
+        for stage in memory.stages
+    )
 
 
 def _buffers(gpu: str) -> int:
     """Return the overhead that a second tensor rank brings, what loading leaves behind apart."""
-    alone, pair = (_memory("llama-8b", Layout(tensor=ranks), gpu).stages[0] for ranks in (1, 2))
-    residue = [math.ceil(LOADING_RESIDUE * stage.weights_bytes) for stage in (alone, pair)]
+    alone, pair = (
+        _memory("llama-8b", Layout(tensor=ranks), gpu).stages[0] for ranks in (1, 2)
+    )
+    residue = [
+        math.ceil(LOADING_RESIDUE * stage.weights_bytes) for stage in (alone, pair)
+    ]
     return pair.overhead_bytes - residue[1] - alone.overhead_bytes + residue[0]
 
 
@@ -114,7 +195,9 @@ def test_ranks_joined_by_pcie_need_smaller_buffers_than_ranks_on_a_switch() -> N
 
 
 def test_batches_shrink_until_the_load_is_carried() -> None:
-    load = Workload(input_tokens=4096, output_tokens=1024, concurrency=7, max_model_len=5120)
+    load = Workload(
+        input_tokens=4096, output_tokens=1024, concurrency=7, max_model_len=5120
+    )
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
     assert memory.limits == Limits(batched_tokens=1024, sequences=64, model_len=5120)
@@ -122,13 +205,22 @@ def test_batches_shrink_until_the_load_is_carried() -> None:
 
 
 def test_a_length_that_nobody_asked_for_is_lowered_before_a_layout_is_refused() -> None:
-    load = Workload(input_tokens=30000, output_tokens=1000, concurrency=1, max_model_len=61440, shortest_model_len=31000)
+    load = Workload(
+        input_tokens=30000,
+        output_tokens=1000,
+        concurrency=1,
+        max_model_len=61440,
+        shortest_model_len=31000,
+    )
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
     assert memory.starts
     assert not memory.tight
     assert 31000 <= memory.limits.model_len < 61440
-    assert memory.stages[0].kv_cache_bytes - memory.stages[0].band_bytes >= memory.stages[0].request_bytes
+    assert (
+        memory.stages[0].kv_cache_bytes - memory.stages[0].band_bytes
+        >= memory.stages[0].request_bytes
+    )
 
 
 def test_a_request_that_fits_by_less_than_the_band_is_tight() -> None:
@@ -142,7 +234,9 @@ def test_a_request_that_fits_by_less_than_the_band_is_tight() -> None:
 
 
 def test_a_length_that_was_asked_for_is_never_lowered() -> None:
-    load = Workload(input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072)
+    load = Workload(
+        input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072
+    )
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
     assert not memory.starts
@@ -157,31 +251,59 @@ def test_what_never_starts_is_shown_at_its_smallest() -> None:
 
 
 def test_more_requests_than_the_engine_s_default_raise_the_limit() -> None:
-    load = replace(LOAD, input_tokens=64, output_tokens=64, concurrency=3000, max_model_len=1024)
+    load = replace(
+        LOAD, input_tokens=64, output_tokens=64, concurrency=3000, max_model_len=1024
+    )
 
-    assert _memory("llama-8b", Layout(), "H200-SXM-141GB", load).limits.sequences == 4096
+    assert (
+        _memory("llama-8b", Layout(), "H200-SXM-141GB", load).limits.sequences == 4096
+    )
 
 
 def test_replicas_share_the_requests() -> None:
     assert requests_per_replica(replace(LOAD, concurrency=65), Layout(replicas=4)) == 17
 
 
-def test_the_k_v_cache_that_is_asked_for_is_what_every_rank_keeps_and_nothing_about_it_is_uncertain() -> None:
-    memory = _memory("llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB)
+def test_the_k_v_cache_that_is_asked_for_is_what_every_rank_keeps_and_nothing_about_it_is_uncertain() -> (
+    None
+):
+    memory = _memory(
+        "llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB
+    )
 
-    assert [(stage.kv_cache_bytes, stage.band_bytes) for stage in memory.stages] == [(8 * GIB, 0)] * 2
+    assert [(stage.kv_cache_bytes, stage.band_bytes) for stage in memory.stages] == [
+        (8 * GIB, 0)
+    ] * 2
     for stage in memory.stages:
-        assert stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + 8 * GIB == stage.budget_bytes
-    assert memory.kv_tokens == (8 * GIB // (16 * memory.stages[0].kv_bytes_per_token) - 1) * 16
+        assert (
+            stage.weights_bytes
+            + stage.activations_bytes
+            + stage.overhead_bytes
+            + 8 * GIB
+            == stage.budget_bytes
+        )
+    assert (
+        memory.kv_tokens
+        == (8 * GIB // (16 * memory.stages[0].kv_bytes_per_token) - 1) * 16
+    )
 
 
-def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_could_take() -> None:
+def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_could_take() -> (
+    None
+):
     device, layout = Device(gpu=load_gpus()["H100-SXM-80GB"], joined_gpus=8), Layout()
 
     def stage(kv_cache_bytes: int | None) -> StageMemory:
         traits = replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes)
         holds = stage_holds(a_model(), layout, "auto", traits)
-        frame = Frame(model=a_model(), layout=layout, holds=holds, device=device, traits=traits, mean_tokens=2560)
+        frame = Frame(
+            model=a_model(),
+            layout=layout,
+            holds=holds,
+            device=device,
+            traits=traits,
+            mean_tokens=2560,
+        )
         return memory_at(frame, DEFAULTS).stages[0]
 
     free = stage(None)

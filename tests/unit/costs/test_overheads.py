@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.limits import Limits
-from shardwright.costs.overheads import LOADING_RESIDUE, Device, band_bytes, captured_batches, overhead_bytes
+from shardwright.costs.overheads import (
+    LOADING_RESIDUE,
+    Device,
+    band_bytes,
+    captured_batches,
+    overhead_bytes,
+)
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineOverrides
@@ -20,9 +26,16 @@ def a_device(gpu: str) -> Device:
 
 @pytest.mark.parametrize(
     ("gpu", "printed_gib"),
-    [("H100-SXM-80GB", 79.19), ("RTX-A6000-48GB", 47.50), ("RTX-3090-24GB", 23.58), ("MI300X-192GB", 191.98)],
+    [
+        ("H100-SXM-80GB", 79.19),
+        ("RTX-A6000-48GB", 47.50),
+        ("RTX-3090-24GB", 23.58),
+        ("MI300X-192GB", 191.98),
+    ],
 )
-def test_programs_see_what_engines_print_as_the_total(gpu: str, printed_gib: float) -> None:
+def test_programs_see_what_engines_print_as_the_total(
+    gpu: str, printed_gib: float
+) -> None:
     assert a_device(gpu).usable_bytes / GIB == pytest.approx(printed_gib, abs=0.06)
 
 
@@ -36,13 +49,17 @@ def test_programs_see_what_engines_print_as_the_total(gpu: str, printed_gib: flo
         ("L4-24GB", 256, 256, 35),  # never above the tokens of a batch
     ],
 )
-def test_batch_sizes_are_captured_as_vllm_0_32_lists_them(gpu: str, sequences: int, tokens: int, batches: int) -> None:
+def test_batch_sizes_are_captured_as_vllm_0_32_lists_them(
+    gpu: str, sequences: int, tokens: int, batches: int
+) -> None:
     limits = Limits(batched_tokens=tokens, sequences=sequences, model_len=1024)
 
     assert captured_batches(limits, a_device(gpu), vllm_traits()) == batches
 
 
-def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_behind() -> None:
+def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_behind() -> (
+    None
+):
     traits, device = vllm_traits(), a_device("H100-SXM-80GB")
     limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
     left_behind = round(LOADING_RESIDUE * 10**10)
@@ -50,7 +67,10 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
 
     uncounted = replace(traits, counts_graphs=False)
     assert overhead_bytes(Layout(), device, uncounted, limits, 32, 10**10) == least
-    assert overhead_bytes(Layout(), device, traits, limits, 32, 10**10) == least + 32 * 51 * traits.graph_bytes
+    assert (
+        overhead_bytes(Layout(), device, traits, limits, 32, 10**10)
+        == least + 32 * 51 * traits.graph_bytes
+    )
     joined = overhead_bytes(Layout(tensor=8), device, uncounted, limits, 32, 10**10)
     assert joined == least + traits.communication_overhead_bytes
 
@@ -59,16 +79,34 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
     ("told", "batches"),
     [
         (EngineOverrides(captured=()), 0),
-        (EngineOverrides(captured=(1, 2, 4, 4, 1024)), 3),  # each once, none above the tokens of a batch
-        (EngineOverrides(largest_captured=16), 5),  # 1, 2, 4, 8, 16, whatever the sequences
-        (EngineOverrides(largest_captured=4096), 51),  # never above the tokens of a batch: up to 512
+        (
+            EngineOverrides(captured=(1, 2, 4, 4, 1024)),
+            3,
+        ),  # each once, none above the tokens of a batch
+        (
+            EngineOverrides(largest_captured=16),
+            5,
+        ),  # 1, 2, 4, 8, 16, whatever the sequences
+        (
+            EngineOverrides(largest_captured=4096),
+            51,
+        ),  # never above the tokens of a batch: up to 512
     ],
 )
-def test_what_the_engine_is_told_to_capture_is_what_is_captured(told: EngineOverrides, batches: int) -> None:
+def test_what_the_engine_is_told_to_capture_is_what_is_captured(
+    told: EngineOverrides, batches: int
+) -> None:
     limits = Limits(batched_tokens=512, sequences=8, model_len=1024)
 
-    assert captured_batches(limits, a_device("H100-SXM-80GB"), replace(vllm_traits(), told=told)) == batches
+    assert (
+        captured_batches(
+            limits, a_device("H100-SXM-80GB"), replace(vllm_traits(), told=told)
+        )
+        == batches
+    )
 
 
 def test_the_band_is_twice_as_wide_beside_what_nobody_counts() -> None:
-    assert band_bytes(10**10, 10**9, 10**9, uncounted=True) == 2 * band_bytes(10**10, 10**9, 10**9)
+    assert band_bytes(10**10, 10**9, 10**9, uncounted=True) == 2 * band_bytes(
+        10**10, 10**9, 10**9
+    )

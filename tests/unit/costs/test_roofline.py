@@ -1,4 +1,6 @@
-"""One step of one stage, formula by formula: what is read, what is computed, what is said to the others."""
+"""One step of one stage, formula by formula: what is read, what is computed, what is said to the
+others.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,14 @@ from shardwright.hardware.gpus import load_gpus
 
 FITTED = coefficients_of("vLLM", "")
 NVLINK = load_gpus()["H100-SXM-80GB"].scale_up
-ALONE = Links(tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, whole_experts=False, hidden_bytes=8192)
+ALONE = Links(
+    tensor=Fabric(),
+    experts=Fabric(),
+    context=Fabric(),
+    peers=1,
+    whole_experts=False,
+    hidden_bytes=8192,
+)
 NOTHING = StageFloor(
     layers=4,
     expert_layers=4,
@@ -36,8 +45,12 @@ def _step(floor: StageFloor, links: Links = ALONE, **batch: float) -> StepTime:
     return step_time(floor, links, HOT_SHARE, Batch(**batch), FITTED)
 
 
-@pytest.mark.parametrize(("tokens", "touched"), [(1, 8 / 128), (2, 1 - (1 - 8 / 128) ** 2), (10_000, 1.0)])
-def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(tokens: int, touched: float) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "touched"), [(1, 8 / 128), (2, 1 - (1 - 8 / 128) ** 2), (10_000, 1.0)]
+)
+def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(
+    tokens: int, touched: float
+) -> None:
     step = _step(replace(NOTHING, expert_weights=1.0), sequences=tokens)
 
     assert step.weights == pytest.approx(touched / FITTED.memory_efficiency)
@@ -45,52 +58,82 @@ def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(tokens:
 
 def test_the_tokens_of_all_attention_replicas_meet_in_the_experts() -> None:
     computing = replace(NOTHING, expert_token=1e-6, expert_weights=1e-12)
-    alone, together = _step(computing, sequences=80), _step(computing, replace(ALONE, peers=8), sequences=10)
+    alone, together = (
+        _step(computing, sequences=80),
+        _step(computing, replace(ALONE, peers=8), sequences=10),
+    )
 
     assert together.compute == pytest.approx(alone.compute)
 
 
 def test_an_expert_that_is_touched_computes_some_rows_more_than_it_has() -> None:
     computing = replace(NOTHING, expert_token=1e-6, expert_weights=1e-12)
-    rows = 10_000 * HOT_SHARE * 128 + 128 * FITTED.saturation_tokens * FITTED.expert_padding
+    rows = (
+        10_000 * HOT_SHARE * 128
+        + 128 * FITTED.saturation_tokens * FITTED.expert_padding
+    )
 
-    assert _step(computing, sequences=10_000).compute == pytest.approx(rows * 1e-6 / FITTED.compute_efficiency)
+    assert _step(computing, sequences=10_000).compute == pytest.approx(
+        rows * 1e-6 / FITTED.compute_efficiency
+    )
 
 
 def test_a_window_bounds_what_is_read_and_what_is_computed_of_the_context() -> None:
     sliding = replace(NOTHING, attention=((1024.0, 1e-9, 1e-12, 1e-10, 0.0),))
 
-    short, long = (_step(sliding, sequences=8, context_tokens=tokens) for tokens in (1024, 100_000))
+    short, long = (
+        _step(sliding, sequences=8, context_tokens=tokens) for tokens in (1024, 100_000)
+    )
     assert short == long
     assert short.kv_cache == pytest.approx(8 * 1024e-9 / FITTED.kv_efficiency, rel=0.01)
-    prompts = [_step(sliding, prompt_tokens=512, prompt_context_tokens=tokens).compute for tokens in (1024, 100_000)]
+    prompts = [
+        _step(sliding, prompt_tokens=512, prompt_context_tokens=tokens).compute
+        for tokens in (1024, 100_000)
+    ]
     assert prompts == pytest.approx([512 * 1024e-10 / FITTED.attention_efficiency] * 2)
 
 
 def test_a_recurrent_state_is_read_once_per_sequence_whatever_its_context() -> None:
     recurrent = replace(NOTHING, attention=((1.0, 0.0, 0.0, 0.0, 1e-6),))
 
-    assert _step(recurrent, sequences=8, context_tokens=9e4).kv_cache == pytest.approx(8e-6 / FITTED.kv_efficiency)
+    assert _step(recurrent, sequences=8, context_tokens=9e4).kv_cache == pytest.approx(
+        8e-6 / FITTED.kv_efficiency
+    )
 
 
-def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> None:
-    """8 experts per token on 16 ranks: what is gathered are the tokens of all of them, whole experts or slices."""
+def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> (
+    None
+):
+    """8 experts per token on 16 ranks: what is gathered are the tokens of all of them, whole
+    experts or slices.
+    """
     spread = replace(NOTHING, experts=8)
-    wide = replace(ALONE, experts=Fabric(inner_ranks=16, inner=NVLINK), peers=16, hidden_bytes=2**20)
+    wide = replace(
+        ALONE,
+        experts=Fabric(inner_ranks=16, inner=NVLINK),
+        peers=16,
+        hidden_bytes=2**20,
+    )
     whole, sliced = (
-        _step(spread, replace(wide, whole_experts=so), sequences=10_000).expert_communication for so in (True, False)
+        _step(
+            spread, replace(wide, whole_experts=so), sequences=10_000
+        ).expert_communication
+        for so in (True, False)
     )
     assert whole == sliced
 
     twice = replace(wide, experts=Fabric(inner_ranks=32, inner=NVLINK), peers=32)
-    assert _step(spread, twice, sequences=10_000).expert_communication / whole == pytest.approx(
-        2 * (31 / 32) / (15 / 16), rel=0.01
-    )
+    assert _step(
+        spread, twice, sequences=10_000
+    ).expert_communication / whole == pytest.approx(2 * (31 / 32) / (15 / 16), rel=0.01)
 
 
 def test_ranks_that_share_k_v_pay_for_it_in_every_layer() -> None:
     shared = replace(ALONE, context=Fabric(inner_ranks=4, inner=NVLINK))
 
-    one, two = (_step(replace(NOTHING, layers=n), shared, sequences=64).context_communication for n in (1, 2))
+    one, two = (
+        _step(replace(NOTHING, layers=n), shared, sequences=64).context_communication
+        for n in (1, 2)
+    )
     assert _step(NOTHING, sequences=64).context_communication == 0
     assert two == pytest.approx(2 * one)

@@ -1,4 +1,6 @@
-"""Generations: found by release or month, cut three ways, none of them known by a whole version string."""
+"""Generations: found by release or month, cut three ways, none of them known by a whole version
+string.
+"""
 
 import pytest
 
@@ -23,7 +25,9 @@ from shardwright.engines.vllm import traits
         ("", (0, 21)),
     ],
 )
-def test_a_version_belongs_to_the_era_of_its_release_or_month(version: str, release: tuple[int, int]) -> None:
+def test_a_version_belongs_to_the_era_of_its_release_or_month(
+    version: str, release: tuple[int, int]
+) -> None:
     assert era_of(version).release == release
 
 
@@ -36,5 +40,13 @@ def test_a_version_that_nobody_has_seen_is_budgeted_like_its_neighbours() -> Non
     known, unseen = traits("0.33.0"), traits("0.33.77")
 
     assert known.batch_defaults == unseen.batch_defaults
-    assert (known.memory_utilization, known.logit_copies, known.counts_graphs) == (0.92, 4.0, True)
-    assert (unseen.memory_utilization, unseen.logit_copies, unseen.counts_graphs) == (0.92, 4.0, True)
+    assert (known.memory_utilization, known.logit_copies, known.counts_graphs) == (
+        0.92,
+        4.0,
+        True,
+    )
+    assert (unseen.memory_utilization, unseen.logit_copies, unseen.counts_graphs) == (
+        0.92,
+        4.0,
+        True,
+    )

@@ -2,7 +2,12 @@
 
 import pytest
 
-from shardwright.engines.families import FAMILIES, ParserFamily, family_arguments, family_of
+from shardwright.engines.families import (
+    FAMILIES,
+    ParserFamily,
+    family_arguments,
+    family_of,
+)
 from shardwright.engines.option_tables import VERSIONS
 from shardwright.engines.options import check_arguments
 
@@ -34,14 +39,18 @@ FOUND = {
 
 
 @pytest.mark.parametrize("model", FOUND)
-def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(model: str) -> None:
+def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(
+    model: str,
+) -> None:
     found = family_of(model)
     assert (found and (found.tools, found.reasoning)) == FOUND[model]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_version_has_the_parsers_that_a_family_is_told(family: ParserFamily, version: str) -> None:
+def test_every_version_has_the_parsers_that_a_family_is_told(
+    family: ParserFamily, version: str
+) -> None:
     parsers = {"tool-call-parser": family.tools, "reasoning-parser": family.reasoning}
     said = {name: parser for name, parser in parsers.items() if parser}
 
@@ -49,14 +58,25 @@ def test_every_version_has_the_parsers_that_a_family_is_told(family: ParserFamil
     assert check_arguments(said, version) == ()
 
 
-def test_what_a_user_says_is_left_as_he_says_it_and_what_goes_together_comes_together() -> None:
+def test_what_a_user_says_is_left_as_he_says_it_and_what_goes_together_comes_together() -> (
+    None
+):
     assert family_arguments("Qwen/Qwen3-8B", "0.33.0", {}) == {
         "enable-auto-tool-choice": True,
         "tool-call-parser": "hermes",
         "reasoning-parser": "qwen3",
     }
-    assert family_arguments("Qwen/Qwen3-8B", "0.33.0", {"tool_call_parser": "qwen3_xml"}) == {"reasoning-parser": "qwen3"}
-    assert family_arguments("Qwen/Qwen3-8B", "0.33.0", {"enable-auto-tool-choice": False, "reasoning-parser": "none"}) == {}
+    assert family_arguments(
+        "Qwen/Qwen3-8B", "0.33.0", {"tool_call_parser": "qwen3_xml"}
+    ) == {"reasoning-parser": "qwen3"}
+    assert (
+        family_arguments(
+            "Qwen/Qwen3-8B",
+            "0.33.0",
+            {"enable-auto-tool-choice": False, "reasoning-parser": "none"},
+        )
+        == {}
+    )
 
 
 def test_a_version_whose_options_are_not_known_is_told_nothing() -> None:

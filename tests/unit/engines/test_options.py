@@ -8,36 +8,69 @@ import pytest
 
 from shardwright.engines import vllm_policy
 from shardwright.engines.option_tables import VERSIONS, option_table
-from shardwright.engines.options import argument_list, check_admission, check_arguments, check_features, check_value
+from shardwright.engines.options import (
+    argument_list,
+    check_admission,
+    check_arguments,
+    check_features,
+    check_value,
+)
 from tests.support.command_lines import read_arguments
 
 CASES: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(
+        encoding="utf-8"
+    )
 )["cases"]
 
 
-def codes(arguments: dict[str, object], version: str = "0.33.0") -> list[tuple[str, str]]:
-    return [(problem.code, problem.path) for problem in check_arguments(arguments, version)]
+def codes(
+    arguments: dict[str, object], version: str = "0.33.0"
+) -> list[tuple[str, str]]:
+    return [
+        (problem.code, problem.path) for problem in check_arguments(arguments, version)
+    ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(case: dict[str, Any]) -> None:
+def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(
+    case: dict[str, Any],
+) -> None:
     _, options = read_arguments(case["args"])
     parsed = case["accepted"] or case["stage"] != "parse"
-    assert all(check_value(name, value, "0.32.0") is None for name, value in options.items()) == parsed
+    assert (
+        all(
+            check_value(name, value, "0.32.0") is None
+            for name, value in options.items()
+        )
+        == parsed
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_option_of_a_version_has_a_class(version: str) -> None:
-    assert [name for name in option_table(version) or {} if vllm_policy.VLLM.class_of(name) is None] == []
+    assert [
+        name
+        for name in option_table(version) or {}
+        if vllm_policy.VLLM.class_of(name) is None
+    ] == []
 
 
 def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> None:
     listed = vllm_policy.VLLM
-    lists = (listed.allowed, listed.counted, listed.uncounted, listed.owned, listed.dangerous, listed.incompatible)
+    lists = (
+        listed.allowed,
+        listed.counted,
+        listed.uncounted,
+        listed.owned,
+        listed.dangerous,
+        listed.incompatible,
+    )
     names = frozenset().union(*lists)
 
-    assert names == frozenset().union(*(option_table(version) or {} for version in VERSIONS))
+    assert names == frozenset().union(
+        *(option_table(version) or {} for version in VERSIONS)
+    )
     assert sum(map(len, lists)) == len(names)
 
 
@@ -45,10 +78,20 @@ EVERYBODYS = vllm_policy.VLLM.allowed | set(vllm_policy.VLLM.counted)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(version: str) -> None:
+def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(
+    version: str,
+) -> None:
     table = option_table(version) or {}
-    spellings = [name for option in table.values() for name in (option.name, option.name.replace("-", "_"), *option.aliases)]
-    allowed = {name for name in spellings if not check_arguments({name: _value(name, version)}, version)}
+    spellings = [
+        name
+        for option in table.values()
+        for name in (option.name, option.name.replace("-", "_"), *option.aliases)
+    ]
+    allowed = {
+        name
+        for name in spellings
+        if not check_arguments({name: _value(name, version)}, version)
+    }
     assert {name.replace("_", "-") for name in allowed} == EVERYBODYS & set(table)
 
 
@@ -71,39 +114,61 @@ def _value(name: str, version: str) -> object:
 def test_what_shardwright_sets_is_refused_with_the_field_to_set_it_through() -> None:
     (problem,) = check_arguments({"tensor-parallel-size": 4}, "0.33.0")
     assert problem.sentence() == (
-        "tensor-parallel-size: --tensor-parallel-size is set by shardwright; set it through spec.parallelism.tensor"
+        "tensor-parallel-size: --tensor-parallel-size is set by shardwright; set it through "
+        "spec.parallelism.tensor"
     )
 
 
 def test_what_is_dangerous_is_refused_with_its_reason() -> None:
     (problem,) = check_arguments({"trust-remote-code": True}, "0.33.0")
     assert problem.sentence() == (
-        "trust-remote-code: --trust-remote-code is not allowed, because it runs code of the model's publisher; "
-        "leave it out, or ask the operator's administrator to admit it; docs/engines.md lists the arguments that are allowed"
+        "trust-remote-code: --trust-remote-code is not allowed, because it runs code of the "
+        "model's publisher; "
+        "leave it out, or ask the operator's administrator to admit it; docs/engines.md lists the "
+        "arguments that are allowed"
     )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_nothing_else(version: str) -> None:
+def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_nothing_else(
+    version: str,
+) -> None:
     table = option_table(version) or {}
     everything = {name: _value(name, version) for name in table}
 
-    refused = {problem.path for problem in check_arguments(everything, version, admitted=set(everything))}
+    refused = {
+        problem.path
+        for problem in check_arguments(everything, version, admitted=set(everything))
+    }
 
-    assert set(everything) - refused == (EVERYBODYS | set(vllm_policy.VLLM.admissible)) & set(table)
+    assert set(everything) - refused == (
+        EVERYBODYS | set(vllm_policy.VLLM.admissible)
+    ) & set(table)
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:
     admitted = {"trust-remote-code"}
     assert check_arguments({"trust-remote-code": True}, "0.33.0", admitted) == ()
-    assert [problem.code for problem in check_arguments({"trust-remote-code": "yes"}, "0.33.0", admitted)] == [
-        "EngineArgumentInvalid"
-    ]
-    assert [problem.code for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)] == ["EngineArgumentForbidden"]
+    assert [
+        problem.code
+        for problem in check_arguments({"trust-remote-code": "yes"}, "0.33.0", admitted)
+    ] == ["EngineArgumentInvalid"]
+    assert [
+        problem.code
+        for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)
+    ] == ["EngineArgumentForbidden"]
 
 
 def test_only_what_is_dangerous_or_not_counted_can_be_admitted() -> None:
-    names = ["block-size", "config", "enable-eplb", "seed", "tensor-parallel-size", "trust-remote-code", "no-such-option"]
+    names = [
+        "block-size",
+        "config",
+        "enable-eplb",
+        "seed",
+        "tensor-parallel-size",
+        "trust-remote-code",
+        "no-such-option",
+    ]
     assert [problem.path for problem in check_admission(names)] == [
         "block-size",
         "config",
@@ -114,7 +179,9 @@ def test_only_what_is_dangerous_or_not_counted_can_be_admitted() -> None:
 
 
 @pytest.mark.parametrize("name", ["--trust-remote-code", "trust-remote-cod"])
-def test_a_slip_in_what_is_admitted_is_answered_with_the_option_that_was_meant(name: str) -> None:
+def test_a_slip_in_what_is_admitted_is_answered_with_the_option_that_was_meant(
+    name: str,
+) -> None:
     (problem,) = check_admission([name])
     assert "did you mean trust-remote-code?" in problem.sentence()
 
@@ -123,7 +190,8 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
     features = {"quantization": "spec.model.quantization"}
     (problem,) = check_features(features, "0.40.0")
     assert problem.sentence() == (
-        "spec.model.quantization: the options of vLLM 0.40.0 are not known to this release, so that only what a plan needs can "
+        "spec.model.quantization: the options of vLLM 0.40.0 are not known to this release, so "
+        "that only what a plan needs can "
         "be said to it; leave it out or use vLLM 0.32.0 or 0.33.0"
     )
     assert check_features(features, "0.33.1") == ()
@@ -137,7 +205,10 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"uvicorn_log_level": "debug"}, []),
         ({"max-num-seq": 4}, [("EngineArgumentUnknown", "max-num-seq")]),
         ({"--seed": 4}, [("EngineArgumentUnknown", "--seed")]),
-        ({"no-enable-prefix-caching": True}, [("EngineArgumentUnknown", "no-enable-prefix-caching")]),
+        (
+            {"no-enable-prefix-caching": True},
+            [("EngineArgumentUnknown", "no-enable-prefix-caching")],
+        ),
         ({"seed": "seven"}, [("EngineArgumentInvalid", "seed")]),
         ({"seed": 7.5}, [("EngineArgumentInvalid", "seed")]),
         ({"seed": True}, [("EngineArgumentInvalid", "seed")]),
@@ -145,30 +216,68 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"seed": [1, 2]}, [("EngineArgumentInvalid", "seed")]),
         ({"response-role": {"a": 1}}, [("EngineArgumentInvalid", "response-role")]),
         ({"max-log-len": "many"}, [("EngineArgumentInvalid", "max-log-len")]),
-        ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),
-        ({"uvicorn-log-level": "loud"}, [("EngineArgumentInvalid", "uvicorn-log-level")]),
-        ({"override-generation-config": "{"}, [("EngineArgumentInvalid", "override-generation-config")]),
-        ({"device-memory-utilization": 0.5}, [("EngineArgumentUnknown", "device-memory-utilization")]),
+        (
+            {"enable-prefix-caching": "yes"},
+            [("EngineArgumentInvalid", "enable-prefix-caching")],
+        ),
+        (
+            {"uvicorn-log-level": "loud"},
+            [("EngineArgumentInvalid", "uvicorn-log-level")],
+        ),
+        (
+            {"override-generation-config": "{"},
+            [("EngineArgumentInvalid", "override-generation-config")],
+        ),
+        (
+            {"device-memory-utilization": 0.5},
+            [("EngineArgumentUnknown", "device-memory-utilization")],
+        ),
         ({"block-size": 32, "cudagraph-capture-sizes": "1 2 4"}, []),
         ({"block-size": 48}, [("EngineArgumentInvalid", "block-size")]),
-        ({"cudagraph-capture-sizes": "1 --port 1"}, [("EngineArgumentInvalid", "cudagraph-capture-sizes")]),
-        ({"enable-chunked-prefill": False}, [("EngineArgumentInvalid", "enable-chunked-prefill")]),
-        ({"gpu-memory-utilization": 1.5}, [("EngineArgumentInvalid", "gpu-memory-utilization")]),
-        ({"max-num-seqs": 64, "max-num-batched-tokens": 32}, [("EngineArgumentInvalid", "max-num-batched-tokens")]),
+        (
+            {"cudagraph-capture-sizes": "1 --port 1"},
+            [("EngineArgumentInvalid", "cudagraph-capture-sizes")],
+        ),
+        (
+            {"enable-chunked-prefill": False},
+            [("EngineArgumentInvalid", "enable-chunked-prefill")],
+        ),
+        (
+            {"gpu-memory-utilization": 1.5},
+            [("EngineArgumentInvalid", "gpu-memory-utilization")],
+        ),
+        (
+            {"max-num-seqs": 64, "max-num-batched-tokens": 32},
+            [("EngineArgumentInvalid", "max-num-batched-tokens")],
+        ),
         ({"compilation-config": '{"cudagraph_mode": "NONE", "mode": 3}'}, []),
-        ({"compilation-config": '{"cache_dir": "/"}'}, [("EngineArgumentInvalid", "compilation-config")]),
+        (
+            {"compilation-config": '{"cache_dir": "/"}'},
+            [("EngineArgumentInvalid", "compilation-config")],
+        ),
         ({"enable-eplb": True}, [("EngineArgumentForbidden", "enable-eplb")]),
         ({"tool-call-parser": "hermes", "reasoning-parser": "none"}, []),
         ({"tool-call-parser": "own"}, [("EngineArgumentInvalid", "tool-call-parser")]),
         ({"generation-config": "vllm", "tokenizer-mode": "deepseek_v4"}, []),
         ({"reasoning-config": '{"reasoning_start_str": "<think>"}'}, []),
-        ({"reasoning-config": '{"no_such_key": 1}'}, [("EngineArgumentInvalid", "reasoning-config")]),
+        (
+            {"reasoning-config": '{"no_such_key": 1}'},
+            [("EngineArgumentInvalid", "reasoning-config")],
+        ),
         ({"reasoning-config": "3"}, [("EngineArgumentInvalid", "reasoning-config")]),
-        ({"generation-config": "/etc"}, [("EngineArgumentForbidden", "generation-config")]),
-        ({"log-error-stack": True, "log_error_stack": False}, [("EngineArgumentTwice", "log_error_stack")]),
+        (
+            {"generation-config": "/etc"},
+            [("EngineArgumentForbidden", "generation-config")],
+        ),
+        (
+            {"log-error-stack": True, "log_error_stack": False},
+            [("EngineArgumentTwice", "log_error_stack")],
+        ),
     ],
 )
-def test_each_argument_gets_its_verdict(arguments: dict[str, object], expected: list[tuple[str, str]]) -> None:
+def test_each_argument_gets_its_verdict(
+    arguments: dict[str, object], expected: list[tuple[str, str]]
+) -> None:
     assert codes(arguments) == expected
 
 
@@ -189,18 +298,48 @@ def test_a_version_without_an_option_list_takes_no_arguments_of_a_user() -> None
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("0.32.0", ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
-        ("0.33.0", ("--enable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
-        ("0.40.0", ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
+        (
+            "0.32.0",
+            (
+                "--no-disable-uvicorn-access-log",
+                "--no-enable-prefix-caching",
+                "--enforce-eager",
+            ),
+        ),
+        (
+            "0.33.0",
+            (
+                "--enable-uvicorn-access-log",
+                "--no-enable-prefix-caching",
+                "--enforce-eager",
+            ),
+        ),
+        (
+            "0.40.0",
+            (
+                "--no-disable-uvicorn-access-log",
+                "--no-enable-prefix-caching",
+                "--enforce-eager",
+            ),
+        ),
     ],
 )
-def test_switches_are_turned_off_in_the_words_of_the_version(version: str, words: tuple[str, ...]) -> None:
-    arguments = {"enforce-eager": True, "enable-prefix-caching": False, "disable_uvicorn_access_log": False}
+def test_switches_are_turned_off_in_the_words_of_the_version(
+    version: str, words: tuple[str, ...]
+) -> None:
+    arguments = {
+        "enforce-eager": True,
+        "enable-prefix-caching": False,
+        "disable_uvicorn_access_log": False,
+    }
     assert argument_list(arguments, version) == words
 
 
 def test_a_value_never_becomes_a_word_of_its_own() -> None:
-    arguments = {"response-role": "--trust-remote-code", "override-generation-config": {"b": " ", "a": [1]}}
+    arguments = {
+        "response-role": "--trust-remote-code",
+        "override-generation-config": {"b": " ", "a": [1]},
+    }
     assert argument_list(arguments, "0.33.0") == (
         '--override-generation-config={"a":[1],"b":" "}',
         "--response-role=--trust-remote-code",

@@ -1,4 +1,6 @@
-"""Arguments that the planner counts with: read where they are right, refused where it could not count with them."""
+"""Arguments that the planner counts with: read where they are right, refused where it could not
+count with them.
+"""
 
 import pytest
 
@@ -10,15 +12,27 @@ from shardwright.layouts.traits import EngineOverrides
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("auto", None), ("half", "fp16"), ("float16", "fp16"), ("bfloat16", "bf16"), ("float", "fp32"), ("float32", "fp32")],
+    [
+        ("auto", None),
+        ("half", "fp16"),
+        ("float16", "fp16"),
+        ("bfloat16", "bf16"),
+        ("float", "fp32"),
+        ("float32", "fp32"),
+    ],
 )
-def test_every_type_that_the_engine_knows_is_understood(name: str, dtype: str | None) -> None:
+def test_every_type_that_the_engine_knows_is_understood(
+    name: str, dtype: str | None
+) -> None:
     assert check_arguments({"dtype": name}, "0.33.0") == ()
     assert read_pins({"dtype": name}, VLLM) == Pins(dtype=dtype)
 
 
 def test_both_spellings_of_an_option_are_pins() -> None:
-    underscored, dashed = read_pins({"kv_cache_memory_bytes": 7}, VLLM), read_pins({"kv-cache-memory-bytes": 7}, VLLM)
+    underscored, dashed = (
+        read_pins({"kv_cache_memory_bytes": 7}, VLLM),
+        read_pins({"kv-cache-memory-bytes": 7}, VLLM),
+    )
     assert underscored == dashed == Pins(kv_cache_bytes=7)
 
 
@@ -26,7 +40,10 @@ def test_both_spellings_of_an_option_are_pins() -> None:
 def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
     (problem, *_) = check_arguments({"kv-cache-memory-bytes": value}, "0.33.0")
 
-    assert (problem.code, problem.path) == ("EngineArgumentInvalid", "kv-cache-memory-bytes")
+    assert (problem.code, problem.path) == (
+        "EngineArgumentInvalid",
+        "kv-cache-memory-bytes",
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,17 +55,39 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ({"mm-encoder-tp-mode": "data"}, Pins(whole_towers=True)),
         ({"mm-encoder-tp-mode": "weights"}, Pins()),
         ({"mamba-ssm-cache-dtype": "float16"}, Pins(state_bits=16)),
-        ({"max-num-seqs": "64", "max-num-batched-tokens": 4096}, Pins(told=EngineOverrides(sequences=64, batched_tokens=4096))),
+        (
+            {"max-num-seqs": "64", "max-num-batched-tokens": 4096},
+            Pins(told=EngineOverrides(sequences=64, batched_tokens=4096)),
+        ),
         ({"enforce-eager": True}, Pins(told=EngineOverrides(captured=()))),
         ({"enforce-eager": False}, Pins()),
-        ({"cudagraph-capture-sizes": "1 2 4"}, Pins(told=EngineOverrides(captured=(1, 2, 4)))),
-        ({"cudagraph-capture-sizes": "1 2", "enforce-eager": True}, Pins(told=EngineOverrides(captured=()))),
-        ({"max-cudagraph-capture-size": 64}, Pins(told=EngineOverrides(largest_captured=64))),
-        ({"compilation-config": '{"cudagraph_mode": "NONE"}'}, Pins(told=EngineOverrides(captured=()))),
-        ({"compilation-config": '{"cudagraph_capture_sizes": [8, 16]}'}, Pins(told=EngineOverrides(captured=(8, 16)))),
+        (
+            {"cudagraph-capture-sizes": "1 2 4"},
+            Pins(told=EngineOverrides(captured=(1, 2, 4))),
+        ),
+        (
+            {"cudagraph-capture-sizes": "1 2", "enforce-eager": True},
+            Pins(told=EngineOverrides(captured=())),
+        ),
+        (
+            {"max-cudagraph-capture-size": 64},
+            Pins(told=EngineOverrides(largest_captured=64)),
+        ),
+        (
+            {"compilation-config": '{"cudagraph_mode": "NONE"}'},
+            Pins(told=EngineOverrides(captured=())),
+        ),
+        (
+            {"compilation-config": '{"cudagraph_capture_sizes": [8, 16]}'},
+            Pins(told=EngineOverrides(captured=(8, 16))),
+        ),
         (
             {"compilation-config": '{"mode": 0, "max_cudagraph_capture_size": 32}'},
-            Pins(told=EngineOverrides(largest_captured=32, uncounted=("compilation-config.mode",))),
+            Pins(
+                told=EngineOverrides(
+                    largest_captured=32, uncounted=("compilation-config.mode",)
+                )
+            ),
         ),
         (
             {"enable-eplb": True, "attention_config": "{}"},
@@ -57,7 +96,9 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ({"seed": 1, "enable-prefix-caching": False}, Pins()),
     ],
 )
-def test_what_an_argument_fixes_of_a_plan(arguments: dict[str, object], pins: Pins) -> None:
+def test_what_an_argument_fixes_of_a_plan(
+    arguments: dict[str, object], pins: Pins
+) -> None:
     assert check_arguments(arguments, "0.33.0", VLLM.admissible) == ()
     assert read_pins(arguments, VLLM) == pins
 
@@ -76,5 +117,10 @@ def test_what_an_argument_fixes_of_a_plan(arguments: dict[str, object], pins: Pi
         '{"max_cudagraph_capture_size": true}',
     ],
 )
-def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_counted(text: str) -> None:
-    assert {problem.code for problem in check_arguments({"compilation-config": text}, "0.33.0")} == {"EngineArgumentInvalid"}
+def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_counted(
+    text: str,
+) -> None:
+    assert {
+        problem.code
+        for problem in check_arguments({"compilation-config": text}, "0.33.0")
+    } == {"EngineArgumentInvalid"}

@@ -10,7 +10,13 @@ from shardwright.engines import trtllm, trtllm_policy
 from shardwright.engines.arguments import Serving
 from shardwright.engines.option_tables import TENSORRT_LLM as TABLES
 from shardwright.engines.option_tables import option_table
-from shardwright.engines.options import TENSORRT_LLM, check_admission, check_arguments, check_features, check_value
+from shardwright.engines.options import (
+    TENSORRT_LLM,
+    check_admission,
+    check_arguments,
+    check_features,
+    check_value,
+)
 from shardwright.engines.versions import TENSORRT_LLM as RELEASES
 from shardwright.engines.versions import engine_version
 from shardwright.errors import Problem
@@ -21,10 +27,22 @@ from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan, a
 LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]
 KEYS = json.loads((LISTS / "trtllm-llm-args.json").read_text())
-ONLY_LATER = {"context_parallel_size", "enable_attention_dp", "served_model_name", "kv_cache_dtype"}
-"""Options that 1.2 does not take on its command line; the list of options is of a later commit (main at 029e223)."""
+ONLY_LATER = {
+    "context_parallel_size",
+    "enable_attention_dp",
+    "served_model_name",
+    "kv_cache_dtype",
+}
+"""Options that 1.2 does not take on its command line; the list of options is of a later commit
+(main at 029e223).
+"""
 
-FLAGS = {flag for option in OPTIONS if option["dest"] not in ONLY_LATER for flag in option["flags"]}
+FLAGS = {
+    flag
+    for option in OPTIONS
+    if option["dest"] not in ONLY_LATER
+    for flag in option["flags"]
+}
 TOP = {key["key"] for key in KEYS["keys"]}
 CACHE = {key["key"] for key in KEYS["kv_cache_config"]}
 VERSION = "1.2.1"
@@ -32,7 +50,11 @@ VERSION = "1.2.1"
 PLANS = {
     "one GPU": a_small_plan(memory_utilization=0.95),
     "two nodes": a_plan(memory_utilization=0.95),
-    "uneven stages": a_plan_of(Layout(tensor=8, pipeline=2, partition=(64, 62)), nodes=2, memory_utilization=0.95),
+    "uneven stages": a_plan_of(
+        Layout(tensor=8, pipeline=2, partition=(64, 62)),
+        nodes=2,
+        memory_utilization=0.95,
+    ),
     "experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
     "sets of experts": a_plan_of(Layout(tensor=8, expert=4), memory_utilization=0.95),
 }
@@ -51,7 +73,9 @@ def serving(**changes: Any) -> Serving:
         "version": VERSION,
         "files_dir": "/etc/shardwright",
     }
-    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
+    return Serving(
+        **(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes)
+    )
 
 
 def configuration(plan: Plan, **changes: Any) -> dict[str, Any]:
@@ -65,27 +89,44 @@ def test_degrees_and_limits_are_on_the_command_line_and_the_rest_in_the_file() -
     assert trtllm.serve_arguments(plan, serving()) == (
         "org/model",
         *("--tp_size", "8", "--pp_size", "2"),
-        *("--max_batch_size", "64", "--max_num_tokens", "8192", "--max_seq_len", "3072"),
+        *(
+            "--max_batch_size",
+            "64",
+            "--max_num_tokens",
+            "8192",
+            "--max_seq_len",
+            "3072",
+        ),
         *("--extra_llm_api_options", "/etc/shardwright/trtllm.yaml"),
     )
-    assert configuration(plan, revision="f" * 40, kv_cache_dtype="fp8", arguments={"dtype": "bfloat16"}) == {
+    assert configuration(
+        plan, revision="f" * 40, kv_cache_dtype="fp8", arguments={"dtype": "bfloat16"}
+    ) == {
         "dtype": "bfloat16",
         "enable_attention_dp": False,
         "enable_chunked_prefill": True,
         "enable_iter_perf_stats": True,
         "gpus_per_node": 8,
-        "kv_cache_config": {"dtype": "fp8", "enable_block_reuse": True, "free_gpu_memory_fraction": 0.838},
+        "kv_cache_config": {
+            "dtype": "fp8",
+            "enable_block_reuse": True,
+            "free_gpu_memory_fraction": 0.838,
+        },
         "revision": "f" * 40,
     }
 
 
-def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_experts() -> None:
+def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_experts() -> (
+    None
+):
     words = trtllm.serve_arguments(PLANS["experts"], serving())
     assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "8")
     assert configuration(PLANS["experts"])["enable_attention_dp"] is True
 
 
-def test_of_sets_of_experts_that_are_sliced_the_engine_is_told_how_many_and_takes_the_rest_for_slices() -> None:
+def test_of_sets_of_experts_that_are_sliced_the_engine_is_told_how_many_and_takes_the_rest_for_slices() -> (
+    None
+):
     words = trtllm.serve_arguments(PLANS["sets of experts"], serving())
     assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "4")
     assert configuration(PLANS["sets of experts"])["enable_attention_dp"] is False
@@ -100,7 +141,9 @@ def test_stages_that_the_engine_would_cut_otherwise_are_named() -> None:
 def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving(arguments=USERS))
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= FLAGS
-    said = configuration(PLANS[name], arguments=USERS | {"dtype": "float16"}, revision="f" * 40)
+    said = configuration(
+        PLANS[name], arguments=USERS | {"dtype": "float16"}, revision="f" * 40
+    )
     assert set(said) <= TOP
     assert set(said["kv_cache_config"]) <= CACHE
 
@@ -109,9 +152,10 @@ def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
 def test_the_parsers_types_take_every_value_that_is_rendered(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving())[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
-    assert [check_value(flag.removeprefix("--"), value, VERSION, TENSORRT_LLM) for flag, value in pairs] == [None] * (
-        len(words) // 2
-    )
+    assert [
+        check_value(flag.removeprefix("--"), value, VERSION, TENSORRT_LLM)
+        for flag, value in pairs
+    ] == [None] * (len(words) // 2)
 
 
 def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
@@ -122,13 +166,25 @@ def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
 def test_the_table_is_the_published_lists() -> None:
     table = option_table(VERSION, TABLES) or {}
     assert {option.key for option in table.values() if option.key} == TOP
-    listed = {flag for option in table.values() for flag in (option.flag, *(f"--{alias}" for alias in option.aliases))}
-    assert {flag.replace("_", "-") for flag in FLAGS - {"--no-telemetry"}} <= {flag.replace("_", "-") for flag in listed}
+    listed = {
+        flag
+        for option in table.values()
+        for flag in (option.flag, *(f"--{alias}" for alias in option.aliases))
+    }
+    assert {flag.replace("_", "-") for flag in FLAGS - {"--no-telemetry"}} <= {
+        flag.replace("_", "-") for flag in listed
+    }
 
 
 def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> None:
     lists = [
-        set(names) for names in (trtllm_policy.ALLOWED, trtllm_policy.OWNED, trtllm_policy.DANGEROUS, trtllm_policy.INCOMPATIBLE)
+        set(names)
+        for names in (
+            trtllm_policy.ALLOWED,
+            trtllm_policy.OWNED,
+            trtllm_policy.DANGEROUS,
+            trtllm_policy.INCOMPATIBLE,
+        )
     ]
     names = set().union(*lists)
     assert names <= set(option_table(VERSION, TABLES) or {})
@@ -136,10 +192,16 @@ def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> N
 
 
 @pytest.mark.parametrize(
-    "plan", [PLANS["two nodes"], PLANS["experts"], PLANS["uneven stages"]], ids=["nodes", "experts", "stages"]
+    "plan",
+    [PLANS["two nodes"], PLANS["experts"], PLANS["uneven stages"]],
+    ids=["nodes", "experts", "stages"],
 )
 def test_what_is_rendered_is_the_plans_and_not_a_users(plan: Plan) -> None:
-    flags = [word.removeprefix("--") for word in trtllm.serve_arguments(plan, serving()) if word.startswith("--")]
+    flags = [
+        word.removeprefix("--")
+        for word in trtllm.serve_arguments(plan, serving())
+        if word.startswith("--")
+    ]
     keys = configuration(plan, revision="f" * 40)
     owned = {name: 1 for name in (*flags, *keys) if name != "extra_llm_api_options"}
     problems = check_arguments(owned, VERSION, frozenset(), TENSORRT_LLM)
@@ -149,9 +211,16 @@ def test_what_is_rendered_is_the_plans_and_not_a_users(plan: Plan) -> None:
 
 def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() -> None:
     assert check_arguments(USERS, VERSION, frozenset(), TENSORRT_LLM) == ()
-    assert trtllm.serve_arguments(PLANS["two nodes"], serving(arguments=USERS))[-1] == "--log_level=debug"
+    assert (
+        trtllm.serve_arguments(PLANS["two nodes"], serving(arguments=USERS))[-1]
+        == "--log_level=debug"
+    )
     said = configuration(PLANS["two nodes"], arguments=USERS)
-    assert (said["return_perf_metrics"], said["reasoning_parser"], said["num_postprocess_workers"]) == (True, "qwen3", 2)
+    assert (
+        said["return_perf_metrics"],
+        said["reasoning_parser"],
+        said["num_postprocess_workers"],
+    ) == (True, "qwen3", 2)
 
 
 @pytest.mark.parametrize(
@@ -167,26 +236,55 @@ def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() ->
         ("enable-prefix-caching", True, "EngineArgumentUnknown"),
     ],
 )
-def test_arguments_that_a_user_may_not_set_are_refused(argument: str, value: object, code: str) -> None:
-    assert [problem.code for problem in check_arguments({argument: value}, VERSION, frozenset(), TENSORRT_LLM)] == [code]
+def test_arguments_that_a_user_may_not_set_are_refused(
+    argument: str, value: object, code: str
+) -> None:
+    assert [
+        problem.code
+        for problem in check_arguments(
+            {argument: value}, VERSION, frozenset(), TENSORRT_LLM
+        )
+    ] == [code]
 
 
 def test_an_administrator_admits_by_one_name_for_both_engines() -> None:
     admitted = frozenset({"trust-remote-code"})
     assert check_admission({"trust-remote-code", "custom-tokenizer"}) == ()
-    assert check_arguments({"trust_remote_code": True}, VERSION, admitted, TENSORRT_LLM) == ()
-    assert [problem.path for problem in check_admission({"env-overrides", "log-level"})] == ["env-overrides", "log-level"]
+    assert (
+        check_arguments({"trust_remote_code": True}, VERSION, admitted, TENSORRT_LLM)
+        == ()
+    )
+    assert [
+        problem.path for problem in check_admission({"env-overrides", "log-level"})
+    ] == ["env-overrides", "log-level"]
 
 
 def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> None:
-    (problem,) = check_arguments({"log_level": "debug"}, "1.3.0", frozenset(), TENSORRT_LLM)
-    assert (problem.code, problem.what) == ("EngineArgumentUnchecked", "the options of TensorRT-LLM 1.3.0")
+    (problem,) = check_arguments(
+        {"log_level": "debug"}, "1.3.0", frozenset(), TENSORRT_LLM
+    )
+    assert (problem.code, problem.what) == (
+        "EngineArgumentUnchecked",
+        "the options of TensorRT-LLM 1.3.0",
+    )
 
 
 def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
-    (problem,) = check_features({"load-format": "spec.model.loadFormat"}, VERSION, TENSORRT_LLM)
-    assert (problem.code, problem.path) == ("EngineFeatureMissing", "spec.model.loadFormat")
-    assert check_features({"kv-cache-dtype": "spec.workload.kvCacheQuantization"}, VERSION, TENSORRT_LLM) == ()
+    (problem,) = check_features(
+        {"load-format": "spec.model.loadFormat"}, VERSION, TENSORRT_LLM
+    )
+    assert (problem.code, problem.path) == (
+        "EngineFeatureMissing",
+        "spec.model.loadFormat",
+    )
+    assert (
+        check_features(
+            {"kv-cache-dtype": "spec.workload.kvCacheQuantization"},
+            VERSION,
+            TENSORRT_LLM,
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,17 +299,32 @@ def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
         ("", None, "EngineImageUnnamed"),
     ],
 )
-def test_the_version_is_read_from_its_own_images_and_stated_for_others(image: str, stated: str | None, found: str) -> None:
+def test_the_version_is_read_from_its_own_images_and_stated_for_others(
+    image: str, stated: str | None, found: str
+) -> None:
     version = engine_version(image, stated, RELEASES)
     assert (version.code if isinstance(version, Problem) else version) == found
 
 
 def test_the_cache_is_the_share_of_free_memory_that_makes_it_the_plans() -> None:
-    """Of a GPU of 100 GiB 95 are planned with; 40 are weights and buffers, so 55 of the 60 that are free are cache."""
+    """Of a GPU of 100 GiB 95 are planned with; 40 are weights and buffers, so 55 of the 60 that are
+    free are cache.
+    """
     gib = 2**30
-    full = a_stage(weights_bytes=40 * gib, activations_bytes=0, overhead_bytes=0, kv_cache_bytes=55 * gib, budget_bytes=95 * gib)
-    roomy = a_stage(1, weights_bytes=10 * gib, kv_cache_bytes=80 * gib, budget_bytes=95 * gib)
-    assert trtllm.cache_fraction(a_plan(stages=(roomy, full), memory_utilization=0.95)) == 0.916
+    full = a_stage(
+        weights_bytes=40 * gib,
+        activations_bytes=0,
+        overhead_bytes=0,
+        kv_cache_bytes=55 * gib,
+        budget_bytes=95 * gib,
+    )
+    roomy = a_stage(
+        1, weights_bytes=10 * gib, kv_cache_bytes=80 * gib, budget_bytes=95 * gib
+    )
+    assert (
+        trtllm.cache_fraction(a_plan(stages=(roomy, full), memory_utilization=0.95))
+        == 0.916
+    )
 
 
 def test_every_plan_says_what_is_not_known_of_it_and_it_is_for_nvidia_only() -> None:

@@ -18,7 +18,9 @@ from shardwright.errors import Problem
         ("vllm/vllm-openai:v0.33.0rc1", None, "0.33.0"),
     ],
 )
-def test_the_version_is_read_from_the_tag_or_stated(image: str, stated: str | None, version: str) -> None:
+def test_the_version_is_read_from_the_tag_or_stated(
+    image: str, stated: str | None, version: str
+) -> None:
     assert engine_version(image, stated) == version
 
 
@@ -34,7 +36,9 @@ def test_the_version_is_read_from_the_tag_or_stated(image: str, stated: str | No
         ("vllm/vllm-openai:latest", "newest", "EngineVersionInvalid"),
     ],
 )
-def test_what_the_version_cannot_be_told_from_is_a_problem(image: str, stated: str | None, code: str) -> None:
+def test_what_the_version_cannot_be_told_from_is_a_problem(
+    image: str, stated: str | None, code: str
+) -> None:
     found = engine_version(image, stated)
     assert isinstance(found, Problem)
     assert (found.code, found.path) == (code, "spec.engine.version")

@@ -7,14 +7,28 @@ from shardwright.layouts.traits import Remainder
 
 
 def test_every_figure_names_its_source() -> None:
-    figures = {field.name for field in fields(traits("0.33.0"))} - {"name", "version", "sources", "runs_on", "image"}
+    figures = {field.name for field in fields(traits("0.33.0"))} - {
+        "name",
+        "version",
+        "sources",
+        "runs_on",
+        "image",
+    }
     assert set(traits("0.33.0").sources) == figures
 
 
 def test_the_figures_are_those_of_the_engine() -> None:
     vllm = traits("0.33.0")
-    assert (vllm.name, vllm.version, vllm.remainder) == ("vLLM", "0.33.0", Remainder.BEFORE_LAST)
-    assert (vllm.memory_utilization, vllm.vocabulary_padding, vllm.kv_block_tokens) == (0.92, 64, 16)
+    assert (vllm.name, vllm.version, vllm.remainder) == (
+        "vLLM",
+        "0.33.0",
+        Remainder.BEFORE_LAST,
+    )
+    assert (vllm.memory_utilization, vllm.vocabulary_padding, vllm.kv_block_tokens) == (
+        0.92,
+        64,
+        16,
+    )
 
 
 def test_the_families_that_are_planned_are_known_and_can_be_cut_into_stages() -> None:

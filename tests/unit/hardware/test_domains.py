@@ -7,7 +7,13 @@ import pytest
 from shardwright.hardware.domains import Domain, DomainKind, read_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.nodes import read_node
-from tests.support.builders_nodes import RACK_UUID, a_gb200_rack, a_node, an_l40s_node, an_mi300x_node
+from tests.support.builders_nodes import (
+    RACK_UUID,
+    a_gb200_rack,
+    a_node,
+    an_l40s_node,
+    an_mi300x_node,
+)
 
 JOINED_BY_PCIE = Domain(kind=DomainKind.NONE, name="", gpus=1)
 
@@ -19,7 +25,12 @@ def domain(node: object) -> Domain:
 
 
 def a_tray(**labels: str) -> dict[str, Any]:
-    return a_node("tray", product="NVIDIA-GB200", gpus=4, labels={key.replace("__", "/"): v for key, v in labels.items()})
+    return a_node(
+        "tray",
+        product="NVIDIA-GB200",
+        gpus=4,
+        labels={key.replace("__", "/"): v for key, v in labels.items()},
+    )
 
 
 class TestInsideNodes:
@@ -27,7 +38,9 @@ class TestInsideNodes:
         assert domain(a_node("x")) == Domain(kind=DomainKind.NODE, name="x", gpus=8)
 
     def test_a_full_mesh_joins_all_gpus_of_the_node(self) -> None:
-        assert domain(an_mi300x_node("x")) == Domain(kind=DomainKind.NODE, name="x", gpus=8)
+        assert domain(an_mi300x_node("x")) == Domain(
+            kind=DomainKind.NODE, name="x", gpus=8
+        )
 
     def test_cards_without_a_link_are_joined_by_pcie(self) -> None:
         assert domain(an_l40s_node()) == JOINED_BY_PCIE
@@ -36,13 +49,22 @@ class TestInsideNodes:
         assert domain(a_node("x", gpus=1)) == JOINED_BY_PCIE
 
     def test_nvl_cards_are_joined_in_pairs(self) -> None:
-        assert domain(a_node("x", product="NVIDIA-H100-NVL")) == Domain(kind=DomainKind.BRIDGE, name="x", gpus=2)
+        assert domain(a_node("x", product="NVIDIA-H100-NVL")) == Domain(
+            kind=DomainKind.BRIDGE, name="x", gpus=2
+        )
 
     def test_h200_nvl_cards_are_joined_in_fours(self) -> None:
-        assert domain(a_node("x", product="NVIDIA-H200-NVL")) == Domain(kind=DomainKind.BRIDGE, name="x", gpus=4)
+        assert domain(a_node("x", product="NVIDIA-H200-NVL")) == Domain(
+            kind=DomainKind.BRIDGE, name="x", gpus=4
+        )
 
-    @pytest.mark.parametrize("product", ["NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-PCIe", "NVIDIA-A40", "NVIDIA-RTX-A6000"])
-    def test_a_bridge_that_is_an_option_is_not_taken_for_granted(self, product: str) -> None:
+    @pytest.mark.parametrize(
+        "product",
+        ["NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-PCIe", "NVIDIA-A40", "NVIDIA-RTX-A6000"],
+    )
+    def test_a_bridge_that_is_an_option_is_not_taken_for_granted(
+        self, product: str
+    ) -> None:
         assert domain(a_node("x", product=product, gpus=4)) == JOINED_BY_PCIE
 
     def test_an_optional_bridge_counts_where_the_instance_type_has_it(self) -> None:
@@ -51,10 +73,17 @@ class TestInsideNodes:
         assert domain(node) == Domain(kind=DomainKind.BRIDGE, name="x", gpus=2)
 
     def test_an_optional_bridge_counts_where_the_user_states_it(self) -> None:
-        node = a_node("x", product="NVIDIA-A100-80GB-PCIe", gpus=4, labels={"shardwright.io/nvlink-domain": "pairs"})
+        node = a_node(
+            "x",
+            product="NVIDIA-A100-80GB-PCIe",
+            gpus=4,
+            labels={"shardwright.io/nvlink-domain": "pairs"},
+        )
         assert domain(node) == Domain(kind=DomainKind.BRIDGE, name="x", gpus=2)
 
-    def test_a_node_of_sixteen_gpus_is_one_domain_where_the_instance_type_says_so(self) -> None:
+    def test_a_node_of_sixteen_gpus_is_one_domain_where_the_instance_type_says_so(
+        self,
+    ) -> None:
         labels = {"node.kubernetes.io/instance-type": "a2-megagpu-16g"}
         node = a_node("x", product="NVIDIA-A100-SXM4-40GB", gpus=16, labels=labels)
         assert domain(node).gpus == 16
@@ -66,9 +95,16 @@ class TestInsideNodes:
 
 class TestPartOfABoard:
     @pytest.mark.parametrize("gpus", [2, 4])
-    @pytest.mark.parametrize("machine", ["", "unknown", "Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"])
-    def test_in_a_virtual_machine_it_is_planned_as_pcie_with_a_warning(self, gpus: int, machine: str) -> None:
-        found = domain(a_node("x", gpus=gpus, labels={"nvidia.com/gpu.machine": machine}))
+    @pytest.mark.parametrize(
+        "machine",
+        ["", "unknown", "Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"],
+    )
+    def test_in_a_virtual_machine_it_is_planned_as_pcie_with_a_warning(
+        self, gpus: int, machine: str
+    ) -> None:
+        found = domain(
+            a_node("x", gpus=gpus, labels={"nvidia.com/gpu.machine": machine})
+        )
         assert (found.kind, found.gpus) == (DomainKind.NONE, 1)
         assert found.warning.startswith(f"{gpus} of a board of 8 H100-SXM-80GB")
 
@@ -81,12 +117,21 @@ class TestPartOfABoard:
             ("gpu_2x_h100_sxm5", "NVIDIA-H100-80GB-HBM3", 2),
         ],
     )
-    def test_in_a_machine_of_a_cloud_that_joins_what_it_gives_it_is_a_board(self, instance: str, product: str, gpus: int) -> None:
-        labels = {"node.kubernetes.io/instance-type": instance, "nvidia.com/gpu.machine": "Google-Compute-Engine"}
-        assert domain(a_node("x", product=product, gpus=gpus, labels=labels)) == Domain(kind=DomainKind.NODE, name="x", gpus=gpus)
+    def test_in_a_machine_of_a_cloud_that_joins_what_it_gives_it_is_a_board(
+        self, instance: str, product: str, gpus: int
+    ) -> None:
+        labels = {
+            "node.kubernetes.io/instance-type": instance,
+            "nvidia.com/gpu.machine": "Google-Compute-Engine",
+        }
+        assert domain(a_node("x", product=product, gpus=gpus, labels=labels)) == Domain(
+            kind=DomainKind.NODE, name="x", gpus=gpus
+        )
 
     def test_on_bare_metal_it_is_a_board_of_its_own(self) -> None:
-        node = a_node("x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"})
+        node = a_node(
+            "x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"}
+        )
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 
     def test_it_is_a_domain_where_the_user_states_it(self) -> None:
@@ -94,18 +139,28 @@ class TestPartOfABoard:
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 
     def test_a_whole_board_with_sick_gpus_is_no_part_of_a_board(self) -> None:
-        assert domain(a_node("x", allocatable={"nvidia.com/gpu": "4"})) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
+        assert domain(a_node("x", allocatable={"nvidia.com/gpu": "4"})) == Domain(
+            kind=DomainKind.NODE, name="x", gpus=4
+        )
 
 
 class TestRacks:
     def test_trays_with_the_same_full_clique_are_one_domain(self) -> None:
         assert {domain(tray) for tray in a_gb200_rack(trays=3)} == {
-            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4, joins_pods=True)
+            Domain(
+                kind=DomainKind.CLIQUE,
+                name=f"{RACK_UUID}.32766",
+                gpus=4,
+                joins_pods=True,
+            )
         }
 
     def test_two_cliques_of_one_rack_are_two_domains(self) -> None:
         trays = (*a_gb200_rack(trays=1, clique=1), *a_gb200_rack(trays=1, clique=2))
-        assert {domain(tray).name for tray in trays} == {f"{RACK_UUID}.1", f"{RACK_UUID}.2"}
+        assert {domain(tray).name for tray in trays} == {
+            f"{RACK_UUID}.1",
+            f"{RACK_UUID}.2",
+        }
 
     @pytest.mark.parametrize(
         "clique",
@@ -126,15 +181,22 @@ class TestRacks:
     def test_a_tray_with_one_gpu_left_is_still_in_its_clique(self) -> None:
         (tray,) = a_gb200_rack(trays=1)
         tray["status"]["allocatable"]["nvidia.com/gpu"] = "1"
-        assert domain(tray) == Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1, joins_pods=True)
+        assert domain(tray) == Domain(
+            kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1, joins_pods=True
+        )
 
     def test_a_clique_on_a_board_that_ends_at_the_node_means_nothing(self) -> None:
         node = a_node("x", labels={"nvidia.com/gpu.clique": f"{RACK_UUID}.0"})
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=8)
 
     def test_the_users_word_wins_over_the_clique(self) -> None:
-        labels = {"nvidia.com__gpu.clique": f"{RACK_UUID}.1", "shardwright.io__nvlink-domain": "rack-7"}
-        assert domain(a_tray(**labels)) == Domain(kind=DomainKind.CLIQUE, name="rack-7", gpus=4, joins_pods=True)
+        labels = {
+            "nvidia.com__gpu.clique": f"{RACK_UUID}.1",
+            "shardwright.io__nvlink-domain": "rack-7",
+        }
+        assert domain(a_tray(**labels)) == Domain(
+            kind=DomainKind.CLIQUE, name="rack-7", gpus=4, joins_pods=True
+        )
 
     @pytest.mark.parametrize(
         "key",
@@ -145,7 +207,9 @@ class TestRacks:
             "cloud.google.com__gce-topology-subblock",
         ],
     )
-    def test_a_providers_rack_stands_in_for_a_missing_clique_with_a_warning(self, key: str) -> None:
+    def test_a_providers_rack_stands_in_for_a_missing_clique_with_a_warning(
+        self, key: str
+    ) -> None:
         found = domain(a_tray(**{key: "rack-7"}))
         assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
         assert key.replace("__", "/") in found.warning
@@ -153,7 +217,9 @@ class TestRacks:
 
 class TestPath:
     def test_aws_counts_up_towards_the_node(self) -> None:
-        labels = {f"topology.k8s.aws/network-node-layer-{n}": f"nn-{n}" for n in (1, 2, 3)}
+        labels = {
+            f"topology.k8s.aws/network-node-layer-{n}": f"nn-{n}" for n in (1, 2, 3)
+        }
         assert [value for _, value in read_path(labels)] == ["nn-3", "nn-2", "nn-1"]
 
     def test_topograph_counts_up_away_from_the_node(self) -> None:
@@ -161,15 +227,25 @@ class TestPath:
         assert [value for _, value in read_path(labels)] == ["t0", "t1", "t2"]
 
     def test_the_zone_comes_last(self) -> None:
-        labels = {"topology.kubernetes.io/zone": "z", "node.coreweave.cloud/rack": "117", "backend.coreweave.cloud/fabric": "f"}
+        labels = {
+            "topology.kubernetes.io/zone": "z",
+            "node.coreweave.cloud/rack": "117",
+            "backend.coreweave.cloud/fabric": "f",
+        }
         assert [value for _, value in read_path(labels)] == ["117", "f", "z"]
 
     def test_families_are_not_mixed(self) -> None:
-        labels = {"fabric.topograph.run/tier-0": "t0", "topology.k8s.aws/network-node-layer-3": "nn-3"}
+        labels = {
+            "fabric.topograph.run/tier-0": "t0",
+            "topology.k8s.aws/network-node-layer-3": "nn-3",
+        }
         assert read_path(labels) == (("fabric.topograph.run/tier-0", "t0"),)
 
     def test_placeholders_are_no_places(self) -> None:
-        labels = {"oci.oraclecloud.com/rdma.host_id": "no-imds-data", "oci.oraclecloud.com/rdma.local_block_id": "b"}
+        labels = {
+            "oci.oraclecloud.com/rdma.host_id": "no-imds-data",
+            "oci.oraclecloud.com/rdma.local_block_id": "b",
+        }
         assert read_path(labels) == (("oci.oraclecloud.com/rdma.local_block_id", "b"),)
 
     def test_a_node_without_topology_labels_has_no_path(self) -> None:

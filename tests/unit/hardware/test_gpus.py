@@ -9,7 +9,14 @@ from shardwright.hardware.gpus import Link, find_gpu, load_gpus
 from shardwright.hardware.instances import load_instances
 from shardwright.units import GIB, MIB, TERA
 
-ROWS = tuple(csv.DictReader(resources.files("shardwright.hardware").joinpath("gpus.csv").read_text("utf-8").splitlines()))
+ROWS = tuple(
+    csv.DictReader(
+        resources.files("shardwright.hardware")
+        .joinpath("gpus.csv")
+        .read_text("utf-8")
+        .splitlines()
+    )
+)
 
 
 def gpu_id(product: str, memory_bytes: int | None = None) -> str | None:
@@ -23,19 +30,34 @@ def test_the_catalogue_has_every_row_of_the_table() -> None:
 
 
 def test_every_row_names_its_source() -> None:
-    assert [gpu.id for gpu in load_gpus().values() if not gpu.source or not gpu.basis] == []
+    assert [
+        gpu.id for gpu in load_gpus().values() if not gpu.source or not gpu.basis
+    ] == []
 
 
 def test_an_h100_is_what_its_data_sheet_says() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
     assert gpu.memory_bytes == 81559 * MIB
     assert gpu.memory_bytes_per_second == 3350e9
-    assert dict(gpu.flops) == {"bf16": 989 * TERA, "fp16": 989 * TERA, "fp8": 1979 * TERA, "int8": 1979 * TERA}
+    assert dict(gpu.flops) == {
+        "bf16": 989 * TERA,
+        "fp16": 989 * TERA,
+        "fp8": 1979 * TERA,
+        "int8": 1979 * TERA,
+    }
     assert gpu.compute_capability == (9, 0)
     assert gpu.scale_up == Link(
-        name="NVLink4 NVSwitch", bytes_per_second=450e9, latency_seconds=1e-6, basis="datasheet", source=gpu.source
+        name="NVLink4 NVSwitch",
+        bytes_per_second=450e9,
+        latency_seconds=1e-6,
+        basis="datasheet",
+        source=gpu.source,
     )
-    assert (gpu.scale_up_gpus, gpu.host.name, gpu.host.bytes_per_second) == (8, "PCIe 5 x16", 64e9)
+    assert (gpu.scale_up_gpus, gpu.host.name, gpu.host.bytes_per_second) == (
+        8,
+        "PCIe 5 x16",
+        64e9,
+    )
 
 
 @pytest.mark.parametrize("gpu", ["T4-16GB", "V100-SXM2-16GB", "V100-SXM2-32GB"])
@@ -46,7 +68,11 @@ def test_gpus_before_ampere_have_fp16_but_no_bf16(gpu: str) -> None:
 
 def test_fp8_is_there_only_from_compute_capability_8_9_on() -> None:
     nvidia = [gpu for gpu in load_gpus().values() if gpu.compute_capability is not None]
-    assert [gpu.id for gpu in nvidia if ("fp8" in gpu.flops) != (gpu.compute_capability >= (8, 9))] == []  # type: ignore[operator]
+    assert [
+        gpu.id
+        for gpu in nvidia
+        if ("fp8" in gpu.flops) != ((gpu.compute_capability or (0, 0)) >= (8, 9))
+    ] == []
     assert "fp8" not in load_gpus()["MI210-64GB"].flops
 
 
@@ -63,8 +89,14 @@ def test_a_package_of_two_dies_is_two_devices_of_half_the_size() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu_id"])
 def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
-    aliases = [alias.split(" (")[0] for alias in row["label_aliases"].split(";") if "vGPU" not in alias]
-    names = [name for name in (row["gpu_id"], row["node_label_value"], *aliases) if name]
+    aliases = [
+        alias.split(" (")[0]
+        for alias in row["label_aliases"].split(";")
+        if "vGPU" not in alias
+    ]
+    names = [
+        name for name in (row["gpu_id"], row["node_label_value"], *aliases) if name
+    ]
     assert {name: gpu_id(name) for name in names} == dict.fromkeys(names, row["gpu_id"])
 
 
@@ -72,7 +104,10 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
     ("product", "expected"),
     [
         ("NVIDIA-H100-80GB-HBM3", "H100-SXM-80GB"),
-        ("NVIDIA H100 80GB HBM3", "H100-SXM-80GB"),  # raw NVML name, as a ResourceSlice has it
+        (
+            "NVIDIA H100 80GB HBM3",
+            "H100-SXM-80GB",
+        ),  # raw NVML name, as a ResourceSlice has it
         ("NVIDIA-H100-SXM5-80GB", "H100-SXM-80GB"),  # no driver says so, people do
         ("H100-SXM5", "H100-SXM-80GB"),
         ("H100_NVLINK_80GB", "H100-SXM-80GB"),
@@ -105,7 +140,9 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
         ("h100", "H100-SXM-80GB"),  # Karpenter
     ],
 )
-def test_names_that_clouds_and_drivers_use_are_understood(product: str, expected: str) -> None:
+def test_names_that_clouds_and_drivers_use_are_understood(
+    product: str, expected: str
+) -> None:
     assert gpu_id(product) == expected
 
 

@@ -17,17 +17,35 @@ def held(pod: object) -> int:
     return found.gpus if found else 0
 
 
-def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006 - never changed
-    return {"spec": {"nodeName": "n", "containers": containers, "initContainers": inits, **spec}, "status": {"phase": "Running"}}
+def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006
+    return {
+        "spec": {
+            "nodeName": "n",
+            "containers": containers,
+            "initContainers": inits,
+            **spec,
+        },
+        "status": {"phase": "Running"},
+    }
 
 
 def test_a_foreign_pod_holds_what_it_requests() -> None:
-    assert read_pod(a_pod_holding("n", 4)) == GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+    assert read_pod(a_pod_holding("n", 4)) == GpuUsage(
+        node="n", resource="nvidia.com/gpu", gpus=4
+    )
 
 
 def test_a_pod_of_a_model_names_its_owner_and_group() -> None:
-    pod = a_pod_holding("n", 8, model="llama", namespace="prod", group="llama-0", resource="amd.com/gpu")
-    assert read_pod(pod) == GpuUsage(node="n", resource="amd.com/gpu", gpus=8, owner=("prod", "llama"), group="llama-0")
+    pod = a_pod_holding(
+        "n", 8, model="llama", namespace="prod", group="llama-0", resource="amd.com/gpu"
+    )
+    assert read_pod(pod) == GpuUsage(
+        node="n",
+        resource="amd.com/gpu",
+        gpus=8,
+        owner=("prod", "llama"),
+        group="llama-0",
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -1,4 +1,6 @@
-"""What GPUs cost beside an H100: public lists where there are any, data sheets else; and which ones are racks."""
+"""What GPUs cost beside an H100: public lists where there are any, data sheets else; and which ones
+are racks.
+"""
 
 import csv
 from importlib import resources
@@ -10,12 +12,19 @@ from shardwright.hardware.instances import load_instances
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 
 ROWS = list(
-    csv.DictReader(resources.files("shardwright.hardware").joinpath("prices.csv").read_text(encoding="utf-8").splitlines())
+    csv.DictReader(
+        resources.files("shardwright.hardware")
+        .joinpath("prices.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
 )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu_id"])
-def test_a_listed_price_is_of_a_gpu_and_beside_an_h100_of_the_same_list(row: dict[str, str]) -> None:
+def test_a_listed_price_is_of_a_gpu_and_beside_an_h100_of_the_same_list(
+    row: dict[str, str],
+) -> None:
     instances = load_instances()
 
     assert row["gpu_id"] in load_gpus()
@@ -31,7 +40,11 @@ def test_every_gpu_has_a_price_that_says_on_what_it_rests(gpu_id: str) -> None:
 
     assert 0.01 < price.per_hour < 5
     assert price.source
-    assert price.basis is (PriceBasis.LISTED if gpu_id in {row["gpu_id"] for row in ROWS} else PriceBasis.ASSUMED)
+    assert price.basis is (
+        PriceBasis.LISTED
+        if gpu_id in {row["gpu_id"] for row in ROWS}
+        else PriceBasis.ASSUMED
+    )
 
 
 def test_an_h100_is_one_and_a_guess_follows_its_vendors_listed_gpus() -> None:
@@ -40,9 +53,12 @@ def test_an_h100_is_one_and_a_guess_follows_its_vendors_listed_gpus() -> None:
     assert relative_price(gpus["H100-SXM-80GB"]) == GpuPrice(
         per_hour=1.0,
         basis=PriceBasis.LISTED,
-        source="Oracle list: skypilot-org/skypilot-catalog@0588751 catalogs/v8/oci/vms.csv, BM.GPU.H100.8 beside BM.GPU.H100.8",
+        source="Oracle list: skypilot-org/skypilot-catalog@0588751 catalogs/v8/oci/vms.csv, "
+        "BM.GPU.H100.8 beside BM.GPU.H100.8",
     )
-    assert relative_price(gpus["MI325X-256GB"]).per_hour == pytest.approx(relative_price(gpus["MI300X-192GB"]).per_hour, rel=0.1)
+    assert relative_price(gpus["MI325X-256GB"]).per_hour == pytest.approx(
+        relative_price(gpus["MI300X-192GB"]).per_hour, rel=0.1
+    )
 
 
 def test_no_assumed_price_is_above_that_of_a_listed_gpu_that_has_all_it_has() -> None:
@@ -53,26 +69,45 @@ def test_no_assumed_price_is_above_that_of_a_listed_gpu_that_has_all_it_has() ->
         (gpu.id, other.id)
         for gpu, price in gpus
         for other, of_other in gpus
-        if gpu.vendor == other.vendor and gpu.id not in of_listed and other.id in of_listed
+        if gpu.vendor == other.vendor
+        and gpu.id not in of_listed
+        and other.id in of_listed
         if price > of_other and _has_at_least(other, gpu)
     ] == []
 
 
 def _has_at_least(gpu: Gpu, other: Gpu) -> bool:
-    whole = gpu.memory_bytes >= other.memory_bytes and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
-    return whole and all(gpu.flops.get(unit, 0) >= rate for unit, rate in other.flops.items())
+    whole = (
+        gpu.memory_bytes >= other.memory_bytes
+        and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
+    )
+    return whole and all(
+        gpu.flops.get(unit, 0) >= rate for unit, rate in other.flops.items()
+    )
 
 
 @pytest.mark.parametrize(
     ("gpu_id", "per_hour"),
-    [("A100-PCIE-40GB", 0.3), ("A100-PCIE-80GB", 0.4), ("V100-SXM2-32GB", 0.3), ("H800-80GB", 0.83), ("MI350X-288GB", 0.84)],
+    [
+        ("A100-PCIE-40GB", 0.3),
+        ("A100-PCIE-80GB", 0.4),
+        ("V100-SXM2-32GB", 0.3),
+        ("H800-80GB", 0.83),
+        ("MI350X-288GB", 0.84),
+    ],
 )
-def test_what_no_list_has_costs_what_stands_around_it_in_the_lists(gpu_id: str, per_hour: float) -> None:
+def test_what_no_list_has_costs_what_stands_around_it_in_the_lists(
+    gpu_id: str, per_hour: float
+) -> None:
     assert relative_price(load_gpus()[gpu_id]).per_hour == per_hour
 
 
 def test_nodes_of_nvl72_are_trays_and_no_others() -> None:
-    assert [gpu.id for gpu in load_gpus().values() if gpu.of_a_rack and gpu.vendor == "NVIDIA"] == [
+    assert [
+        gpu.id
+        for gpu in load_gpus().values()
+        if gpu.of_a_rack and gpu.vendor == "NVIDIA"
+    ] == [
         "GB200-NVL-186GB",
         "GB300-NVL-278GB",
     ]

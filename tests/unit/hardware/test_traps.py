@@ -1,4 +1,6 @@
-"""The traps of node labels that no recorded node shows: vague names, old spellings, other vendors, stated topology."""
+"""The traps of node labels that no recorded node shows: vague names, old spellings, other vendors,
+stated topology.
+"""
 
 from typing import Any
 
@@ -10,7 +12,13 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.units import GIB, MIB
-from tests.support.builders_nodes import RACK_UUID, a_gke_node, a_node, an_mi300x_node, bare_node
+from tests.support.builders_nodes import (
+    RACK_UUID,
+    a_gke_node,
+    a_node,
+    an_mi300x_node,
+    bare_node,
+)
 
 NVIDIA = {"nvidia.com/gpu": "8"}
 
@@ -27,7 +35,9 @@ def excluded(node: object) -> tuple[str, str]:
     return found.problem.code, found.problem.what
 
 
-def labelled(labels: dict[str, str], allocatable: dict[str, str] = NVIDIA) -> dict[str, Any]:
+def labelled(
+    labels: dict[str, str], allocatable: dict[str, str] = NVIDIA
+) -> dict[str, Any]:
     return bare_node("x", labels=labels, allocatable=allocatable)
 
 
@@ -48,59 +58,102 @@ class TestTheChain:
             ("nvidia-rtx-pro-6000", "RTX-PRO-6000-BSE-96GB"),
         ],
     )
-    def test_every_accelerator_of_gke_is_known_without_a_label_of_the_gpu_operator(self, accelerator: str, expected: str) -> None:
+    def test_every_accelerator_of_gke_is_known_without_a_label_of_the_gpu_operator(
+        self, accelerator: str, expected: str
+    ) -> None:
         assert facts(a_gke_node(accelerator=accelerator, gpus=4)).gpu.id == expected
 
     @pytest.mark.parametrize(
         ("labels", "expected"),
         [
-            ({"gpu.nvidia.com/model": "H100_NVLINK_80GB", "gpu.nvidia.com/class": "H100"}, "H100-SXM-80GB"),
+            (
+                {
+                    "gpu.nvidia.com/model": "H100_NVLINK_80GB",
+                    "gpu.nvidia.com/class": "H100",
+                },
+                "H100-SXM-80GB",
+            ),
             ({"gpu.nvidia.com/class": "A100_PCIE_80GB"}, "A100-PCIE-80GB"),
-            ({"gpu.nvidia.com/class": "A100_NVLINK", "gpu.nvidia.com/vram": "40"}, "A100-SXM4-40GB"),
+            (
+                {"gpu.nvidia.com/class": "A100_NVLINK", "gpu.nvidia.com/vram": "40"},
+                "A100-SXM4-40GB",
+            ),
             ({"gpu.nvidia.com/class": "GB200"}, "GB200-NVL-186GB"),
             ({"gpu.nvidia.com/class": "L40S"}, "L40S-48GB"),
         ],
     )
-    def test_coreweave_names_a_model_else_a_class(self, labels: dict[str, str], expected: str) -> None:
+    def test_coreweave_names_a_model_else_a_class(
+        self, labels: dict[str, str], expected: str
+    ) -> None:
         assert facts(labelled(labels)).gpu.id == expected
 
     def test_the_vendors_label_wins_over_the_clouds(self) -> None:
-        node = a_node("x", labels={"cloud.google.com/gke-accelerator": "nvidia-l4", "gpu.nvidia.com/class": "A40"})
+        node = a_node(
+            "x",
+            labels={
+                "cloud.google.com/gke-accelerator": "nvidia-l4",
+                "gpu.nvidia.com/class": "A40",
+            },
+        )
         assert facts(node).gpu.id == "H100-SXM-80GB"
 
     def test_the_instance_type_wins_over_karpenters_vague_name(self) -> None:
-        labels = {"karpenter.azure.com/sku-gpu-name": "H100", "node.kubernetes.io/instance-type": "Standard_NC80adis_H100_v5"}
+        labels = {
+            "karpenter.azure.com/sku-gpu-name": "H100",
+            "node.kubernetes.io/instance-type": "Standard_NC80adis_H100_v5",
+        }
         node = facts(labelled(labels, {"nvidia.com/gpu": "2"}))
         assert (node.gpu.id, node.domain.kind) == ("H100-NVL-94GB", DomainKind.BRIDGE)
 
     @pytest.mark.parametrize("name", ["H100", "A100", "V100", "H200"])
-    def test_a_name_of_azure_that_leaves_the_form_open_is_reported(self, name: str) -> None:
+    def test_a_name_of_azure_that_leaves_the_form_open_is_reported(
+        self, name: str
+    ) -> None:
         assert excluded(labelled({"karpenter.azure.com/sku-gpu-name": name})) == (
             "GpuUnknown",
             f"karpenter.azure.com/sku-gpu-name '{name}'",
         )
 
     def test_a_name_of_azure_that_has_one_form_is_understood(self) -> None:
-        assert facts(labelled({"karpenter.azure.com/sku-gpu-name": "T4"})).gpu.id == "T4-16GB"
-        node = labelled({"karpenter.azure.com/sku-gpu-name": "MI300X"}, {"amd.com/gpu": "8"})
+        assert (
+            facts(labelled({"karpenter.azure.com/sku-gpu-name": "T4"})).gpu.id
+            == "T4-16GB"
+        )
+        node = labelled(
+            {"karpenter.azure.com/sku-gpu-name": "MI300X"}, {"amd.com/gpu": "8"}
+        )
         assert facts(node).gpu.id == "MI300X-192GB"
 
     @pytest.mark.parametrize("memory", ["16384", "32768"])
     def test_the_memory_of_the_node_tells_v100_apart(self, memory: str) -> None:
-        node = a_node("x", product="Tesla-V100-SXM2", labels={"nvidia.com/gpu.memory": memory})
+        node = a_node(
+            "x", product="Tesla-V100-SXM2", labels={"nvidia.com/gpu.memory": memory}
+        )
         assert facts(node).gpu.memory_bytes == int(memory) * MIB
 
     def test_gpus_that_nothing_names_are_reported_not_guessed(self) -> None:
         assert excluded(labelled({})) == ("GpuUnknown", "GPU name (no label holds one)")
 
-    def test_what_the_gpu_operator_never_writes_but_people_do_is_understood(self) -> None:
-        for product in ("NVIDIA-H100-SXM5-80GB", "NVIDIA-GB200-NVL72", "NVIDIA-GB200-192GB-HBM3e"):
-            assert facts(a_node("x", product=product, gpus=4)).gpu.id in {"H100-SXM-80GB", "GB200-NVL-186GB"}
+    def test_what_the_gpu_operator_never_writes_but_people_do_is_understood(
+        self,
+    ) -> None:
+        for product in (
+            "NVIDIA-H100-SXM5-80GB",
+            "NVIDIA-GB200-NVL72",
+            "NVIDIA-GB200-192GB-HBM3e",
+        ):
+            assert facts(a_node("x", product=product, gpus=4)).gpu.id in {
+                "H100-SXM-80GB",
+                "GB200-NVL-186GB",
+            }
 
 
 class TestAmd:
     def test_the_old_spelling_has_the_value_in_the_key(self) -> None:
-        labels = {"beta.amd.com/gpu.device-id.74a1": "8", "beta.amd.com/gpu.vram.192G": "8"}
+        labels = {
+            "beta.amd.com/gpu.device-id.74a1": "8",
+            "beta.amd.com/gpu.vram.192G": "8",
+        }
         node = facts(labelled(labels, {"amd.com/gpu": "8"}))
         assert (node.gpu.id, node.gpu.memory_bytes) == ("MI300X-192GB", 192 * GIB)
 
@@ -109,20 +162,34 @@ class TestAmd:
         assert facts(labelled(labels, {"amd.com/gpu": "8"})).gpu.id == "MI325X-256GB"
 
     @pytest.mark.parametrize("device", ["74a0", "74a2", "74b6", "738c"])
-    def test_a_device_id_outside_the_catalogue_is_reported_raw(self, device: str) -> None:
+    def test_a_device_id_outside_the_catalogue_is_reported_raw(
+        self, device: str
+    ) -> None:
         node = labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})
         assert excluded(node) == ("GpuUnknown", f"amd.com/gpu.device-id '{device}'")
 
     @pytest.mark.parametrize(
-        ("device", "expected"), [("74b5", "MI300X-192GB"), ("74A5", "MI325X-256GB"), ("75a3", "MI355X-288GB")]
+        ("device", "expected"),
+        [("74b5", "MI300X-192GB"), ("74A5", "MI325X-256GB"), ("75a3", "MI355X-288GB")],
     )
-    def test_a_virtual_function_without_a_name_is_known_by_its_device_id(self, device: str, expected: str) -> None:
-        assert facts(labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})).gpu.id == expected
+    def test_a_virtual_function_without_a_name_is_known_by_its_device_id(
+        self, device: str, expected: str
+    ) -> None:
+        assert (
+            facts(
+                labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})
+            ).gpu.id
+            == expected
+        )
 
     def test_two_product_names_on_one_node_are_not_planned(self) -> None:
         node = an_mi300x_node()
-        node["metadata"]["labels"]["beta.amd.com/gpu.product-name.AMD_Instinct_MI325_OAM"] = "1"
-        node["metadata"]["labels"]["beta.amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM"] = "7"
+        node["metadata"]["labels"][
+            "beta.amd.com/gpu.product-name.AMD_Instinct_MI325_OAM"
+        ] = "1"
+        node["metadata"]["labels"][
+            "beta.amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM"
+        ] = "7"
         assert excluded(node)[0] == "MixedGpus"
 
     def test_whole_gpus_under_a_partitions_name_are_not_called_gpus(self) -> None:
@@ -143,7 +210,10 @@ class TestPresence:
         ],
     )
     def test_accelerators_of_other_vendors_are_reported(self, resource: str) -> None:
-        assert excluded(labelled({}, {resource: "8"})) == ("AcceleratorNotSupported", f"accelerators that go by {resource}")
+        assert excluded(labelled({}, {resource: "8"})) == (
+            "AcceleratorNotSupported",
+            f"accelerators that go by {resource}",
+        )
 
     def test_an_integrated_gpu_beside_nvidia_cards_does_not_matter(self) -> None:
         node = a_node("x", allocatable={"gpu.intel.com/i915": "1"})
@@ -155,34 +225,71 @@ class TestPresence:
         assert excluded(node)[0] == "NoAllocatableGpus"
 
     def test_a_mellanox_card_is_no_gpu(self) -> None:
-        assert read_node(labelled({"feature.node.kubernetes.io/pci-15b3.present": "true"}, {})) is None
+        assert (
+            read_node(
+                labelled({"feature.node.kubernetes.io/pci-15b3.present": "true"}, {})
+            )
+            is None
+        )
 
     def test_a_tray_of_the_dra_driver_has_a_clique_and_no_product(self) -> None:
         node = labelled({"nvidia.com/gpu.clique": f"{RACK_UUID}.1"}, {})
         assert excluded(node)[0] == "NoAllocatableGpus"
 
     def test_the_count_label_is_physical_and_what_is_allocatable_counts(self) -> None:
-        node = facts(labelled({"gpu.nvidia.com/class": "H100", "gpu.nvidia.com/count": "8"}, {"nvidia.com/gpu": "6"}))
+        node = facts(
+            labelled(
+                {"gpu.nvidia.com/class": "H100", "gpu.nvidia.com/count": "8"},
+                {"nvidia.com/gpu": "6"},
+            )
+        )
         assert (node.gpus, node.warnings[0]) == (6, "6 of 8 GPUs are healthy")
 
 
 class TestTopology:
     def test_the_users_word_wins_over_the_providers_topology(self) -> None:
         labels = {"topology.k8s.aws/network-node-layer-3": "nn-3"}
-        node = a_node("x", labels=labels, annotations={"shardwright.io/topology-path": "leaf-2/spine-1"})
+        node = a_node(
+            "x",
+            labels=labels,
+            annotations={"shardwright.io/topology-path": "leaf-2/spine-1"},
+        )
         key = "shardwright.io/topology-path"
         assert facts(node).path == ((key, "leaf-2"), (key, "spine-1"))
 
     def test_a_stated_topology_that_says_nothing_leaves_the_providers(self) -> None:
-        labels = {"topology.k8s.aws/network-node-layer-3": "nn-3", "shardwright.io/topology-path": ""}
-        assert facts(a_node("x", labels=labels)).path == (("topology.k8s.aws/network-node-layer-3", "nn-3"),)
+        labels = {
+            "topology.k8s.aws/network-node-layer-3": "nn-3",
+            "shardwright.io/topology-path": "",
+        }
+        assert facts(a_node("x", labels=labels)).path == (
+            ("topology.k8s.aws/network-node-layer-3", "nn-3"),
+        )
 
     @pytest.mark.parametrize(
         ("labels", "expected"),
         [
-            ({"network.topology.nvidia.com/spine": "s", "network.topology.nvidia.com/accelerator": "a"}, ["a", "s"]),
-            ({"network.topology.nvidia.com/datacenter": "d", "network.topology.nvidia.com/block": "b"}, ["b", "d"]),
-            ({"kubernetes.azure.com/agentpool": "gpu", "topology.kubernetes.io/zone": "1"}, ["gpu", "1"]),
+            (
+                {
+                    "network.topology.nvidia.com/spine": "s",
+                    "network.topology.nvidia.com/accelerator": "a",
+                },
+                ["a", "s"],
+            ),
+            (
+                {
+                    "network.topology.nvidia.com/datacenter": "d",
+                    "network.topology.nvidia.com/block": "b",
+                },
+                ["b", "d"],
+            ),
+            (
+                {
+                    "kubernetes.azure.com/agentpool": "gpu",
+                    "topology.kubernetes.io/zone": "1",
+                },
+                ["gpu", "1"],
+            ),
             (
                 {
                     "cloud.google.com/gce-topology-block": "b",
@@ -191,26 +298,48 @@ class TestTopology:
                 },
                 ["h", "s", "b"],
             ),
-            ({"oci.oraclecloud.com/rdma.hpc_island_id": "i", "oci.oraclecloud.com/rdma.network_block_id": "n"}, ["n", "i"]),
+            (
+                {
+                    "oci.oraclecloud.com/rdma.hpc_island_id": "i",
+                    "oci.oraclecloud.com/rdma.network_block_id": "n",
+                },
+                ["n", "i"],
+            ),
         ],
     )
-    def test_every_provider_is_read_closest_first(self, labels: dict[str, str], expected: list[str]) -> None:
-        assert [value for _, value in facts(a_node("x", labels=labels)).path] == expected
+    def test_every_provider_is_read_closest_first(
+        self, labels: dict[str, str], expected: list[str]
+    ) -> None:
+        assert [
+            value for _, value in facts(a_node("x", labels=labels)).path
+        ] == expected
 
-    @pytest.mark.parametrize("key", ["topology.k8s.aws/capacity-block-id", "oci.oraclecloud.com/host.gpu_memory_fabric_id"])
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "topology.k8s.aws/capacity-block-id",
+            "oci.oraclecloud.com/host.gpu_memory_fabric_id",
+        ],
+    )
     def test_more_providers_name_the_rack_of_a_tray(self, key: str) -> None:
-        found = facts(a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})).domain
+        found = facts(
+            a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})
+        ).domain
         assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
         assert key in found.warning
 
     @pytest.mark.parametrize("product", ["NVIDIA-GH200-480GB", "NVIDIA-GB10"])
     def test_a_superchip_of_its_own_is_joined_to_nothing(self, product: str) -> None:
-        assert facts(a_node("x", product=product, gpus=1)).domain == Domain(kind=DomainKind.NONE, name="", gpus=1)
+        assert facts(a_node("x", product=product, gpus=1)).domain == Domain(
+            kind=DomainKind.NONE, name="", gpus=1
+        )
 
 
 def test_every_row_says_where_its_memory_comes_from() -> None:
     assert [
-        gpu.id for gpu in load_gpus().values() if not gpu.memory_basis or gpu.cross_checked not in {"yes", "partly", "no"}
+        gpu.id
+        for gpu in load_gpus().values()
+        if not gpu.memory_basis or gpu.cross_checked not in {"yes", "partly", "no"}
     ] == []
 
 

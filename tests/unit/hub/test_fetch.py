@@ -19,11 +19,26 @@ from shardwright.hub.checkpoint import Checkpoint, fetch
 from shardwright.hub.places import Hub
 from shardwright.hub.refusals import HubUnavailableError
 from tests.support.builders_model import a_config
-from tests.support.loopback_hub import COMMIT, OLDER, Handler, LoopbackHub, Repository, Site, a_hub, giving, serving
+from tests.support.loopback_hub import (
+    COMMIT,
+    OLDER,
+    Handler,
+    LoopbackHub,
+    Repository,
+    Site,
+    a_hub,
+    giving,
+    serving,
+)
 
 CONFIG = json.dumps(a_config()).encode()
 QUANTIZATION = json.dumps({"quantization": {"quant_algo": "FP8"}}).encode()
-INDEX = json.dumps({"metadata": {"total_size": 8_030_261_248}, "weight_map": {"lm_head.weight": "a.safetensors"}}).encode()
+INDEX = json.dumps(
+    {
+        "metadata": {"total_size": 8_030_261_248},
+        "weight_map": {"lm_head.weight": "a.safetensors"},
+    }
+).encode()
 RESOLVED = "/us/ours/resolve/main/config.json"
 
 
@@ -42,8 +57,16 @@ def as_client(hub: Site, token: str | None = None) -> Hub:
     return Hub(endpoint=hub.url, token=token, cache=Path("/nowhere"))
 
 
-def refusal(hub: Site, token: str | None = None, *, model: str = "us/ours", revision: str | None = None) -> Problem:
-    """Return the one problem of a checkpoint that is not given, its addresses made the same in every run."""
+def refusal(
+    hub: Site,
+    token: str | None = None,
+    *,
+    model: str = "us/ours",
+    revision: str | None = None,
+) -> Problem:
+    """Return the one problem of a checkpoint that is not given, its addresses made the same in
+    every run.
+    """
     with pytest.raises(InputError) as caught:
         fetch(as_client(hub, token), model, revision)
     (problem,) = caught.value.problems
@@ -54,7 +77,9 @@ def shown(problem: Problem, *sites: Site) -> str:
     """Return a problem as a sentence, with HUB and CDN in place of addresses."""
     sentence = f"{problem.code}: {problem.sentence()}"
     for site, name in zip(sites, ("HUB", "CDN"), strict=False):
-        sentence = sentence.replace(site.url, name).replace(site.url.partition("://")[2], name)
+        sentence = sentence.replace(site.url, name).replace(
+            site.url.partition("://")[2], name
+        )
     return sentence
 
 
@@ -64,30 +89,52 @@ def unavailable(hub: Site, *others: Site) -> str:
     return shown(caught.value.problem, hub, *others)
 
 
-def test_the_files_are_of_the_commit_that_was_the_newest_when_the_first_was_read(hub: LoopbackHub) -> None:
-    files = {"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION, "model.safetensors.index.json": INDEX}
-    hub.repositories["us/ours"] = Repository(files=files, on_content_host=frozenset({"model.safetensors.index.json"}))
+def test_the_files_are_of_the_commit_that_was_the_newest_when_the_first_was_read(
+    hub: LoopbackHub,
+) -> None:
+    files = {
+        "config.json": CONFIG,
+        "hf_quant_config.json": QUANTIZATION,
+        "model.safetensors.index.json": INDEX,
+    }
+    hub.repositories["us/ours"] = Repository(
+        files=files, on_content_host=frozenset({"model.safetensors.index.json"})
+    )
 
     found = fetch(as_client(hub), "us/ours", None)
 
-    texts = {"config.json": CONFIG.decode(), "hf_quant_config.json": QUANTIZATION.decode()}
+    texts = {
+        "config.json": CONFIG.decode(),
+        "hf_quant_config.json": QUANTIZATION.decode(),
+    }
     assert found == Checkpoint(files=texts, commit=COMMIT, tensor_bytes=8_030_261_248)
     asked = [path for path, _ in hub.seen if "/resolve/" in path]
-    assert asked == [RESOLVED, *(f"/us/ours/resolve/{COMMIT}/{file}" for file in list(files)[1:])]
+    assert asked == [
+        RESOLVED,
+        *(f"/us/ours/resolve/{COMMIT}/{file}" for file in list(files)[1:]),
+    ]
 
 
-def test_a_commit_that_is_named_is_read_and_what_it_does_not_have_is_left_out(hub: LoopbackHub) -> None:
+def test_a_commit_that_is_named_is_read_and_what_it_does_not_have_is_left_out(
+    hub: LoopbackHub,
+) -> None:
     older = json.dumps(a_config(num_hidden_layers=4)).encode()
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG}, older={"config.json": older})
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG}, older={"config.json": older}
+    )
 
     assert fetch(as_client(hub), "us/ours", OLDER) == Checkpoint(
         files={"config.json": older.decode()}, commit=OLDER, tensor_bytes=None
     )
 
 
-def test_the_token_goes_to_the_hub_and_to_no_host_that_it_names(hub: LoopbackHub) -> None:
+def test_the_token_goes_to_the_hub_and_to_no_host_that_it_names(
+    hub: LoopbackHub,
+) -> None:
     repository = Repository(
-        files={"config.json": CONFIG}, readers=frozenset({"hf_reader"}), on_content_host=frozenset({"config.json"})
+        files={"config.json": CONFIG},
+        readers=frozenset({"hf_reader"}),
+        on_content_host=frozenset({"config.json"}),
     )
     hub.repositories["us/ours"] = repository
 
@@ -105,11 +152,19 @@ def test_a_renamed_repository_is_followed(hub: LoopbackHub) -> None:
 
 OURS = {"config.json": CONFIG}
 GATED = Repository(files=OURS, gated=True, readers=frozenset({"hf_reader"}))
-NOT_THERE = "HubModelMissing: 'us/ours' is not on HUB, or is private; correct the id, or "
-TERMS = "HubAccessDenied: 'us/ours' is gated on HUB; accept its terms at HUB/us/ours with "
+NOT_THERE = (
+    "HubModelMissing: 'us/ours' is not on HUB, or is private; correct the id, or "
+)
+TERMS = (
+    "HubAccessDenied: 'us/ours' is gated on HUB; accept its terms at HUB/us/ours with "
+)
 REFUSALS = {
     "not there": (None, None, f"{NOT_THERE}set HF_TOKEN to a token that may read it"),
-    "not there for this token": (None, "hf_reader", f"{NOT_THERE}use a token that may read it"),
+    "not there for this token": (
+        None,
+        "hf_reader",
+        f"{NOT_THERE}use a token that may read it",
+    ),
     "private": (
         Repository(files=OURS, readers=frozenset({"hf_reader"})),
         "hf_stranger",
@@ -120,17 +175,26 @@ REFUSALS = {
     "token unknown": (
         Repository(files=OURS),
         "hf_expired",
-        "HubAccessDenied: the token is not one of HUB; make one at HUB/settings/tokens and set HF_TOKEN to it, or unset HF_TOKEN",
+        (
+            "HubAccessDenied: the token is not one of HUB; make one at HUB/settings/tokens and set "
+            "HF_TOKEN to it, or unset HF_TOKEN"
+        ),
     ),
     "no config": (
         Repository(files={"README.md": b""}),
         None,
-        "HubModelMissing: 'us/ours' at main has no config.json on HUB; name a repository in the format of transformers",
+        (
+            "HubModelMissing: 'us/ours' at main has no config.json on HUB; name a repository in "
+            "the "
+            "format of transformers"
+        ),
     ),
 }
 
 
-@pytest.mark.parametrize(("repository", "token", "sentence"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(
+    ("repository", "token", "sentence"), REFUSALS.values(), ids=REFUSALS
+)
 def test_what_the_hub_refuses_is_said_with_the_way_out(
     hub: LoopbackHub, repository: Repository | None, token: str | None, sentence: str
 ) -> None:
@@ -142,9 +206,9 @@ def test_what_the_hub_refuses_is_said_with_the_way_out(
 def test_a_commit_that_is_not_there_is_named(hub: LoopbackHub) -> None:
     unknown = "f" * 40
 
-    assert (
-        shown(refusal(hub, revision=unknown), hub)
-        == f"HubModelMissing: 'us/ours' has no commit {unknown} on HUB; name a commit of this repository"
+    assert shown(refusal(hub, revision=unknown), hub) == (
+        f"HubModelMissing: 'us/ours' has no commit {unknown} on HUB; name a commit of this "
+        "repository"
     )
 
 
@@ -152,11 +216,14 @@ def test_a_token_without_the_right_is_refused_by_403(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"", 403)
 
     assert shown(refusal(hub, "hf_reader"), hub) == (
-        "HubAccessDenied: the token may not read 'us/ours' on HUB; use one with the right to read this repository"
+        "HubAccessDenied: the token may not read 'us/ours' on HUB; use one with the right to read "
+        "this repository"
     )
 
 
-def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(hub: LoopbackHub) -> None:
+def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(
+    hub: LoopbackHub,
+) -> None:
     hub.answers[RESOLVED] = giving(b"", 404)
 
     assert refusal(hub).code == "HubModelMissing"
@@ -165,20 +232,35 @@ def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(hub: Loop
 def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"", 429, Retry_After="37")
     first = unavailable(hub)
-    hub.answers[RESOLVED] = giving(b"", 429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")
+    hub.answers[RESOLVED] = giving(
+        b"", 429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"
+    )
 
-    assert first == "HubUnavailable: HUB answers 429: too many requests; try again in 37 s; with HF_TOKEN it allows more"
-    assert unavailable(hub) == "HubUnavailable: HUB answers 429: too many requests; try again later; with HF_TOKEN it allows more"
+    assert first == (
+        "HubUnavailable: HUB answers 429: too many requests; try again in 37 s; with HF_TOKEN "
+        "it allows more"
+    )
+    assert unavailable(hub) == (
+        "HubUnavailable: HUB answers 429: too many requests; try again later; with HF_TOKEN it "
+        "allows more"
+    )
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 418])
-def test_a_hub_that_fails_is_asked_again_by_whoever_asked(hub: LoopbackHub, status: int) -> None:
+def test_a_hub_that_fails_is_asked_again_by_whoever_asked(
+    hub: LoopbackHub, status: int
+) -> None:
     hub.answers[RESOLVED] = giving(b"<html>", status)
 
-    assert unavailable(hub) == f"HubUnavailable: HUB answers {status}; try again, or plan with --config FOLDER"
+    assert (
+        unavailable(hub)
+        == f"HubUnavailable: HUB answers {status}; try again, or plan with --config FOLDER"
+    )
 
 
-def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(hub: LoopbackHub) -> None:
+def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(
+    hub: LoopbackHub,
+) -> None:
     beside = f"/us/ours/resolve/{COMMIT}/hf_quant_config.json"
     hub.answers[beside] = giving(b"", 503)
     failing = unavailable(hub)
@@ -188,30 +270,46 @@ def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_
     assert refusal(hub, "hf_reader").code == "HubAccessDenied"
 
 
-def test_a_content_host_that_refuses_says_nothing_of_the_token(hub: LoopbackHub) -> None:
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG}, on_content_host=frozenset({"config.json"}))
+def test_a_content_host_that_refuses_says_nothing_of_the_token(
+    hub: LoopbackHub,
+) -> None:
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG}, on_content_host=frozenset({"config.json"})
+    )
     hub.content.answers[f"/{COMMIT}/config.json"] = giving(b"", 403)
 
     said = unavailable(hub, hub.content)
 
-    assert said == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
+    assert (
+        said
+        == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
+    )
 
 
 def test_nobody_at_the_address() -> None:
     site = Site(url="http://127.0.0.1:1")
 
     assert unavailable(site) == (
-        "HubUnavailable: HUB cannot be reached: Connection refused; check the network, HTTPS_PROXY and HF_ENDPOINT, or "
+        "HubUnavailable: HUB cannot be reached: Connection refused; check the network, "
+        "HTTPS_PROXY and HF_ENDPOINT, or "
         "plan with --config FOLDER"
     )
 
 
-@pytest.mark.parametrize("declared", [True, False], ids=["its length declared", "in chunks"])
+@pytest.mark.parametrize(
+    "declared", [True, False], ids=["its length declared", "in chunks"]
+)
 def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
     def endless(request: Handler) -> None:
         request.send_response(200)
         request.send_header("X-Repo-Commit", COMMIT)
-        request.send_header(*(("Content-Length", str(10**12)) if declared else ("Transfer-Encoding", "chunked")))
+        request.send_header(
+            *(
+                ("Content-Length", str(10**12))
+                if declared
+                else ("Transfer-Encoding", "chunked")
+            )
+        )
         request.end_headers()
         while True:
             request.wfile.write(b"10000\r\n" + b" " * 65536 + b"\r\n")
@@ -219,12 +317,15 @@ def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
     hub.answers[RESOLVED] = endless
 
     assert shown(refusal(hub), hub) == (
-        "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes; check HF_ENDPOINT and the proxy, or "
+        "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes; check "
+        "HF_ENDPOINT and the proxy, or "
         "plan with --config FOLDER"
     )
 
 
-def test_an_answer_that_does_not_end_is_waited_for_only_so_long(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_does_not_end_is_waited_for_only_so_long(
+    hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint, "DEADLINE_SECONDS", 0.2)
     over = Event()
 
@@ -238,10 +339,15 @@ def test_an_answer_that_does_not_end_is_waited_for_only_so_long(hub: LoopbackHub
     said = unavailable(hub)
     over.set()
 
-    assert said == "HubUnavailable: HUB did not answer in full within 0 s; try again, or plan with --config FOLDER"
+    assert said == (
+        "HubUnavailable: HUB did not answer in full within 0 s; try again, or plan with "
+        "--config FOLDER"
+    )
 
 
-def test_silence_ends_an_answer(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_ends_an_answer(
+    hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.1)
     over = Event()
 
@@ -259,7 +365,9 @@ def test_silence_ends_an_answer(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatc
 def test_an_answer_that_breaks_off_is_no_answer(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"{}", Content_Length="100", X_Repo_Commit=COMMIT)
 
-    assert unavailable(hub).startswith("HubUnavailable: HUB cannot be reached: it ended after 2 of 100 bytes; ")
+    assert unavailable(hub).startswith(
+        "HubUnavailable: HUB cannot be reached: it ended after 2 of 100 bytes; "
+    )
 
 
 def test_what_is_not_http_is_no_answer(hub: LoopbackHub) -> None:
@@ -268,7 +376,9 @@ def test_what_is_not_http_is_no_answer(hub: LoopbackHub) -> None:
 
     hub.answers[RESOLVED] = hello
 
-    assert unavailable(hub).startswith("HubUnavailable: HUB cannot be reached: its answer is not HTTP; ")
+    assert unavailable(hub).startswith(
+        "HubUnavailable: HUB cannot be reached: its answer is not HTTP; "
+    )
 
 
 @pytest.mark.parametrize(
@@ -285,7 +395,9 @@ def test_what_is_not_http_is_no_answer(hub: LoopbackHub) -> None:
         (RESOLVED, "redirects more than 5 times"),
     ],
 )
-def test_a_redirect_leads_to_https_or_nowhere(hub: LoopbackHub, location: str, limit: str) -> None:
+def test_a_redirect_leads_to_https_or_nowhere(
+    hub: LoopbackHub, location: str, limit: str
+) -> None:
     hub.answers[RESOLVED] = giving(b"", 302, Location=location, X_Repo_Commit=COMMIT)
 
     assert shown(refusal(hub), hub).startswith(f"HubAnswerInvalid: HUB {limit}; ")
@@ -294,10 +406,26 @@ def test_a_redirect_leads_to_https_or_nowhere(hub: LoopbackHub, location: str, l
 @pytest.mark.parametrize(
     ("body", "headers", "sentence"),
     [
-        (b"{}", {}, "HubAnswerInvalid: HUB does not say which commit its files are of; "),
-        (b"{}", {"X_Repo_Commit": "../../main"}, "HubAnswerInvalid: HUB does not say which commit its files are of; "),
-        (b"\xff", {"X_Repo_Commit": COMMIT}, "ConfigInvalid: config.json of us/ours is not UTF-8 at byte 0; "),
-        (b"<html>", {"X_Repo_Commit": COMMIT}, "ConfigInvalid: us/ours is not the JSON of a config: "),
+        (
+            b"{}",
+            {},
+            "HubAnswerInvalid: HUB does not say which commit its files are of; ",
+        ),
+        (
+            b"{}",
+            {"X_Repo_Commit": "../../main"},
+            "HubAnswerInvalid: HUB does not say which commit its files are of; ",
+        ),
+        (
+            b"\xff",
+            {"X_Repo_Commit": COMMIT},
+            "ConfigInvalid: config.json of us/ours is not UTF-8 at byte 0; ",
+        ),
+        (
+            b"<html>",
+            {"X_Repo_Commit": COMMIT},
+            "ConfigInvalid: us/ours is not the JSON of a config: ",
+        ),
         (
             b'{"a":' * 100 + b"1" + b"}" * 100,
             {"X_Repo_Commit": COMMIT},
@@ -315,18 +443,33 @@ def test_an_answer_that_is_no_checkpoint_is_refused(
 
 
 def test_another_commit_than_was_asked_for_is_refused(hub: LoopbackHub) -> None:
-    hub.answers[f"/us/ours/resolve/{OLDER}/config.json"] = giving(CONFIG, X_Repo_Commit=COMMIT)
+    hub.answers[f"/us/ours/resolve/{OLDER}/config.json"] = giving(
+        CONFIG, X_Repo_Commit=COMMIT
+    )
 
     said = shown(refusal(hub, revision=OLDER), hub)
 
-    assert said.startswith(f"HubAnswerInvalid: HUB gives commit {COMMIT} where {OLDER} was asked for; ")
+    assert said.startswith(
+        f"HubAnswerInvalid: HUB gives commit {COMMIT} where {OLDER} was asked for; "
+    )
 
 
 @pytest.mark.parametrize(
-    "index", [b"", b"[]", b"{" * 10**5, b'{"metadata": {"total_size": "8"}}', b'{"metadata": {"total_size": -1}}']
+    "index",
+    [
+        b"",
+        b"[]",
+        b"{" * 10**5,
+        b'{"metadata": {"total_size": "8"}}',
+        b'{"metadata": {"total_size": -1}}',
+    ],
 )
-def test_an_index_that_says_nothing_changes_nothing(hub: LoopbackHub, index: bytes) -> None:
-    hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG, "model.safetensors.index.json": index})
+def test_an_index_that_says_nothing_changes_nothing(
+    hub: LoopbackHub, index: bytes
+) -> None:
+    hub.repositories["us/ours"] = Repository(
+        files={"config.json": CONFIG, "model.safetensors.index.json": index}
+    )
 
     assert fetch(as_client(hub), "us/ours", None).tensor_bytes is None
 
@@ -345,8 +488,12 @@ def test_from_https_no_redirect_leads_to_http_and_the_certificate_is_checked(
 
         said = shown(refusal(hub, "hf_reader"), hub)
 
-    assert untrusted.startswith("HubUnavailable: HUB cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] ")
-    assert said.startswith("HubAnswerInvalid: HUB redirects to another protocol than HTTPS; ")
+    assert untrusted.startswith(
+        "HubUnavailable: HUB cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] "
+    )
+    assert said.startswith(
+        "HubAnswerInvalid: HUB redirects to another protocol than HTTPS; "
+    )
     assert plain.seen == []
 
 
@@ -363,11 +510,20 @@ def _certificate(folder: Path) -> Path:
         .serial_number(1)
         .not_valid_before(begin)
         .not_valid_after(begin + dt.timedelta(days=36500))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            ),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     file = folder / "loopback.pem"
     file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
     return file

@@ -22,12 +22,18 @@ def _sizes(layers: int, pipeline: int, remainder: Remainder) -> list[int]:
         (7, 4, [2, 2, 2, 1]),
     ],
 )
-def test_vllm_gives_the_rest_to_the_stages_before_the_last(layers: int, pipeline: int, sizes: list[int]) -> None:
+def test_vllm_gives_the_rest_to_the_stages_before_the_last(
+    layers: int, pipeline: int, sizes: list[int]
+) -> None:
     assert _sizes(layers, pipeline, Remainder.BEFORE_LAST) == sizes
 
 
-@pytest.mark.parametrize(("layers", "pipeline", "sizes"), [(126, 4, [32, 32, 31, 31]), (61, 2, [31, 30])])
-def test_tensorrt_llm_gives_the_rest_to_the_first_stages(layers: int, pipeline: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "sizes"), [(126, 4, [32, 32, 31, 31]), (61, 2, [31, 30])]
+)
+def test_tensorrt_llm_gives_the_rest_to_the_first_stages(
+    layers: int, pipeline: int, sizes: list[int]
+) -> None:
     assert _sizes(layers, pipeline, Remainder.FIRST) == sizes
 
 
@@ -41,20 +47,33 @@ def test_a_partition_goes_before_the_engines_own_rule() -> None:
 
 def test_light_layers_at_the_start_shift_the_balance() -> None:
     """DeepSeek-V3 begins with three dense layers: 31 + 30 is 38.4 and 40.9 GiB over 8 ranks."""
-    assert balanced_partition(a_model("deepseek-v3"), 2, Remainder.BEFORE_LAST) == (32, 29)
+    assert balanced_partition(a_model("deepseek-v3"), 2, Remainder.BEFORE_LAST) == (
+        32,
+        29,
+    )
 
 
-@pytest.mark.parametrize(("model", "pipeline"), [("llama-405b", 2), ("llama-70b", 2), ("llama-8b", 1), ("llama-8b", 33)])
-def test_stages_that_are_balanced_already_get_no_partition(model: str, pipeline: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "pipeline"),
+    [("llama-405b", 2), ("llama-70b", 2), ("llama-8b", 1), ("llama-8b", 33)],
+)
+def test_stages_that_are_balanced_already_get_no_partition(
+    model: str, pipeline: int
+) -> None:
     assert balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST) == ()
 
 
-@pytest.mark.parametrize("model", ["deepseek-v3", "llama-8b", "qwen2.5-7b", "llama-405b", "qwen3-30b-a3b"])
+@pytest.mark.parametrize(
+    "model", ["deepseek-v3", "llama-8b", "qwen2.5-7b", "llama-405b", "qwen3-30b-a3b"]
+)
 def test_a_partition_has_every_layer_once_and_no_empty_stage(model: str) -> None:
     layers = len(a_model(model).layers)
-    found = {pipeline: balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST) for pipeline in range(1, layers + 1)}
-
-    assert {(pipeline, len(sizes), sum(sizes)) for pipeline, sizes in found.items() if sizes} == {
-        (pipeline, pipeline, layers) for pipeline, sizes in found.items() if sizes
+    found = {
+        pipeline: balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST)
+        for pipeline in range(1, layers + 1)
     }
+
+    assert {
+        (pipeline, len(sizes), sum(sizes)) for pipeline, sizes in found.items() if sizes
+    } == {(pipeline, pipeline, layers) for pipeline, sizes in found.items() if sizes}
     assert min((min(sizes) for sizes in found.values() if sizes), default=1) >= 1

@@ -1,4 +1,6 @@
-"""The catalogue: exact ids, aliases that share a config, extensions that win, and the way out of an unknown id."""
+"""The catalogue: exact ids, aliases that share a config, extensions that win, and the way out of an
+unknown id.
+"""
 
 import json
 import re
@@ -48,13 +50,21 @@ def test_an_entry_says_where_it_comes_from() -> None:
     assert entry.source.startswith("github.com/")
 
 
-@pytest.mark.parametrize("wrong", ["meta-llama/llama-3.1-8b-instruct", "Llama-3.1-8B-Instruct", "openai/gpt-oss", ""])
+@pytest.mark.parametrize(
+    "wrong",
+    ["meta-llama/llama-3.1-8b-instruct", "Llama-3.1-8B-Instruct", "openai/gpt-oss", ""],
+)
 def test_ids_are_exact(wrong: str) -> None:
     assert find_model(wrong) is None
 
 
 def test_an_extension_adds_ids_and_wins() -> None:
-    extra = read_catalogue_extension({"me/mine": json.dumps(a_config()), "openai/gpt-oss-20b": json.dumps(a_config())})
+    extra = read_catalogue_extension(
+        {
+            "me/mine": json.dumps(a_config()),
+            "openai/gpt-oss-20b": json.dumps(a_config()),
+        }
+    )
     mine = find_model("me/mine", extra)
     assert mine is not None
     assert mine.config == a_config()
@@ -66,17 +76,24 @@ def test_an_extension_adds_ids_and_wins() -> None:
 def test_every_bad_text_of_an_extension_is_named() -> None:
     with pytest.raises(InputError) as refusal:
         read_catalogue_extension({"me/one": "{", "me/two": "{}", "me/three": "[]"})
-    assert [problem.what.split()[0] for problem in refusal.value.problems] == ["me/one", "me/three"]
+    assert [problem.what.split()[0] for problem in refusal.value.problems] == [
+        "me/one",
+        "me/three",
+    ]
 
 
 def test_an_unknown_id_says_how_to_make_it_known() -> None:
     problem = model_unknown("me/mine")
     assert problem.code == "ModelUnknown"
     assert problem.what == "'me/mine'"
-    assert problem.limit == f"is not among the {len(known_ids())} models of the catalogue"
+    assert (
+        problem.limit == f"is not among the {len(known_ids())} models of the catalogue"
+    )
     assert problem.remedy == (
-        "make a ConfigMap of its config.json with `shardwright fetch me/mine | kubectl apply --server-side -f -` or "
-        "`kubectl create configmap NAME --from-file=config.json=./config.json` and name it in spec.model.configMapRef"
+        "make a ConfigMap of its config.json with `shardwright fetch me/mine | kubectl apply "
+        "--server-side -f -` or "
+        "`kubectl create configmap NAME --from-file=config.json=./config.json` and name it in "
+        "spec.model.configMapRef"
     )
     assert problem.gap == ""
 
@@ -86,10 +103,20 @@ def test_an_id_that_differs_in_case_only_is_what_was_meant() -> None:
     assert model_unknown("me/Mine", {"me/mine": {}}).gap == "did you mean 'me/mine'?"
 
 
-def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_ones() -> None:
-    assert model_unknown("Qwen/Qwen3-8").gap == "the nearest are 'Qwen/Qwen3-8B', 'Qwen/Qwen3-4B', 'Qwen/Qwen3-14B'"
-    assert model_unknown("Llama-3.1-8B-Instruct").gap.startswith("the nearest are 'meta-llama/Llama-3.1-8B-Instruct', ")
-    assert model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap == "the nearest is 'us/mine-7b'"
+def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_ones() -> (
+    None
+):
+    assert (
+        model_unknown("Qwen/Qwen3-8").gap
+        == "the nearest are 'Qwen/Qwen3-8B', 'Qwen/Qwen3-4B', 'Qwen/Qwen3-14B'"
+    )
+    assert model_unknown("Llama-3.1-8B-Instruct").gap.startswith(
+        "the nearest are 'meta-llama/Llama-3.1-8B-Instruct', "
+    )
+    assert (
+        model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap
+        == "the nearest is 'us/mine-7b'"
+    )
     assert model_unknown("me/mine", {"me/something-else": {}}).gap == ""
 
 
@@ -97,18 +124,31 @@ def test_an_id_that_others_list_is_known_by_id_alone_with_its_date() -> None:
     assert model_unknown("Qwen/Qwen3-Coder-Next").gap == (
         "it is known by its id alone (released 2026-02-03, listed by gpustack 2.3.0 (PyPI))"
     )
-    assert model_unknown("zai-org/GLM-4.5").gap == "it is known by its id alone (listed by vllm-project/recipes, August 2026)"
-    assert model_unknown("Qwen/Qwen3-Coder-Nex").gap.startswith("the nearest are 'Qwen/Qwen3-Coder-Next', ")
+    assert (
+        model_unknown("zai-org/GLM-4.5").gap
+        == "it is known by its id alone (listed by vllm-project/recipes, August 2026)"
+    )
+    assert model_unknown("Qwen/Qwen3-Coder-Nex").gap.startswith(
+        "the nearest are 'Qwen/Qwen3-Coder-Next', "
+    )
 
 
 def test_ids_that_others_list_are_ids_with_dates_that_are_none_of_ours() -> None:
     listed = {model_id: listing_of(model_id) for model_id in listed_ids()}
 
     assert set(listed).isdisjoint(known_ids())
-    assert [model_id for model_id in listed if not re.fullmatch(MODEL_ID, model_id)] == []
-    dates = [date.fromisoformat(found.released) for found in listed.values() if found and found.released]
+    assert [
+        model_id for model_id in listed if not re.fullmatch(MODEL_ID, model_id)
+    ] == []
+    dates = [
+        date.fromisoformat(found.released)
+        for found in listed.values()
+        if found and found.released
+    ]
     assert date(2023, 1, 1) < min(dates) < max(dates) < date(2026, 11, 1)
-    assert listing_of("Qwen/Qwen3-8B") == Listing(released="2025-04-19", source="gpustack 2.3.0 (PyPI)")
+    assert listing_of("Qwen/Qwen3-8B") == Listing(
+        released="2025-04-19", source="gpustack 2.3.0 (PyPI)"
+    )
     assert listing_of("me/mine") is None
 
 
@@ -118,4 +158,8 @@ def test_every_config_file_is_listed_and_every_row_has_its_file() -> None:
     on_disk = {item.name for item in folder.iterdir()} - {"index.json"}
     assert {row["file"] for row in rows.values()} == on_disk
     assert all(row["source"] for row in rows.values())
-    assert all("note" in row for model_id, row in rows.items() if model_id.replace("/", "--") + ".json" != row["file"])
+    assert all(
+        "note" in row
+        for model_id, row in rows.items()
+        if model_id.replace("/", "--") + ".json" != row["file"]
+    )

@@ -1,4 +1,6 @@
-"""What a pod hands over as the messages of two containers: configs of any published size, and damage of any kind."""
+"""What a pod hands over as the messages of two containers: configs of any published size, and
+damage of any kind.
+"""
 
 import json
 import lzma
@@ -24,21 +26,46 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def by_layer(layers: int) -> dict[str, object]:
-    """Return a config whose layers are each quantized in a way of its own, as the largest published ones are."""
-    names = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    found = {f"model.layers.{layer}.{name}": {"quant_algo": "FP8"} for layer in range(layers) for name in names}
-    return a_config(quantization_config={"quant_method": "modelopt", "quantized_layers": found})
+    """Return a config whose layers are each quantized in a way of its own, as the largest published
+    ones are.
+    """
+    names = (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
+    found = {
+        f"model.layers.{layer}.{name}": {"quant_algo": "FP8"}
+        for layer in range(layers)
+        for name in names
+    }
+    return a_config(
+        quantization_config={"quant_method": "modelopt", "quantized_layers": found}
+    )
 
 
 def packed(content: object) -> str:
-    raw = lzma.compress(json.dumps(content).encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA)
+    raw = lzma.compress(
+        json.dumps(content).encode(),
+        format=lzma.FORMAT_RAW,
+        filters=checkpoint_files._LZMA,
+    )
     return checkpoint_files._CONFIG + b85encode(raw).decode()
 
 
 def test_what_is_handed_over_is_read_as_it_was() -> None:
-    files = {"config.json": json.dumps(a_config(rope_theta=1e-05)), "hf_quant_config.json": '{"quantization": {}}'}
+    files = {
+        "config.json": json.dumps(a_config(rope_theta=1e-05)),
+        "hf_quant_config.json": '{"quantization": {}}',
+    }
 
-    text = handed_over(CheckpointFiles(files=files, commit=COMMIT, tensor_bytes=8_030_261_248))
+    text = handed_over(
+        CheckpointFiles(files=files, commit=COMMIT, tensor_bytes=8_030_261_248)
+    )
     found = read_handover(text)
 
     assert isinstance(found, CheckpointFiles)
@@ -63,19 +90,31 @@ def test_a_config_of_half_a_megabyte_fits() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_its_size() -> None:
-    noise = a_config(noise=[f"{number * 2654435761 % 2**32:08x}" for number in range(3_000)])
+    noise = a_config(
+        noise=[f"{number * 2654435761 % 2**32:08x}" for number in range(3_000)]
+    )
 
     with pytest.raises(InputError) as caught:
         handed_over(CheckpointFiles(files={"config.json": json.dumps(noise)}))
 
     (problem,) = caught.value.problems
-    assert (problem.code, problem.limit) == ("ConfigNotHandedOver", "and a pod can hand over 8,192")
+    assert (problem.code, problem.limit) == (
+        "ConfigNotHandedOver",
+        "and a pod can hand over 8,192",
+    )
 
 
 def test_a_problem_is_handed_over_without_its_way_out() -> None:
-    problem = Problem(code="HubUnavailable", what="hub.example", limit="answers 503", remedy="of the command line")
+    problem = Problem(
+        code="HubUnavailable",
+        what="hub.example",
+        limit="answers 503",
+        remedy="of the command line",
+    )
 
-    assert read_handover(problem_handed_over(problem)) == Problem(code="HubUnavailable", what="hub.example", limit="answers 503")
+    assert read_handover(problem_handed_over(problem)) == Problem(
+        code="HubUnavailable", what="hub.example", limit="answers 503"
+    )
 
 
 DAMAGED = {
@@ -88,7 +127,9 @@ DAMAGED = {
     "no files": packed({"commit": COMMIT}),
     "files that are none": packed({"files": 5}),
     "no config": packed({"files": {"hf_quant_config.json": {}}}),
-    "larger than any config": packed({"files": {"config.json": a_config(more="x" * MAX_CONFIG_BYTES)}}),
+    "larger than any config": packed(
+        {"files": {"config.json": a_config(more="x" * MAX_CONFIG_BYTES)}}
+    ),
     "a problem that is none": f"{checkpoint_files._PROBLEM}[1, 2, 3]",
     "a problem that is too long": f'{checkpoint_files._PROBLEM}["HubUnavailable", "{"x" * 600}", ""]',
     "a problem that is no JSON": f"{checkpoint_files._PROBLEM}[",
@@ -104,7 +145,11 @@ def test_what_is_damaged_is_one_problem(text: str) -> None:
 
 
 def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
-    bomb = lzma.compress(b" " * (12 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA)
+    bomb = lzma.compress(
+        b" " * (12 * MAX_CONFIG_BYTES),
+        format=lzma.FORMAT_RAW,
+        filters=checkpoint_files._LZMA,
+    )
     text = checkpoint_files._CONFIG + b85encode(bomb).decode()
 
     tracemalloc.start()
@@ -119,19 +164,35 @@ def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
     assert peak < 8 * MAX_CONFIG_BYTES
 
 
-@pytest.mark.parametrize("config", ['{"a": {"b": ' * 40 + "1" + "}}" * 40, '{"a": 1, "a": 2}', "[1]", "5"])
+@pytest.mark.parametrize(
+    "config", ['{"a": {"b": ' * 40 + "1" + "}}" * 40, '{"a": 1, "a": 2}', "[1]", "5"]
+)
 def test_a_config_that_would_not_be_read_is_not_handed_on(config: str) -> None:
     raw = f'{{"files": {{"config.json": {config}}}}}'
     text = (
         checkpoint_files._CONFIG
-        + b85encode(lzma.compress(raw.encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA)).decode()
+        + b85encode(
+            lzma.compress(
+                raw.encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
+            )
+        ).decode()
     )
 
     assert isinstance(read_handover(text), Problem)
 
 
-def test_what_a_stranger_says_of_commit_and_size_is_believed_only_where_it_can_be_one() -> None:
-    found = read_handover(packed({"files": {"config.json": a_config()}, "commit": "main\n", "tensorBytes": True}))
+def test_what_a_stranger_says_of_commit_and_size_is_believed_only_where_it_can_be_one() -> (
+    None
+):
+    found = read_handover(
+        packed(
+            {
+                "files": {"config.json": a_config()},
+                "commit": "main\n",
+                "tensorBytes": True,
+            }
+        )
+    )
 
     assert isinstance(found, CheckpointFiles)
     assert (found.commit, found.tensor_bytes) == (None, None)

@@ -5,12 +5,25 @@ import math
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.parse import MAX_CONFIG_BYTES, MAX_CONFIG_DEPTH, check_depth, folder_text, parse_config
+from shardwright.modelspec.parse import (
+    MAX_CONFIG_BYTES,
+    MAX_CONFIG_DEPTH,
+    check_depth,
+    folder_text,
+    parse_config,
+)
 
 
 def test_infinity_and_small_exponents_are_taken() -> None:
-    config = parse_config('{"rms_norm_eps": 1e-05, "attention_chunk_size": Infinity, "x": -Infinity}', source="a file")
-    assert config == {"rms_norm_eps": 1e-05, "attention_chunk_size": math.inf, "x": -math.inf}
+    config = parse_config(
+        '{"rms_norm_eps": 1e-05, "attention_chunk_size": Infinity, "x": -Infinity}',
+        source="a file",
+    )
+    assert config == {
+        "rms_norm_eps": 1e-05,
+        "attention_chunk_size": math.inf,
+        "x": -math.inf,
+    }
 
 
 @pytest.mark.parametrize(
@@ -22,13 +35,31 @@ def test_infinity_and_small_exponents_are_taken() -> None:
         ('{"a": 1,}', "is not the JSON of a config"),
         ("", "is not the JSON of a config"),
         ('{"a": ' + "9" * 5000 + "}", "is not the JSON of a config"),
-        ('{"a": "' + "x" * MAX_CONFIG_BYTES + '"}', f"the limit of {MAX_CONFIG_BYTES} bytes"),
+        (
+            '{"a": "' + "x" * MAX_CONFIG_BYTES + '"}',
+            f"the limit of {MAX_CONFIG_BYTES} bytes",
+        ),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
-        ('{"a":' * (MAX_CONFIG_DEPTH + 1) + "1" + "}" * (MAX_CONFIG_DEPTH + 1), f"deeper than {MAX_CONFIG_DEPTH} levels"),
+        (
+            '{"a":' * (MAX_CONFIG_DEPTH + 1) + "1" + "}" * (MAX_CONFIG_DEPTH + 1),
+            f"deeper than {MAX_CONFIG_DEPTH} levels",
+        ),
     ],
-    ids=["duplicate", "NaN", "list", "comma", "empty", "digits", "size", "very deep", "deep"],
+    ids=[
+        "duplicate",
+        "NaN",
+        "list",
+        "comma",
+        "empty",
+        "digits",
+        "size",
+        "very deep",
+        "deep",
+    ],
 )
-def test_what_is_no_config_is_refused_with_its_source_and_reason(text: str, says: str) -> None:
+def test_what_is_no_config_is_refused_with_its_source_and_reason(
+    text: str, says: str
+) -> None:
     with pytest.raises(InputError) as refusal:
         parse_config(text, source="models/config.json")
     (problem,) = refusal.value.problems
@@ -51,10 +82,15 @@ def test_depth_is_counted_through_objects_and_lists() -> None:
     [
         ({"config.json": '{"a": 1}'}, {"a": 1}),
         ({"config.json": '{"a": 1}', "README.md": "#"}, {"a": 1}),
-        ({"config.json": '{"a": 1}', "hf_quant_config.json": "{}"}, {"config.json": {"a": 1}, "hf_quant_config.json": {}}),
+        (
+            {"config.json": '{"a": 1}', "hf_quant_config.json": "{}"},
+            {"config.json": {"a": 1}, "hf_quant_config.json": {}},
+        ),
     ],
 )
-def test_the_file_beside_a_config_goes_with_it(files: dict[str, str], content: dict[str, object]) -> None:
+def test_the_file_beside_a_config_goes_with_it(
+    files: dict[str, str], content: dict[str, object]
+) -> None:
     text = folder_text(files)
     assert text is not None
     assert parse_config(text, source="a folder") == content
@@ -62,10 +98,16 @@ def test_the_file_beside_a_config_goes_with_it(files: dict[str, str], content: d
 
 @pytest.mark.parametrize("name", ["llama.json", "hf_quant_config.json"])
 def test_a_config_under_another_name_stands_alone(name: str) -> None:
-    files = {"config.json": '{"b": 2}', "hf_quant_config.json": '{"quant_algo": "NVFP4"}', name: '{"a": 1}'}
+    files = {
+        "config.json": '{"b": 2}',
+        "hf_quant_config.json": '{"quant_algo": "NVFP4"}',
+        name: '{"a": 1}',
+    }
     assert folder_text(files, name) == '{"a": 1}'
 
 
-@pytest.mark.parametrize("files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}])
+@pytest.mark.parametrize(
+    "files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}]
+)
 def test_without_a_config_there_is_no_text(files: dict[str, object]) -> None:
     assert folder_text(files) is None

@@ -18,7 +18,14 @@ from shardwright.modelspec.spec import (
     Layer,
     Split,
 )
-from tests.support.builders_model import a_config, a_model, a_moe, a_moe_config, catalogued, window
+from tests.support.builders_model import (
+    a_config,
+    a_model,
+    a_moe,
+    a_moe_config,
+    catalogued,
+    window,
+)
 from tests.support.oracle import LOOSE
 
 PARAMETERS = Path(__file__).parents[2] / "data" / "oracle" / "parameters.csv"
@@ -36,13 +43,17 @@ def _published() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("model_id", "parameters"), _published())
-def test_parameters_are_those_that_are_published(model_id: str, parameters: int) -> None:
+def test_parameters_are_those_that_are_published(
+    model_id: str, parameters: int
+) -> None:
     assert catalogued(model_id).parameters == parameters
 
 
 STATES_ANOTHER_SIZE = {
-    "databricks/dbrx-base": 157_970_307_072,  # 48 layers and 12 K/V heads, where the published model has 40 and 8
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31_577_940_288,  # published as 30 billion, of which it is 5 % more
+    # 48 layers and 12 K/V heads, where the published model has 40 and 8
+    "databricks/dbrx-base": 157_970_307_072,
+    # published as 30 billion, of which it is 5 % more
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31_577_940_288,
 }
 """Configs that are not within 2 % of the size in the model's name, with what they do state."""
 
@@ -55,7 +66,11 @@ def _sizes() -> list[tuple[str, int]]:
 @pytest.mark.parametrize(("model_id", "published"), _sizes())
 def test_every_model_has_its_published_size(model_id: str, published: int) -> None:
     loose = LOOSE / f"{model_id.replace('/', '--')}.json"
-    model = read_model(json.loads(loose.read_text()), source=model_id) if loose.exists() else catalogued(model_id)
+    model = (
+        read_model(json.loads(loose.read_text()), source=model_id)
+        if loose.exists()
+        else catalogued(model_id)
+    )
     expected = STATES_ANOTHER_SIZE.get(model_id, published)
     assert abs(model.parameters - expected) <= 0.02 * expected
 
@@ -66,8 +81,16 @@ def test_every_catalogued_config_is_read(model_id: str) -> None:
     assert entry is not None
     model = read_model(entry.config, source=entry.id)
     without_tower = ("the vision tower is not counted: planned as a text-only model",)
-    as_before = ("Step3p7FlashForCausalLM is read as Step-3.5: no engine release with this class was seen",)
-    expected = without_tower if "Llama-4" in model_id else as_before if "Step-3.7" in model_id else ()
+    as_before = (
+        "Step3p7FlashForCausalLM is read as Step-3.5: no engine release with this class was seen",
+    )
+    expected = (
+        without_tower
+        if "Llama-4" in model_id
+        else as_before
+        if "Step-3.7" in model_id
+        else ()
+    )
     assert model.warnings == expected
 
 
@@ -76,9 +99,22 @@ def test_a_llama_is_read_whole() -> None:
     attention = GroupedAttention(heads=8, kv_heads=4, head_dim=64, value_head_dim=64)
     layer = Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=1024))
     assert model.layers == (layer,) * 8
-    assert (model.architecture, model.model_type, model.source) == ("LlamaForCausalLM", "llama", "a test")
-    assert (model.hidden_size, model.vocabulary, model.max_context_tokens) == (512, 4096, 8192)
-    assert (model.dtype, model.quantization, model.tied_embeddings, model.experts) == ("bf16", None, False, 0)
+    assert (model.architecture, model.model_type, model.source) == (
+        "LlamaForCausalLM",
+        "llama",
+        "a test",
+    )
+    assert (model.hidden_size, model.vocabulary, model.max_context_tokens) == (
+        512,
+        4096,
+        8192,
+    )
+    assert (model.dtype, model.quantization, model.tied_embeddings, model.experts) == (
+        "bf16",
+        None,
+        False,
+        0,
+    )
     assert [weight.name for weight in model.weights if weight.layer in (None, 0)] == [
         "model.embed_tokens",
         "model.norm",
@@ -97,13 +133,34 @@ def test_a_llama_is_read_whole() -> None:
 
 def test_deepseek_v3_has_latent_attention_and_three_dense_layers() -> None:
     model = catalogued("deepseek-ai/DeepSeek-V3-0324")
-    attention = LatentAttention(heads=128, kv_lora_rank=512, rope_dim=64, nope_dim=128, value_head_dim=128, q_lora_rank=1536)
-    experts = ExpertFeedForward(experts=256, experts_per_token=8, expert_intermediate=2048, shared_intermediate=2048)
-    dense = Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=18432))
-    assert model.layers == (dense,) * 3 + (Layer(attention=attention, feed_forward=experts),) * 58
+    attention = LatentAttention(
+        heads=128,
+        kv_lora_rank=512,
+        rope_dim=64,
+        nope_dim=128,
+        value_head_dim=128,
+        q_lora_rank=1536,
+    )
+    experts = ExpertFeedForward(
+        experts=256,
+        experts_per_token=8,
+        expert_intermediate=2048,
+        shared_intermediate=2048,
+    )
+    dense = Layer(
+        attention=attention, feed_forward=DenseFeedForward(intermediate=18432)
+    )
+    assert (
+        model.layers
+        == (dense,) * 3 + (Layer(attention=attention, feed_forward=experts),) * 58
+    )
     assert model.quantization == "fp8"
     assert {w.storage.bits for w in model.weights if w.name == "mlp.gate"} == {16}
-    assert {w.storage.bits for w in model.weights if w.name == "mlp.gate.e_score_correction_bias"} == {32}
+    assert {
+        w.storage.bits
+        for w in model.weights
+        if w.name == "mlp.gate.e_score_correction_bias"
+    } == {32}
 
 
 def test_gpt_oss_slides_on_every_other_layer_and_has_biases_and_sinks() -> None:
@@ -137,8 +194,14 @@ def test_gemma_3_is_read_out_of_its_text_config_with_its_defaults() -> None:
     assert windows == [1024, 1024, 1024, 1024, 1024, None] * 2
     assert isinstance(model.layers[0].attention, GroupedAttention)
     assert model.layers[0].attention.heads == 8
-    assert (model.vocabulary, model.max_context_tokens, model.tied_embeddings) == (262_208, 131_072, True)
-    assert model.warnings == ("the vision tower is not counted: planned as a text-only model",)
+    assert (model.vocabulary, model.max_context_tokens, model.tied_embeddings) == (
+        262_208,
+        131_072,
+        True,
+    )
+    assert model.warnings == (
+        "the vision tower is not counted: planned as a text-only model",
+    )
 
 
 def test_layers_that_are_listed_as_dense_have_no_experts() -> None:
@@ -148,15 +211,27 @@ def test_layers_that_are_listed_as_dense_have_no_experts() -> None:
 
 
 def test_a_shared_expert_stands_beside_the_routed_ones() -> None:
-    model = a_moe(architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", shared_expert_intermediate_size=768)
-    assert model.layers[0].feed_forward == ExpertFeedForward(
-        experts=16, experts_per_token=2, expert_intermediate=256, shared_intermediate=768
+    model = a_moe(
+        architectures=["Qwen2MoeForCausalLM"],
+        model_type="qwen2_moe",
+        shared_expert_intermediate_size=768,
     )
-    assert {w.outputs for w in model.weights if w.name == "mlp.shared_expert_gate"} == {1}
+    assert model.layers[0].feed_forward == ExpertFeedForward(
+        experts=16,
+        experts_per_token=2,
+        expert_intermediate=256,
+        shared_intermediate=768,
+    )
+    assert {w.outputs for w in model.weights if w.name == "mlp.shared_expert_gate"} == {
+        1
+    }
 
 
 def test_tied_embeddings_are_counted_once() -> None:
-    assert a_model().parameters - a_model(tie_word_embeddings=True).parameters == 4096 * 512
+    assert (
+        a_model().parameters - a_model(tie_word_embeddings=True).parameters
+        == 4096 * 512
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,24 +244,39 @@ def test_tied_embeddings_are_counted_once() -> None:
         ({"type": "dynamic", "factor": 2}, 16384),
     ],
 )
-def test_the_longest_context_is_what_vllm_derives(rope: dict[str, object] | None, tokens: int) -> None:
+def test_the_longest_context_is_what_vllm_derives(
+    rope: dict[str, object] | None, tokens: int
+) -> None:
     assert a_model(rope_scaling=rope).max_context_tokens == tokens
 
 
 def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
     config = a_config()
     turned = dict(reversed(config.items()))
-    assert read_model(config, source="a").config_hash == read_model(turned, source="b").config_hash
+    assert (
+        read_model(config, source="a").config_hash
+        == read_model(turned, source="b").config_hash
+    )
     assert a_model().config_hash != a_model(rope_theta=10000.0).config_hash
 
 
 def test_what_real_configs_hold_beside_the_facts_is_taken() -> None:
-    extra = a_model(rms_norm_eps=1e-05, attention_chunk_size=math.inf, auto_map={"a": "b"}, id2label={"0": "x"})
+    extra = a_model(
+        rms_norm_eps=1e-05,
+        attention_chunk_size=math.inf,
+        auto_map={"a": "b"},
+        id2label={"0": "x"},
+    )
     assert extra.weights == a_model().weights
 
 
 def test_all_problems_are_found_at_once_with_their_paths() -> None:
-    config = a_config(num_attention_heads=None, vocab_size="many", num_hidden_layers=-3, torch_dtype="int7")
+    config = a_config(
+        num_attention_heads=None,
+        vocab_size="many",
+        num_hidden_layers=-3,
+        torch_dtype="int7",
+    )
     assert _problems(config) == {
         "num_attention_heads": "num_attention_heads: missing; give a whole number, 1 to 4096",
         "vocab_size": "vocab_size: 'many' must be a whole number",
@@ -206,45 +296,81 @@ def test_all_problems_are_found_at_once_with_their_paths() -> None:
         (a_config(num_key_value_heads=3), "num_key_value_heads"),
         (a_config(attention_bias="yes"), "attention_bias"),
         (a_config(rope_scaling=[1]), "rope_scaling"),
-        (a_config(rope_scaling={"type": "linear", "factor": 1e30}), "rope_scaling.factor"),
-        (a_config(quantization_config={"bits": 4}), "quantization_config.quant_method"),
-        (a_config(quantization_config={"quant_method": "gptq"}), "quantization_config.bits"),
-        (a_config(quantization_config={"quant_method": "gptq", "bits": 4, "desc_act": True}), "quantization_config.desc_act"),
         (
-            a_config(quantization_config={"quant_method": "fp8", "weight_block_size": [128]}),
+            a_config(rope_scaling={"type": "linear", "factor": 1e30}),
+            "rope_scaling.factor",
+        ),
+        (a_config(quantization_config={"bits": 4}), "quantization_config.quant_method"),
+        (
+            a_config(quantization_config={"quant_method": "gptq"}),
+            "quantization_config.bits",
+        ),
+        (
+            a_config(
+                quantization_config={
+                    "quant_method": "gptq",
+                    "bits": 4,
+                    "desc_act": True,
+                }
+            ),
+            "quantization_config.desc_act",
+        ),
+        (
+            a_config(
+                quantization_config={"quant_method": "fp8", "weight_block_size": [128]}
+            ),
             "quantization_config.weight_block_size",
         ),
         (a_moe_config(num_experts=10**9), "num_experts"),
         (a_moe_config(num_experts_per_tok=17), "num_experts_per_tok"),
         (a_moe_config(mlp_only_layers=["all"]), "mlp_only_layers"),
-        ({"architectures": ["Gemma3ForCausalLM"], "text_config": {"hidden_size": 0}}, "text_config.hidden_size"),
+        (
+            {"architectures": ["Gemma3ForCausalLM"], "text_config": {"hidden_size": 0}},
+            "text_config.hidden_size",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_hostile_and_mistaken_values_are_refused_at_their_field(config: dict[str, object], path: str) -> None:
+def test_hostile_and_mistaken_values_are_refused_at_their_field(
+    config: dict[str, object], path: str
+) -> None:
     assert path in _problems(config)
 
 
 @pytest.mark.parametrize("named", [None, [], ["BertModel"], "LlamaForCausalLM", [1]])
-def test_an_architecture_that_cannot_be_read_is_a_problem_of_its_own(named: object) -> None:
+def test_an_architecture_that_cannot_be_read_is_a_problem_of_its_own(
+    named: object,
+) -> None:
     assert list(_problems(a_config(architectures=named))) == ["architectures"]
 
 
-def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_listed() -> None:
+def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_listed() -> (
+    None
+):
     with pytest.raises(InputError) as refusal:
         read_model(a_config(architectures=["LlamaFooCausalLM"]), source="a test")
     (problem,) = refusal.value.problems
-    assert (problem.code, problem.gap) == ("ArchitectureUnknown", "did you mean LlamaForCausalLM?")
+    assert (problem.code, problem.gap) == (
+        "ArchitectureUnknown",
+        "did you mean LlamaForCausalLM?",
+    )
     assert "docs/reference/architectures.md" in problem.remedy
 
 
 def test_an_architecture_that_only_ends_like_a_known_one_is_told_no_name() -> None:
     with pytest.raises(InputError) as refusal:
-        read_model(a_config(architectures=["WhisperForConditionalGeneration"]), source="a test")
+        read_model(
+            a_config(architectures=["WhisperForConditionalGeneration"]), source="a test"
+        )
     assert [problem.gap for problem in refusal.value.problems] == [""]
 
 
-def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_else_does() -> None:
-    assert len(a_model(num_hidden_layers=None, layer_types=["full_attention"] * 5).layers) == 5
+def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_else_does() -> (
+    None
+):
+    assert (
+        len(a_model(num_hidden_layers=None, layer_types=["full_attention"] * 5).layers)
+        == 5
+    )
     with pytest.raises(InputError, match="num_hidden_layers: missing"):
         a_model(num_hidden_layers=None)

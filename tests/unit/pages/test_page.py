@@ -1,4 +1,6 @@
-"""The page of a plan: every number of it stands in the document that it is made of, and no text does anything to it."""
+"""The page of a plan: every number of it stands in the document that it is made of, and no text
+does anything to it.
+"""
 
 import io
 import json
@@ -25,7 +27,9 @@ MARKUP = "<b onclick=x>&\"'</script><!--"
 
 
 class Read(HTMLParser):
-    """What a page holds: its elements, its figures by path, its embedded documents, its visible text."""
+    """What a page holds: its elements, its figures by path, its embedded documents, its visible
+    text.
+    """
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -40,9 +44,11 @@ class Read(HTMLParser):
         self._inside = tag, dict(attrs)
         self.tags.append(self._inside)
         if tag == "data":
-            self.figures.append((self._inside[1]["data-path"] or "", self._inside[1]["value"] or "", ""))
+            self.figures.append(
+                (self._inside[1]["data-path"] or "", self._inside[1]["value"] or "", "")
+            )
 
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the base class names it
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
         self._inside = ("", {})
 
     def handle_data(self, data: str) -> None:
@@ -66,14 +72,20 @@ def printed(*words: str) -> str:
 
 @pytest.fixture
 def llama() -> tuple[dict[str, Any], Read]:
-    return json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][0], Read(printed("report", *MODEL, *NODES))
+    return json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][
+        0
+    ], Read(printed("report", *MODEL, *NODES))
 
 
-def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, Any], Read]) -> None:
+def test_every_number_of_the_page_is_the_one_of_explain(
+    llama: tuple[dict[str, Any], Read],
+) -> None:
     document, page = llama
 
     assert json.loads(page.scripts["explanation"]) == document
-    assert [path for path, value, _ in page.figures if str(at(document, path)) != value] == []
+    assert [
+        path for path, value, _ in page.figures if str(at(document, path)) != value
+    ] == []
     assert {".".join(path.split(".")[:2]) for path, _, _ in page.figures} == {
         "plan.predicted",
         "plan.gpus",
@@ -91,8 +103,16 @@ def test_what_is_shown_is_that_number(llama: tuple[dict[str, Any], Read]) -> Non
     shown = {path: text for path, _, text in page.figures}
     predicted = document["plan"]["predicted"]
 
-    assert shown["plan.predicted.outputTokensPerSecond"] == COUNT(predicted["outputTokensPerSecond"]) == "731"
-    assert shown["plan.predicted.ttftMilliseconds"] == SECONDS(predicted["ttftMilliseconds"] / 1000) == "1.8 s"
+    assert (
+        shown["plan.predicted.outputTokensPerSecond"]
+        == COUNT(predicted["outputTokensPerSecond"])
+        == "731"
+    )
+    assert (
+        shown["plan.predicted.ttftMilliseconds"]
+        == SECONDS(predicted["ttftMilliseconds"] / 1000)
+        == "1.8 s"
+    )
     assert shown["explanation.memory.0.weightsBytes"] == "47.3"
     assert shown["explanation.links.0.busy"] == "10.0%"
 
@@ -109,46 +129,100 @@ def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:
     }
     assert loads["base"] == [3, 1, 1]
     for arrival, inputs, outputs in ((0, 0, 0), (3, 1, 1), (6, 2, 1)):
-        load = (values["concurrency"][arrival], values["inputTokens"][inputs], values["outputTokens"][outputs])
-        options = zip(("--concurrency", "--input-tokens", "--output-tokens"), map(str, load), strict=True)
-        document = json.loads(printed("explain", *typed, *(word for pair in options for word in pair), "-o", "json"))["items"][0]
-        chosen = next(one for one in document["explanation"]["candidates"] if one["chosen"])
+        load = (
+            values["concurrency"][arrival],
+            values["inputTokens"][inputs],
+            values["outputTokens"][outputs],
+        )
+        options = zip(
+            ("--concurrency", "--input-tokens", "--output-tokens"),
+            map(str, load),
+            strict=True,
+        )
+        document = json.loads(
+            printed(
+                "explain",
+                *typed,
+                *(word for pair in options for word in pair),
+                "-o",
+                "json",
+            )
+        )["items"][0]
+        chosen = next(
+            one for one in document["explanation"]["candidates"] if one["chosen"]
+        )
         point = loads["points"][(arrival * 3 + inputs) * 3 + outputs]
 
-        assert loads["layouts"][point["chosen"]] == [chosen["layout"], chosen["pool"], chosen["gpus"]]
-        assert {key: point[key] for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")} == {
-            key: chosen["speed"][key] for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
+        assert loads["layouts"][point["chosen"]] == [
+            chosen["layout"],
+            chosen["pool"],
+            chosen["gpus"],
+        ]
+        assert {
+            key: point[key]
+            for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
+        } == {
+            key: chosen["speed"][key]
+            for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
         }
 
 
 def test_a_load_that_the_resource_does_not_take_says_why() -> None:
-    typed = ("meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--max-model-len", "3000")
+    typed = (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "--gpus",
+        "8xH100",
+        "--max-model-len",
+        "3000",
+    )
     points = json.loads(Read(printed("report", *typed)).scripts["loads"])["points"]
 
     assert points[-1] == {
-        "problem": "maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or lower the other two",
+        "problem": (
+            "maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or "
+            "lower the other two"
+        ),
         "speeds": [],
     }
 
 
-def test_nothing_is_fetched_and_no_style_or_script_but_ours_is_allowed(llama: tuple[dict[str, Any], Read]) -> None:
+def test_nothing_is_fetched_and_no_style_or_script_but_ours_is_allowed(
+    llama: tuple[dict[str, Any], Read],
+) -> None:
     _, page = llama
-    policy = next(attributes["content"] for tag, attributes in page.tags if attributes.get("http-equiv"))
+    policy = next(
+        attributes["content"]
+        for tag, attributes in page.tags
+        if attributes.get("http-equiv")
+    )
 
     assert policy is not None
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
-    links = {value for _, attributes in page.tags for name, value in attributes.items() if name in {"href", "src"}}
+    links = {
+        value
+        for _, attributes in page.tags
+        for name, value in attributes.items()
+        if name in {"href", "src"}
+    }
     assert links == {"#plan", "data:,"}
-    assert [attributes for _, attributes in page.tags if "style" in attributes or "onclick" in attributes] == []
+    assert [
+        attributes
+        for _, attributes in page.tags
+        if "style" in attributes or "onclick" in attributes
+    ] == []
 
 
-def test_five_hundred_layouts_are_a_page_of_less_than_one_and_a_half_megabytes() -> None:
+def test_five_hundred_layouts_are_a_page_of_less_than_one_and_a_half_megabytes() -> (
+    None
+):
     many = ("--gpus", "64xH100", "--gpus", "64xB200", "--gpus", "64xH200")
     page = printed("report", "deepseek-ai/DeepSeek-V3", *many)
     read = Read(page)
 
-    assert len(json.loads(read.scripts["explanation"])["explanation"]["candidates"]) > 500
+    assert (
+        len(json.loads(read.scripts["explanation"])["explanation"]["candidates"]) > 500
+    )
     assert len(page.encode()) < PAGE_MAX_BYTES
 
 
@@ -162,14 +236,19 @@ def test_where_nothing_fits_the_page_says_so_and_why(capsys: Capture) -> None:
 
 
 def test_text_that_means_harm_is_text() -> None:
-    """Every text of the document is replaced: nothing but our own elements comes out, and nothing that steers."""
+    """Every text of the document is replaced: nothing but our own elements comes out, and nothing
+    that steers.
+    """
     document = json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][0]
     plain = Read(plan_page(document))
     words = {"kind", "code", "rules", "part", "carriesLoad", "label"}
 
     def hostile(value: Any, text: str) -> Any:
         if isinstance(value, dict):
-            return {key: item if key in words else hostile(item, text) for key, item in value.items()}
+            return {
+                key: item if key in words else hostile(item, text)
+                for key, item in value.items()
+            }
         if isinstance(value, list):
             return [hostile(item, text) for item in value]
         return text if isinstance(value, str) else value
@@ -186,7 +265,9 @@ def test_text_that_means_harm_is_text() -> None:
         assert json.loads(read.scripts["explanation"]) == hostile(document, text[:2000])
 
 
-def test_several_models_are_refused_with_the_way_out(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_models_are_refused_with_the_way_out(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     files = Files(tmp_path)
     model = files.manifests(a_manifest("one"), a_manifest("two"))
@@ -194,5 +275,6 @@ def test_several_models_are_refused_with_the_way_out(tmp_path: Path, capsys: Cap
 
     assert main(["report", "-f", model, "--nodes", nodes]) == 2
     assert capsys.readouterr().err == (
-        "error[NotTogether]: -f: 2 ShardedModels are there and a report shows one; make one for each: one, two\n"
+        "error[NotTogether]: -f: 2 ShardedModels are there and a report shows one; make one for "
+        "each: one, two\n"
     )

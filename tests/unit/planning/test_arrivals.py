@@ -11,19 +11,31 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
+from tests.support.builders_plan import (
+    a_model,
+    a_pool,
+    a_request,
+    an_inventory,
+    vllm_traits,
+)
 
 POOL = a_pool(nodes=2)
 
 
 def _at(rate: float, **changes: object) -> Request:
     request = a_request(**changes)  # type: ignore[arg-type]
-    return replace(request, workload=replace(request.workload, requests_per_second=rate))
+    return replace(
+        request, workload=replace(request.workload, requests_per_second=rate)
+    )
 
 
 def _speed(rate: float, layout: Layout) -> Performance:
     candidate = Candidate(layout=layout, pool=POOL, placement=place(POOL, layout))
-    return estimator_of(a_model("llama-70b"), _at(rate), vllm_traits()).estimate(candidate).performance
+    return (
+        estimator_of(a_model("llama-70b"), _at(rate), vllm_traits())
+        .estimate(candidate)
+        .performance
+    )
 
 
 def test_what_is_offered_is_served_and_no_more_is_promised() -> None:
@@ -54,7 +66,12 @@ def test_a_rate_that_cannot_be_served_is_not_promised() -> None:
 def test_a_rate_asks_for_as_many_gpus_as_it_needs() -> None:
     """Throughput per GPU is greatest with the fewest GPUs that serve the rate."""
     plans = [
-        make_plan(a_model("llama-70b"), an_inventory(POOL), _at(rate, optimize_for=OptimizeFor.THROUGHPUT), vllm_traits())
+        make_plan(
+            a_model("llama-70b"),
+            an_inventory(POOL),
+            _at(rate, optimize_for=OptimizeFor.THROUGHPUT),
+            vllm_traits(),
+        )
         for rate in (0.2, 4.0)
     ]
 
@@ -64,13 +81,19 @@ def test_a_rate_asks_for_as_many_gpus_as_it_needs() -> None:
     assert low.carries_load
     assert high.carries_load
     assert low.layout.gpus < high.layout.gpus
-    (said,) = [reason for reason in low.reasons if reason.startswith("It carries 0.2 requests a second of 2,048 + 512 tokens, ")]
+    (said,) = [
+        reason
+        for reason in low.reasons
+        if reason.startswith("It carries 0.2 requests a second of 2,048 + 512 tokens, ")
+    ]
     assert said.endswith(" that it serves at most.")
 
 
 def test_a_rate_that_leaves_no_headroom_is_not_blamed_on_k_v() -> None:
     request = _at(2.9, tensor=4, pipeline=1)
-    plan = make_plan(a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()).outcome
+    plan = make_plan(
+        a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()
+    ).outcome
 
     assert isinstance(plan, Plan)
     assert not plan.carries_load

@@ -1,4 +1,6 @@
-"""K/V in the memory of the nodes: how much a pod can have, how engines divide it, and what a plan says of it."""
+"""K/V in the memory of the nodes: how much a pod can have, how engines divide it, and what a plan
+says of it.
+"""
 
 from typing import Any
 
@@ -19,13 +21,19 @@ DEEPSEEK = {"model": {"id": "deepseek-ai/DeepSeek-V3"}}
 
 def outcome(host: str = "2000Gi", offload: Any = None, **spec: Any) -> Plan | NoPlan:
     """Return what comes of a model on four nodes of 8 H100 with so much memory for pods."""
-    workload = {"workload": {"kvOffload": {} if offload is None else {"hostMemory": offload}}}
+    workload = {
+        "workload": {"kvOffload": {} if offload is None else {"hostMemory": offload}}
+    }
     subject = a_subject(**spec, **workload)
-    nodes = [a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)]
+    nodes = [
+        a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)
+    ]
     return plan_serving(subject, stock(subject, nodes)).outcome
 
 
-def kept(spec: dict[str, Any], host: str = "2000Gi", offload: Any = None) -> HostCache | None:
+def kept(
+    spec: dict[str, Any], host: str = "2000Gi", offload: Any = None
+) -> HostCache | None:
     found = outcome(host, offload, **spec)
     assert isinstance(found, Plan), found
     return found.host_cache
@@ -38,13 +46,19 @@ def one_gpu(**more: Any) -> dict[str, Any]:
 def test_a_pod_keeps_what_its_share_of_the_node_leaves_beside_the_engine() -> None:
     # 2,000 GiB less a tenth, an eighth of it for one GPU of eight, less 9.5 GiB of the engine
     assert kept(one_gpu()) == HostCache(
-        pod_bytes=215 * GIB, engine_bytes=215 * GIB, region_bytes=215 * GIB, tokens=215 * GIB // (128 * 1024)
+        pod_bytes=215 * GIB,
+        engine_bytes=215 * GIB,
+        region_bytes=215 * GIB,
+        tokens=215 * GIB // (128 * 1024),
     )
 
 
 def test_the_node_with_the_least_memory_says_how_much_it_is() -> None:
     subject = a_subject(**one_gpu(replicas=2), workload={"kvOffload": {}})
-    nodes = [a_node("a", allocatable={"memory": "2000Gi"}), a_node("b", allocatable={"memory": "1000Gi"})]
+    nodes = [
+        a_node("a", allocatable={"memory": "2000Gi"}),
+        a_node("b", allocatable={"memory": "1000Gi"}),
+    ]
 
     found = plan_of(plan_serving(subject, stock(subject, nodes))).host_cache
 
@@ -52,12 +66,18 @@ def test_the_node_with_the_least_memory_says_how_much_it_is() -> None:
     assert found.pod_bytes == 103 * GIB
 
 
-def test_an_engine_over_nodes_is_told_what_all_of_them_keep_and_no_more_than_one_has_room_for() -> None:
+def test_an_engine_over_nodes_is_told_what_all_of_them_keep_and_no_more_than_one_has_room_for() -> (
+    None
+):
     found = kept(LARGE)
 
     # 1,800 GiB less 41 of the engine, which the files of both nodes must have room for
     assert found is not None
-    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (879 * GIB, 1758 * GIB, 1758 * GIB)
+    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (
+        879 * GIB,
+        1758 * GIB,
+        1758 * GIB,
+    )
 
 
 def test_ranks_that_hold_the_same_keep_one_copy() -> None:
@@ -70,22 +90,32 @@ def test_ranks_that_hold_the_same_keep_one_copy() -> None:
 
 
 def test_attention_replicas_are_engines_of_their_own() -> None:
-    found = kept(DEEPSEEK | {"parallelism": {"tensor": 1, "attentionData": 16}}, offload="68Gi")
+    found = kept(
+        DEEPSEEK | {"parallelism": {"tensor": 1, "attentionData": 16}}, offload="68Gi"
+    )
 
     assert found is not None
-    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (64 * GIB, 8 * GIB, 64 * GIB)
+    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (
+        64 * GIB,
+        8 * GIB,
+        64 * GIB,
+    )
     assert found.tokens == 16 * 8 * GIB // 70_272
 
 
 def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
-    spec: dict[str, Any] = DEEPSEEK | {"parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}}
+    spec: dict[str, Any] = DEEPSEEK | {
+        "parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}
+    }
 
     found = outcome(offload="4Gi", **spec)
 
     assert isinstance(found, NoPlan)
     assert found.problem.sentence() == (
-        "spec.workload.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 Gi with 8 engines in a pod: "
-        "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on h100-sxm-80gb-8x-400g; "
+        "spec.workload.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
+        "Gi with 8 engines in a pod: "
+        "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on "
+        "h100-sxm-80gb-8x-400g; "
         "raise it, or say Auto"
     )
     assert isinstance(outcome(offload="8Gi", **spec), Plan)
@@ -94,7 +124,9 @@ def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
 def test_memory_that_is_stated_for_the_pod_is_left_to_it() -> None:
     # the share of one GPU, 225 GiB, less 100.5 that are stated
     found = kept(one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
-    refused = outcome(offload="125Gi", **one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
+    refused = outcome(
+        offload="125Gi", **one_gpu(pod={"resources": {"memory": "100.5Gi"}})
+    )
 
     assert found is not None
     assert found.pod_bytes == 124 * GIB
@@ -105,42 +137,71 @@ def test_memory_that_is_stated_for_the_pod_is_left_to_it() -> None:
 
 def test_a_node_without_free_gpus_says_nothing_of_how_much_it_is() -> None:
     subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
-    nodes = [a_node("a", allocatable={"memory": "2000Gi"}), a_node("b", allocatable={"memory": "1000Gi"})]
+    nodes = [
+        a_node("a", allocatable={"memory": "2000Gi"}),
+        a_node("b", allocatable={"memory": "1000Gi"}),
+    ]
 
-    found = plan_of(plan_serving(subject, stock(subject, nodes).without_nodes({"b"}))).host_cache
+    found = plan_of(
+        plan_serving(subject, stock(subject, nodes).without_nodes({"b"}))
+    ).host_cache
 
     assert found is not None
     assert found.pod_bytes == 215 * GIB
 
 
 @pytest.mark.parametrize("offload", ["Auto", "215Gi"])
-def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(offload: str) -> None:
+def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(
+    offload: str,
+) -> None:
     subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": offload}})
-    large, odd = a_node("large", allocatable={"memory": "2000Gi"}), a_node("a-odd", allocatable={"memory": "1000Gi"})
+    large, odd = (
+        a_node("large", allocatable={"memory": "2000Gi"}),
+        a_node("a-odd", allocatable={"memory": "1000Gi"}),
+    )
     plan = plan_of(plan_serving(subject, stock(subject, [large])))
     room = stock(subject, [large, odd])
 
     added = plan_of(further(subject, plan, room, 2))
     alone = further(subject, plan, stock(subject, [odd]), 1).outcome
 
-    assert (added.host_cache, added.groups) == (plan.host_cache, (("large",), ("large",)))
+    assert (added.host_cache, added.groups) == (
+        plan.host_cache,
+        (("large",), ("large",)),
+    )
     assert isinstance(alone, NoPlan)
     assert alone.heals_by_itself
     assert "less memory on the nodes for K/V" in alone.problem.sentence()
 
 
-def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> None:
+def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> (
+    None
+):
     subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
-    plan = plan_of(plan_serving(subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})])))
+    plan = plan_of(
+        plan_serving(
+            subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})])
+        )
+    )
 
-    added = plan_of(further(subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1))
+    added = plan_of(
+        further(
+            subject,
+            plan,
+            stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]),
+            1,
+        )
+    )
 
     assert (plan.host_cache, added.host_cache) == (None, None)
 
 
 def test_that_there_is_too_little_memory_is_remembered_of_these_nodes_alone() -> None:
     subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "512Gi"}})
-    small, large = (stock(subject, [a_node("a", allocatable={"memory": memory})]) for memory in ("1000Gi", "8000Gi"))
+    small, large = (
+        stock(subject, [a_node("a", allocatable={"memory": memory})])
+        for memory in ("1000Gi", "8000Gi")
+    )
     cache = PlanCache()
     cache.keep(subject, small, plan_serving(subject, small))
 
@@ -150,8 +211,12 @@ def test_that_there_is_too_little_memory_is_remembered_of_these_nodes_alone() ->
 
 def test_a_document_says_how_much_is_wanted() -> None:
     for offload, said in (("Auto", "Auto"), ("64Gi", "64Gi")):
-        subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": offload}})
-        document = plan_document(subject, plan_serving(subject, stock(subject, [a_node("a")])))
+        subject = a_subject(
+            **one_gpu(), workload={"kvOffload": {"hostMemory": offload}}
+        )
+        document = plan_document(
+            subject, plan_serving(subject, stock(subject, [a_node("a")]))
+        )
         assert document["request"]["workload"]["kvOffload"] == {"hostMemory": said}
 
 
@@ -159,19 +224,36 @@ def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
     found = outcome(offload="216Gi", **one_gpu())
 
     assert isinstance(found, NoPlan)
-    assert (found.problem.code, found.problem.path) == ("HostMemoryTooSmall", "spec.workload.kvOffload.hostMemory")
+    assert (found.problem.code, found.problem.path) == (
+        "HostMemoryTooSmall",
+        "spec.workload.kvOffload.hostMemory",
+    )
     assert "must be at most the 215.0 GiB" in found.problem.sentence()
     assert isinstance(outcome(offload="215Gi", **one_gpu()), Plan)
 
 
-@pytest.mark.parametrize(("host", "why"), [("", "nodes do not say what they have"), ("80Gi", "they have none left for a pod")])
-def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(host: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("", "nodes do not say what they have"),
+        ("80Gi", "they have none left for a pod"),
+    ],
+)
+def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
+    host: str, why: str
+) -> None:
     found = outcome(host, **one_gpu())
 
     assert isinstance(found, Plan)
     assert found.host_cache is None
-    assert [warning for warning in found.warnings if "memory of the nodes" in warning] == [
-        f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory states a number)"
+    assert [
+        warning for warning in found.warnings if "memory of the nodes" in warning
+    ] == [
+        (
+            f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory "
+            "states "
+            "a number)"
+        )
     ]
 
 
@@ -186,10 +268,15 @@ def test_a_plan_says_how_many_tokens_it_keeps_and_that_nobody_has_measured_it() 
     plan = outcome(**one_gpu())
     assert isinstance(plan, Plan)
 
-    (said,) = (warning for warning in plan.warnings if warning.startswith("K/V offload"))
+    (said,) = (
+        warning for warning in plan.warnings if warning.startswith("K/V offload")
+    )
     assert said == (
-        f"K/V offload: 215.0 GiB of memory per pod keep about 1,761,280 tokens beside the {plan.kv_tokens:,} on the GPUs; "
-        "how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them back is not counted, and no plan "
+        "K/V offload: 215.0 GiB of memory per pod keep about 1,761,280 tokens beside the "
+        f"{plan.kv_tokens:,}"
+        " on the GPUs; "
+        "how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them "
+        "back is not counted, and no plan "
         "with it has been measured"
     )
     assert plan.performance.basis == "modelled"

@@ -18,7 +18,15 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Lack, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.units import GIB
-from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+from tests.support.builders_plan import (
+    a_model,
+    a_network,
+    a_pool,
+    a_request,
+    an_inventory,
+    an_nvl72_pool,
+    vllm_traits,
+)
 
 
 def _report(model: str, inventory: Inventory, request: Request | None = None) -> Report:
@@ -31,7 +39,9 @@ def _plan(model: str, inventory: Inventory, request: Request | None = None) -> P
     return outcome
 
 
-def _no_plan(model: str, inventory: Inventory, request: Request | None = None) -> NoPlan:
+def _no_plan(
+    model: str, inventory: Inventory, request: Request | None = None
+) -> NoPlan:
     outcome = _report(model, inventory, request).outcome
     assert isinstance(outcome, NoPlan)
     return outcome
@@ -42,9 +52,16 @@ def test_a_plan_says_everything_that_rendering_needs() -> None:
 
     assert plan.groups == (("h100-sxm-80gb-00000", "h100-sxm-80gb-00001"),)
     assert (plan.nodes_per_replica, plan.gpus_per_node) == (2, 8)
-    assert (plan.tensor_link, plan.pipeline_link) == ("NVLink4 NVSwitch", "400 Gb/s RDMA")
+    assert (plan.tensor_link, plan.pipeline_link) == (
+        "NVLink4 NVSwitch",
+        "400 Gb/s RDMA",
+    )
     assert [stage.layers for stage in plan.stages] == [(0, 63), (63, 126)]
-    assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (3072, 1024, 8192)
+    assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (
+        3072,
+        1024,
+        8192,
+    )
     assert plan.memory_utilization == 0.92
     assert plan.carries_load
     assert plan.undeployable is None
@@ -54,14 +71,19 @@ def test_reasons_name_the_objective_the_memory_the_load_and_where_time_goes() ->
     reasons = _plan("llama-70b", an_inventory(a_pool())).reasons
 
     assert re.fullmatch(
-        r"tensor 4 on H100-SXM-80GB \(h100-sxm-80gb\) gives the best balance of throughput per GPU and speed per request "
+        r"tensor 4 on H100-SXM-80GB \(h100-sxm-80gb\) gives the best balance of throughput per "
+        r"GPU and speed per request "
         r"of the \d+ layouts that can run\.",
         reasons[0],
     )
     assert re.search(r"32\.9 GiB of weights of its 7\d\.\d GiB budget", reasons[1])
-    assert reasons[2] == "It carries 64 requests of 2,048 + 512 tokens without queueing."
+    assert (
+        reasons[2] == "It carries 64 requests of 2,048 + 512 tokens without queueing."
+    )
     assert "a token's time goes to" in reasons[3]
-    assert len(reasons) == 4, "layouts with fewer GPUs carry the load, too: they lose by the objective alone"
+    assert len(reasons) == 4, (
+        "layouts with fewer GPUs carry the load, too: they lose by the objective alone"
+    )
 
 
 def test_alternatives_say_what_they_lose_and_where() -> None:
@@ -74,12 +96,16 @@ def test_alternatives_say_what_they_lose_and_where() -> None:
 
 
 def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
-    excluded = {item.code: item for item in _report("llama-405b", an_inventory(a_pool(nodes=2))).excluded}
+    excluded = {
+        item.code: item
+        for item in _report("llama-405b", an_inventory(a_pool(nodes=2))).excluded
+    }
 
     memory = excluded["WeightsExceedMemory"]
     assert memory.count == 15
     assert re.fullmatch(
-        r"pipeline 8 on h100-sxm-80gb: 95\.0 GiB of weights and \d\.\d GiB of buffers per GPU must be less than 7\d\.\d GiB, "
+        r"pipeline 8 on h100-sxm-80gb: 95\.0 GiB of weights and \d\.\d GiB of buffers per GPU "
+        r"must be less than 7\d\.\d GiB, "
         r"2\d\.\d GiB short",
         memory.nearest_miss,
     )
@@ -87,10 +113,18 @@ def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
 
 
 def test_nodes_that_cannot_be_used_are_counted_beside() -> None:
-    inventory = an_inventory(a_pool(), excluded={"b": "NotReady", "a": "NotReady", "c": "GpuUnknown"})
-    nodes = [(item.code, item.count, item.example) for item in _report("llama-8b", inventory).excluded[-2:]]
+    inventory = an_inventory(
+        a_pool(), excluded={"b": "NotReady", "a": "NotReady", "c": "GpuUnknown"}
+    )
+    nodes = [
+        (item.code, item.count, item.example)
+        for item in _report("llama-8b", inventory).excluded[-2:]
+    ]
 
-    assert nodes == [("NotReady", 2, "node a: the node is out"), ("GpuUnknown", 1, "node c: the node is out")]
+    assert nodes == [
+        ("NotReady", 2, "node a: the node is out"),
+        ("GpuUnknown", 1, "node c: the node is out"),
+    ]
 
 
 def test_a_load_that_nothing_carries_is_said() -> None:
@@ -98,10 +132,14 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 
     assert not plan.carries_load
     assert re.fullmatch(
-        r"No layout carries 64 requests of 2,048 \+ 512 tokens: \d\d of 64 run at once per replica, the others wait\.",
+        r"No layout carries 64 requests of 2,048 \+ 512 tokens: \d\d of 64 run at once per "
+        r"replica, the others wait\.",
         plan.reasons[2],
     )
-    assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
+    assert any(
+        re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning)
+        for warning in plan.warnings
+    )
 
 
 def test_what_surely_starts_goes_before_what_is_tight() -> None:
@@ -112,32 +150,50 @@ def test_what_surely_starts_goes_before_what_is_tight() -> None:
     assert isinstance(report.outcome, Plan)
 
     assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
-    other, *_ = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
+    other, *_ = [
+        item
+        for item in report.alternatives
+        if item.loses.startswith("tight, may not start; ")
+    ]
     assert other.layout.gpus == 8
-    assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
+    assert _plan(
+        "deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request
+    ).tight
 
 
 def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
     plan = _plan("llama-70b", an_inventory(a_pool(free={0: 2})))
 
     assert not plan.carries_load
-    assert plan.reasons[3] == "tensor 4 would carry it, but needs 1 node of h100-sxm-80gb with 4 free GPUs, 0 free of 1, 1 short."
+    assert plan.reasons[3] == (
+        "tensor 4 would carry it, but needs 1 node of h100-sxm-80gb with 4 free GPUs, 0 free "
+        "of 1, 1 short."
+    )
 
 
 def test_fewer_gpus_that_would_queue_are_named() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
 
-    assert re.fullmatch(r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.", plan.reasons[-1])
+    assert re.fullmatch(
+        r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.",
+        plan.reasons[-1],
+    )
 
 
 def test_a_length_that_was_asked_for_is_never_lowered() -> None:
     request = a_request(concurrency=1, max_model_len=131072)
-    problem = _no_plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request).problem
+    problem = _no_plan(
+        "llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request
+    ).problem
 
-    assert (problem.code, problem.path) == ("KvCacheTooSmall", "spec.workload.maxModelLen")
+    assert (problem.code, problem.path) == (
+        "KvCacheTooSmall",
+        "spec.workload.maxModelLen",
+    )
     assert problem.limit == "must hold one request of 131,072"
     assert problem.remedy.endswith(
-        "add nodes; or plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica"
+        "add nodes; or plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use "
+        "more GPUs per replica"
     )
 
 
@@ -150,19 +206,32 @@ def test_the_full_length_is_worth_more_gpus() -> None:
 
 
 def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> None:
-    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(a_request(tensor=8, pipeline=1), deploy=True))
+    plan = _plan(
+        "deepseek-v3",
+        an_inventory(an_nvl72_pool()),
+        replace(a_request(tensor=8, pipeline=1), deploy=True),
+    )
 
     assert plan.undeployable is None
     assert plan.compute_domain
     assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
-    assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
+    assert (
+        "Pods share the NVLink domain of their nodes by a ComputeDomain."
+        in plan.reasons
+    )
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(pipeline: int) -> None:
-    pool = an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
+def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(
+    pipeline: int,
+) -> None:
+    pool = (
+        an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
+    )
 
-    assert not _plan("deepseek-v3", an_inventory(pool), a_request(tensor=4, pipeline=pipeline)).compute_domain
+    assert not _plan(
+        "deepseek-v3", an_inventory(pool), a_request(tensor=4, pipeline=pipeline)
+    ).compute_domain
 
 
 def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() -> None:
@@ -171,14 +240,20 @@ def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() ->
 
     problem = Problem(
         code="NotYetDeployable",
-        what="tensor 8 x expert 8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
+        what="tensor 8 x expert 8 puts one tensor group on 2 nodes, which have no label "
+        "nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).undeployable == problem
+    assert (
+        _plan("deepseek-v3", inventory, replace(shown, deploy=True)).undeployable
+        == problem
+    )
     only_shown = _plan("deepseek-v3", inventory, shown).undeployable
-    assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
+    assert only_shown == replace(
+        problem, remedy="mode: Deploy takes the best layout that can be run"
+    )
 
 
 def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
@@ -190,17 +265,26 @@ def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
 
     assert better.undeployable is not None
     assert deployed.outcome.reasons[1] == (
-        f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode "
+        "PlanOnly shows it."
     )
-    (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
+    (other,) = [
+        other for other in deployed.alternatives if other.layout == better.layout
+    ]
     assert other.loses.startswith("not deployable yet; ")
 
 
-def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> None:
+def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> (
+    None
+):
     pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
 
-    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.undeployable) == (4, 2, None)
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.undeployable) == (
+        4,
+        2,
+        None,
+    )
 
 
 def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
@@ -208,28 +292,44 @@ def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> Non
     problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).undeployable
 
     assert problem is not None
-    assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
+    assert (problem.code, problem.path) == (
+        "NotYetDeployable",
+        "spec.parallelism.attentionData",
+    )
     assert "attention replicas of 8 GPUs each on nodes with 4" in problem.what
 
 
 def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
-    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), a_request(attention_data=8))
+    plan = _plan(
+        "deepseek-v3",
+        an_inventory(a_pool("H200-SXM-141GB")),
+        a_request(attention_data=8),
+    )
 
     assert plan.layout.attention_data == 8
-    assert any(reason.endswith(f"for K/V: {plan.kv_tokens:,} tokens per replica.") for reason in plan.reasons)
+    assert any(
+        reason.endswith(f"for K/V: {plan.kv_tokens:,} tokens per replica.")
+        for reason in plan.reasons
+    )
 
 
 def test_requests_are_counted_over_all_attention_ranks_of_a_replica() -> None:
-    request = a_request(concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8)
+    request = a_request(
+        concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8
+    )
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), request)
 
     running = plan.performance.running_requests
     assert running * (8000 + 512 / 2) == pytest.approx(plan.kv_tokens, rel=0.05)
-    assert plan.reasons[2].endswith(f": {running} of 4,096 run at once per replica, the others wait.")
+    assert plan.reasons[2].endswith(
+        f": {running} of 4,096 run at once per replica, the others wait."
+    )
 
 
 def test_a_limit_binds_before_the_memory_of_layouts_that_could_not_run() -> None:
-    problem = _no_plan("llama-405b", an_inventory(a_pool(nodes=2)), a_request(tpot_seconds=0.001)).problem
+    problem = _no_plan(
+        "llama-405b", an_inventory(a_pool(nodes=2)), a_request(tpot_seconds=0.001)
+    ).problem
 
     assert problem.code == "TpotLimitExceeded"
     assert "closest is tensor 8 x pipeline 2 on h100-sxm-80gb" in problem.remedy
@@ -240,38 +340,67 @@ def test_a_limit_that_fewer_gpus_do_not_meet_is_named() -> None:
 
     assert plan.layout.gpus == 8
     assert re.fullmatch(
-        r"On fewer GPUs a limit is not met: .*: time per output token of \d+ ms must be at most 40 ms\.", plan.reasons[-1]
+        r"On fewer GPUs a limit is not met: .*: time per output token of \d+ ms must be at most "
+        r"40 ms\.",
+        plan.reasons[-1],
     )
 
 
-def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do() -> None:
+def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do() -> (
+    None
+):
     report = _report("llama-70b", an_inventory(a_pool()), _rate(20.0))
     plan = report.outcome
     assert isinstance(plan, Plan)
 
     assert not plan.carries_load
     assert "comes closest to carrying the load of" in plan.reasons[0]
-    assert not any("at once" in text for text in (*plan.reasons, *(other.loses for other in report.alternatives)))
+    assert not any(
+        "at once" in text
+        for text in (*plan.reasons, *(other.loses for other in report.alternatives))
+    )
     assert report.alternatives[0].loses.startswith("falls behind: serves ")
-    (advice,) = [warning for warning in plan.warnings if warning.startswith("requests arrive faster than they are served")]
+    (advice,) = [
+        warning
+        for warning in plan.warnings
+        if warning.startswith("requests arrive faster than they are served")
+    ]
     replicas = int(advice.split("(replicas: ")[1].rstrip(")"))
-    followed = _plan("llama-70b", an_inventory(a_pool(nodes=replicas)), _rate(20.0, replicas=replicas))
+    followed = _plan(
+        "llama-70b",
+        an_inventory(a_pool(nodes=replicas)),
+        _rate(20.0, replicas=replicas),
+    )
     assert followed.carries_load
 
 
 def _rate(requests_per_second: float, **space: Any) -> Request:
     request = a_request(**space)
-    return replace(request, workload=replace(request.workload, requests_per_second=requests_per_second))
+    return replace(
+        request,
+        workload=replace(request.workload, requests_per_second=requests_per_second),
+    )
 
 
-def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is_said() -> None:
+def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is_said() -> (
+    None
+):
     pools = (a_pool(), a_pool("L40S-48GB"))
     priced = tuple(replace(pool, gpu_hour_price=1.0) for pool in pools)
-    none, some, every = (_plan("llama-8b", an_inventory(*found)).warnings for found in (pools, (priced[0], pools[1]), priced))
+    none, some, every = (
+        _plan("llama-8b", an_inventory(*found)).warnings
+        for found in (pools, (priced[0], pools[1]), priced)
+    )
 
-    counted = "GPUs count by relative prices, an H100 as 1: H100-SXM-80GB 1, L40S-48GB 0.35"
-    assert none == (f"{counted}; no node states a price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
-    assert some == (f"{counted}; some nodes state no price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
+    counted = (
+        "GPUs count by relative prices, an H100 as 1: H100-SXM-80GB 1, L40S-48GB 0.35"
+    )
+    assert none == (
+        f"{counted}; no node states a price (gpuHourPrices, shardwright.io/gpu-hour-price)",
+    )
+    assert some == (
+        f"{counted}; some nodes state no price (gpuHourPrices, shardwright.io/gpu-hour-price)",
+    )
     assert every == ()
 
 
@@ -284,7 +413,10 @@ def _with(traits: EngineTraits, *pools: Pool) -> Report:
 
 
 def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -> None:
-    both, alone = _with(EITHER, AMD_POOL, a_pool()).outcome, _with(EITHER, AMD_POOL).outcome
+    both, alone = (
+        _with(EITHER, AMD_POOL, a_pool()).outcome,
+        _with(EITHER, AMD_POOL).outcome,
+    )
 
     assert isinstance(both, Plan)
     assert isinstance(alone, Plan)
@@ -294,29 +426,38 @@ def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -
 
 
 def test_an_image_for_other_gpus_than_the_pools_is_refused_by_its_name() -> None:
-    cuda = replace(vllm_traits(), runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0")
+    cuda = replace(
+        vllm_traits(), runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0"
+    )
 
     outcome = _with(cuda, AMD_POOL).outcome
 
     assert isinstance(outcome, NoPlan)
     assert outcome.problem.sentence().startswith(
-        f"spec.engine.image: the image vllm/vllm-openai:v0.33.0 is built for nvidia.com/gpu, {AMD_POOL.product} is amd.com/gpu"
+        "spec.engine.image: the image vllm/vllm-openai:v0.33.0 is built for nvidia.com/gpu, "
+        f"{AMD_POOL.product}"
+        " is amd.com/gpu"
     )
 
 
 RACK = an_nvl72_pool()
 
 
-def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free() -> None:
+def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free() -> (
+    None
+):
     beside = _plan("llama-8b", an_inventory(RACK, a_pool("L40S-48GB")))
     alone = _plan("llama-8b", an_inventory(RACK))
 
     assert (beside.product, beside.layout.gpus) == (a_pool("L40S-48GB").product, 1)
     assert (
-        f"one GPU on {RACK.product} would be better, but not by what it costs to take a whole tray out of a rack."
+        f"one GPU on {RACK.product} would be better, but not by what it costs to take a whole "
+        "tray out of a rack."
+    ) in beside.reasons
+    assert (
+        "It costs as much as 0.35 H100: 1 x 0.35, by public price lists."
         in beside.reasons
     )
-    assert "It costs as much as 0.35 H100: 1 x 0.35, by public price lists." in beside.reasons
     assert beside.gpu_price == relative_price(load_gpus()["L40S-48GB"])
     assert (alone.layout.gpus, alone.gpu_price) == (1, None)
 
@@ -338,7 +479,10 @@ def test_a_rack_is_broken_where_it_pays() -> None:
 
 
 def test_prices_that_are_stated_take_the_place_of_relative_ones() -> None:
-    pools = (replace(a_pool(), gpu_hour_price=9.0), replace(a_pool("L40S-48GB"), gpu_hour_price=1.0))
+    pools = (
+        replace(a_pool(), gpu_hour_price=9.0),
+        replace(a_pool("L40S-48GB"), gpu_hour_price=1.0),
+    )
 
     plan = _plan("llama-8b", an_inventory(*pools))
 
@@ -353,26 +497,43 @@ def test_a_cluster_without_gpu_nodes_waits_for_some() -> None:
             code="NoGpuNodes",
             path="spec.placement",
             what="no node has GPUs",
-            remedy="add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it goes on when they join",
+            remedy="add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it "
+            "goes on when they join",
         ),
         heals_by_itself=True,
     )
 
 
-def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> None:
+def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> (
+    None
+):
     link = replace(a_pool().network, name="12.5 Gb/s Ethernet", basis="assumed")
-    inside, across = (_plan(model, an_inventory(a_pool(nodes=2, network=link))) for model in ("llama-8b", "llama-405b"))
+    inside, across = (
+        _plan(model, an_inventory(a_pool(nodes=2, network=link)))
+        for model in ("llama-8b", "llama-405b")
+    )
     rack = an_inventory(an_nvl72_pool(network=link))
-    over_nvlink = _plan("deepseek-v3", rack, a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1))
+    over_nvlink = _plan(
+        "deepseek-v3",
+        rack,
+        a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1),
+    )
 
     assert inside.warnings == ()
     assert (over_nvlink.nodes_per_replica, over_nvlink.warnings) == (2, ())
     how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
-    assert across.warnings == (f"the network between nodes is unknown: 12.5 Gb/s Ethernet per GPU assumed; {how}",)
+    assert across.warnings == (
+        f"the network between nodes is unknown: 12.5 Gb/s Ethernet per GPU assumed; {how}",
+    )
 
 
 def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> None:
-    problem = _no_plan("llama-8b", an_inventory(excluded={"b": "MigEnabled", "a": "MigEnabled", "c": "GpuUnknown"})).problem
+    problem = _no_plan(
+        "llama-8b",
+        an_inventory(
+            excluded={"b": "MigEnabled", "a": "MigEnabled", "c": "GpuUnknown"}
+        ),
+    ).problem
 
     assert problem == Problem(
         code="NoGpuNodes",
@@ -389,14 +550,22 @@ def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
     assert _plan("llama-405b", inventory, shown).undeployable is not None
-    assert _plan("llama-405b", inventory, replace(shown, deploy=True)).undeployable is None
+    assert (
+        _plan("llama-405b", inventory, replace(shown, deploy=True)).undeployable is None
+    )
 
 
 def test_tensor_over_the_network_is_allowed_when_pinned_and_warned_of() -> None:
     plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), a_request(tensor=16))
 
     assert plan.undeployable is None
-    assert plan.warnings == ("tensor parallelism crosses nodes over 400 Gb/s RDMA: every layer waits for the network twice",)
+    assert plan.warnings == (
+        (
+            "tensor parallelism crosses nodes over 400 Gb/s RDMA: every layer waits for the "
+            "network "
+            "twice"
+        ),
+    )
 
 
 def test_busy_hardware_heals_by_itself() -> None:
@@ -418,13 +587,17 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
     assert not outcome.heals_by_itself
     assert outcome.problem.code == "WeightsExceedMemory"
     assert outcome.problem.remedy == (
-        "closest is pipeline 8 on h100-sxm-80gb; tensor 8 x pipeline 2 needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs "
-        "each, 1 there, 1 short; add nodes; or use more GPUs per replica, GPUs with more memory, or quantized weights"
+        "closest is pipeline 8 on h100-sxm-80gb; tensor 8 x pipeline 2 needs 2 nodes of "
+        "h100-sxm-80gb with 8 healthy GPUs "
+        "each, 1 there, 1 short; add nodes; or use more GPUs per replica, GPUs with more memory, "
+        "or quantized weights"
     )
 
 
 def test_room_for_some_replicas_only_is_what_binds() -> None:
-    outcome = _no_plan("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8))
+    outcome = _no_plan(
+        "llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8)
+    )
 
     assert outcome == NoPlan(
         problem=Problem(
@@ -436,28 +609,43 @@ def test_room_for_some_replicas_only_is_what_binds() -> None:
         heals_by_itself=False,
         lack=Lack(pool="h100-sxm-80gb", gpus_per_node=8, missing_nodes=1, nodes=6),
     )
-    assert isinstance(_report("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=2, tensor=8)).outcome, Plan)
+    assert isinstance(
+        _report(
+            "llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=2, tensor=8)
+        ).outcome,
+        Plan,
+    )
 
 
 def test_replicas_that_share_nodes_are_counted_not_the_nodes() -> None:
-    busy = _no_plan("llama-8b", an_inventory(a_pool(nodes=2, free={0: 2, 1: 1})), a_request(replicas=5)).problem
-    small = _no_plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=17)).problem
+    busy = _no_plan(
+        "llama-8b",
+        an_inventory(a_pool(nodes=2, free={0: 2, 1: 1})),
+        a_request(replicas=5),
+    ).problem
+    small = _no_plan(
+        "llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=17)
+    ).problem
 
     assert busy.sentence() == (
         "one GPU needs room for 5 replicas with 1 free GPU each on h100-sxm-80gb, 3 fit, 2 short; "
         "free GPUs or add nodes; it goes on by itself then"
     )
     assert small.sentence() == (
-        "one GPU needs room for 17 replicas with 1 healthy GPU each on h100-sxm-80gb, 16 fit, 1 short; "
+        "one GPU needs room for 17 replicas with 1 healthy GPU each on h100-sxm-80gb, 16 fit, 1 "
+        "short; "
         "add nodes, or lower replicas: there is room for 16"
     )
 
 
 def test_pins_that_no_pool_can_hold_say_what_they_need() -> None:
-    problem = _no_plan("llama-70b", an_inventory(a_pool(nodes=4)), a_request(tensor=32, pipeline=4)).problem
+    problem = _no_plan(
+        "llama-70b", an_inventory(a_pool(nodes=4)), a_request(tensor=32, pipeline=4)
+    ).problem
 
     assert problem.sentence() == (
-        "tensor 32 x pipeline 4 needs 16 nodes of h100-sxm-80gb with 8 healthy GPUs each, 4 there, 12 short; add nodes"
+        "tensor 32 x pipeline 4 needs 16 nodes of h100-sxm-80gb with 8 healthy GPUs each, 4 "
+        "there, 12 short; add nodes"
     )
 
 
@@ -466,26 +654,37 @@ def test_a_budget_that_alone_is_in_the_way_is_what_binds() -> None:
     outcome = _no_plan("llama-405b", inventory, a_request(max_gpus=8))
 
     assert outcome.problem.sentence() == (
-        "spec.budget.gpus: 16 GPUs for tensor 8 x pipeline 2 must be at most 8, 8 over; raise the budget"
+        "spec.budget.gpus: 16 GPUs for tensor 8 x pipeline 2 must be at most 8, 8 over; raise the "
+        "budget"
     )
-    assert isinstance(_report("llama-405b", inventory, a_request(max_gpus=16)).outcome, Plan)
+    assert isinstance(
+        _report("llama-405b", inventory, a_request(max_gpus=16)).outcome, Plan
+    )
 
 
 def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
     for code in ("NotReady", "Cordoned"):
-        outcome = _no_plan("llama-405b", an_inventory(a_pool(), excluded={"h100-sxm-80gb-00001": code}))
+        outcome = _no_plan(
+            "llama-405b", an_inventory(a_pool(), excluded={"h100-sxm-80gb-00001": code})
+        )
         assert outcome.heals_by_itself
         assert outcome.problem.code == "InsufficientCapacity"
-        assert outcome.problem.remedy == "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
+        assert (
+            outcome.problem.remedy
+            == "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
+        )
 
 
 def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
-    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady", "a": "Cordoned"})
+    inventory = an_inventory(
+        a_pool("L40S-48GB"), excluded={"b": "NotReady", "a": "Cordoned"}
+    )
     outcome = _no_plan("llama-405b", inventory)
 
     assert outcome.heals_by_itself
     assert outcome.problem.sentence() == (
-        "no layout can run on the GPU nodes that are there now, 2 of H100-SXM-80GB not ready or cordoned; "
+        "no layout can run on the GPU nodes that are there now, 2 of H100-SXM-80GB not ready or "
+        "cordoned; "
         "it goes on by itself when they return, if they suffice"
     )
 
@@ -493,8 +692,13 @@ def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
 def test_no_node_is_waited_for_when_the_request_itself_is_at_fault() -> None:
     inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady"})
 
-    assert _no_plan("llama-8b", inventory, a_request(tensor=3)).problem.code == "HeadsNotDivisible"
-    assert not _no_plan("llama-8b", inventory, a_request(tensor=4, expert=4)).heals_by_itself
+    assert (
+        _no_plan("llama-8b", inventory, a_request(tensor=3)).problem.code
+        == "HeadsNotDivisible"
+    )
+    assert not _no_plan(
+        "llama-8b", inventory, a_request(tensor=4, expert=4)
+    ).heals_by_itself
 
 
 def test_nodes_that_are_out_for_good_are_not_waited_for() -> None:
@@ -504,19 +708,27 @@ def test_nodes_that_are_out_for_good_are_not_waited_for() -> None:
 
 
 def test_fewer_returning_nodes_than_are_short_do_not_heal() -> None:
-    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"a": "NotReady"}, product="L40S-48GB")
+    inventory = an_inventory(
+        a_pool("L40S-48GB"), excluded={"a": "NotReady"}, product="L40S-48GB"
+    )
 
     assert not _no_plan("llama-405b", inventory).heals_by_itself
 
 
 def test_no_nodes_at_all() -> None:
     assert _no_plan("llama-8b", an_inventory()).problem.code == "NoGpuNodes"
-    assert not _no_plan("llama-8b", an_inventory(excluded={"a": "GpuUnknown"})).heals_by_itself
-    assert _no_plan("llama-8b", an_inventory(excluded={"a": "NotReady"})).heals_by_itself
+    assert not _no_plan(
+        "llama-8b", an_inventory(excluded={"a": "GpuUnknown"})
+    ).heals_by_itself
+    assert _no_plan(
+        "llama-8b", an_inventory(excluded={"a": "NotReady"})
+    ).heals_by_itself
 
 
 def test_pins_that_leave_nothing_are_named() -> None:
-    problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=4, expert=4)).problem
+    problem = _no_plan(
+        "llama-8b", an_inventory(a_pool()), a_request(tensor=4, expert=4)
+    ).problem
 
     assert problem.code == "PinsLeaveNothing"
     assert problem.what == "parallelism pinned to tensor 4, expert 4"
@@ -525,11 +737,16 @@ def test_pins_that_leave_nothing_are_named() -> None:
 def test_a_pin_that_does_not_divide_is_refused_by_its_own_rule() -> None:
     problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=3)).problem
 
-    assert (problem.code, problem.path) == ("HeadsNotDivisible", "spec.parallelism.tensor")
+    assert (problem.code, problem.path) == (
+        "HeadsNotDivisible",
+        "spec.parallelism.tensor",
+    )
 
 
 def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:
-    outcome = _no_plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.001))
+    outcome = _no_plan(
+        "llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.001)
+    )
 
     assert not outcome.heals_by_itself
     assert outcome.problem.code == "TpotLimitExceeded"
@@ -540,7 +757,10 @@ def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:
 
 
 def test_a_limit_moves_the_choice_to_a_layout_that_meets_it() -> None:
-    free, bound = (_plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=limit)) for limit in (None, 0.035))
+    free, bound = (
+        _plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=limit))
+        for limit in (None, 0.035)
+    )
 
     assert free.layout.tensor < bound.layout.tensor
     assert bound.performance.tpot_seconds <= 0.035
@@ -550,7 +770,10 @@ def test_replicas_are_all_placed() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=10))
 
     assert len(plan.groups) == 10
-    assert {name for (name,) in plan.groups} == {"h100-sxm-80gb-00000", "h100-sxm-80gb-00001"}
+    assert {name for (name,) in plan.groups} == {
+        "h100-sxm-80gb-00000",
+        "h100-sxm-80gb-00001",
+    }
 
 
 def test_a_group_goes_where_it_leaves_the_least_behind() -> None:
@@ -571,14 +794,18 @@ def test_the_same_input_gives_the_same_report() -> None:
     inventory = an_inventory(a_pool(nodes=3), a_pool("L40S-48GB", 2))
 
     assert _report("llama-70b", inventory) == _report("llama-70b", inventory)
-    assert repr(_report("llama-70b", inventory)) == repr(_report("llama-70b", inventory))
+    assert repr(_report("llama-70b", inventory)) == repr(
+        _report("llama-70b", inventory)
+    )
 
 
 def test_warnings_of_model_and_pool_are_passed_on() -> None:
     inventory = an_inventory(replace(a_pool(), warnings=("the network is unknown",)))
     model = replace(a_model("llama-8b"), warnings=("something new in the config",))
 
-    outcome = make_plan(model, inventory, a_request(OptimizeFor.BALANCED), vllm_traits()).outcome
+    outcome = make_plan(
+        model, inventory, a_request(OptimizeFor.BALANCED), vllm_traits()
+    ).outcome
 
     assert isinstance(outcome, Plan)
     assert outcome.warnings == ("something new in the config", "the network is unknown")
@@ -592,11 +819,16 @@ def test_pods_of_a_group_over_several_nodes_request_what_reaches_the_network() -
     plan = _plan("llama-405b", _reached(devices=(("vpc.amazonaws.com/efa", 32),)))
 
     assert plan.rdma == (("vpc.amazonaws.com/efa", 32),)
-    assert "Pods request 32 vpc.amazonaws.com/efa each, to reach the 400 Gb/s RDMA between nodes." in plan.reasons
+    assert (
+        "Pods request 32 vpc.amazonaws.com/efa each, to reach the 400 Gb/s RDMA between nodes."
+        in plan.reasons
+    )
 
 
 def test_pods_of_a_group_on_one_node_request_nothing_of_the_network() -> None:
-    plan = _plan("llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other"))
+    plan = _plan(
+        "llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other")
+    )
 
     assert plan.nodes_per_replica == 1
     assert plan.rdma == ()
@@ -616,61 +848,111 @@ def test_groups_inside_one_rack_request_no_network_devices() -> None:
         (RdmaMode.AUTO, "the nodes offer no RDMA resource (docs/howto/network.md)"),
     ],
 )
-def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(mode: RdmaMode, why: str) -> None:
+def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(
+    mode: RdmaMode, why: str
+) -> None:
     slow = a_network(12.5, latency_seconds=TCP_LATENCY_SECONDS)
-    pool = replace(a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400)))
-    said = f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} per GPU assumed"
+    pool = replace(
+        a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400))
+    )
+    said = (
+        f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} "
+        "per GPU assumed"
+    )
 
     assert said in _plan("llama-405b", an_inventory(pool)).warnings
     assert said not in _plan("llama-70b", an_inventory(pool)).warnings
 
 
-def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_several_of_them() -> None:
+def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_several_of_them() -> (
+    None
+):
     report = _report("llama-405b", _reached(mode=RdmaMode.EXPLICIT, lacking="rdma/hca"))
 
     assert isinstance(report.outcome, NoPlan)
-    (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
+    (found,) = [
+        item for item in report.excluded if item.code == "NetworkResourceMissing"
+    ]
     assert "the network resource rdma/hca" in found.example
 
 
-def test_a_group_of_several_pods_that_no_commit_and_no_shared_claim_holds_together_is_warned_of() -> None:
+def test_a_group_of_several_pods_that_no_commit_and_no_shared_claim_holds_together_is_warned_of() -> (
+    None
+):
     def warned(**changes: Any) -> list[str]:
         deployed: dict[str, Any] = {"deploy": True, "storage": Storage.HUB} | changes
-        plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), replace(a_request(), **deployed))
+        plan = _plan(
+            "llama-405b",
+            an_inventory(a_pool(nodes=2)),
+            replace(a_request(), **deployed),
+        )
         return [warning for warning in plan.warnings if "commit" in warning]
 
     told = (
-        "the ranks of a group may load different commits, each the newest when it downloads: model.revision pins one, a "
+        "the ranks of a group may load different commits, each the newest when it downloads: "
+        "model.revision pins one, a "
         "shared claim (model.weights.huggingFace.cache.claimName) keeps one"
     )
     assert warned() == warned(storage=Storage.KEPT, cache_bytes=10**12) == [told]
-    assert warned(pinned=True) == warned(storage=Storage.KEPT, cache_bytes=10**12, pinned=True) == []
-    assert warned(storage=Storage.KEPT) == warned(storage=Storage.CLAIM) == warned(storage=Storage.IMAGE) == []
+    assert (
+        warned(pinned=True)
+        == warned(storage=Storage.KEPT, cache_bytes=10**12, pinned=True)
+        == []
+    )
+    assert (
+        warned(storage=Storage.KEPT)
+        == warned(storage=Storage.CLAIM)
+        == warned(storage=Storage.IMAGE)
+        == []
+    )
     assert warned(deploy=False) == []
 
 
 def test_one_pod_downloads_one_commit() -> None:
-    plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), deploy=True, storage=Storage.HUB))
+    plan = _plan(
+        "llama-8b",
+        an_inventory(a_pool()),
+        replace(a_request(), deploy=True, storage=Storage.HUB),
+    )
     assert not any("commit" in warning for warning in plan.warnings)
 
 
 def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
     def warned(cache_bytes: int | None) -> list[str]:
-        plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), cache_bytes=cache_bytes, file_bytes=15 * GIB))
+        plan = _plan(
+            "llama-8b",
+            an_inventory(a_pool()),
+            replace(a_request(), cache_bytes=cache_bytes, file_bytes=15 * GIB),
+        )
         return [warning for warning in plan.warnings if "cache.storage" in warning]
 
     assert warned(10 * GIB) == [
-        "model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: the download will not end"
+        (
+            "model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: "
+            "the "
+            "download will not end"
+        )
     ]
     assert warned(20 * GIB) == warned(None) == []
 
 
 def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
     asked = replace(a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",))
-    warnings = [_plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)).warnings for deploy in (True, False)]
+    warnings = [
+        _plan(
+            "llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)
+        ).warnings
+        for deploy in (True, False)
+    ]
 
     (warning,) = warnings[0]
-    assert warning.startswith("meta-llama/Llama-3.1-8B-Instruct is gated, and no token is named: the hub refuses pods (401, 403)")
-    assert "`kubectl create secret generic hub-token --from-literal=token=hf_...`" in warning
+    assert warning.startswith(
+        "meta-llama/Llama-3.1-8B-Instruct is gated, and no token is named: the hub refuses pods "
+        "(401, 403)"
+    )
+    assert (
+        "`kubectl create secret generic hub-token --from-literal=token=hf_...`"
+        in warning
+    )
     assert '`kubectl patch smodel NAME --type merge -p \'{"spec":' in warning
     assert warnings[1] == ()

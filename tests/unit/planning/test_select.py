@@ -1,4 +1,6 @@
-"""Selection: the objectives as docs/planner.md defines them, tie-breaks in their order, no memory of order."""
+"""Selection: the objectives as docs/planner.md defines them, tie-breaks in their order, no memory
+of order.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,14 +14,25 @@ from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placing import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up
+from shardwright.planning.select import (
+    FeasibleCandidate,
+    Scale,
+    million_tokens_price,
+    rank,
+    runners_up,
+)
 from shardwright.planning.select import select as select_by
 from tests.support.builders_plan import a_pool, a_request, an_inventory
 
 POOL = a_pool(nodes=2, name="pool")
 
 
-def _estimate(tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float = 0.1, requests: float = 1000) -> Estimate:
+def _estimate(
+    tokens_per_second: float = 1000,
+    tpot: float = 0.01,
+    ttft: float = 0.1,
+    requests: float = 1000,
+) -> Estimate:
     return Estimate(
         stages=(),
         kv_tokens=int(requests * 2560),
@@ -62,7 +75,9 @@ class _Known:
         return self._estimate
 
 
-def select(verdicts: Iterable[Verdict], request: Request) -> tuple[FeasibleCandidate, ...]:
+def select(
+    verdicts: Iterable[Verdict], request: Request
+) -> tuple[FeasibleCandidate, ...]:
     return select_by(verdicts, Scale(request=request, by_price=False))
 
 
@@ -71,11 +86,16 @@ def _best(request: Request, *verdicts: Verdict) -> Layout:
 
 
 ONE, TWO, FOUR = Layout(), Layout(tensor=2), Layout(tensor=4)
-BALANCED, LATENCY, THROUGHPUT = (a_request(goal) for goal in (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT))
+BALANCED, LATENCY, THROUGHPUT = (
+    a_request(goal)
+    for goal in (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT)
+)
 
 
 @pytest.mark.parametrize(("speed_up", "winner"), [(1.73, ONE), (1.75, TWO)])
-def test_balanced_doubles_gpus_where_tokens_come_1_74_times_as_fast(speed_up: float, winner: Layout) -> None:
+def test_balanced_doubles_gpus_where_tokens_come_1_74_times_as_fast(
+    speed_up: float, winner: Layout
+) -> None:
     one = _verdict(ONE, _estimate(1000, tpot=0.02))
     two = _verdict(TWO, _estimate(1000 * speed_up, tpot=0.02 / speed_up))
 
@@ -83,7 +103,9 @@ def test_balanced_doubles_gpus_where_tokens_come_1_74_times_as_fast(speed_up: fl
 
 
 @pytest.mark.parametrize(("per_gpu", "winner"), [(0.85, TWO), (0.83, ONE)])
-def test_balanced_gives_16_percent_of_throughput_for_requests_twice_as_fast(per_gpu: float, winner: Layout) -> None:
+def test_balanced_gives_16_percent_of_throughput_for_requests_twice_as_fast(
+    per_gpu: float, winner: Layout
+) -> None:
     one = _verdict(ONE, _estimate(1000, tpot=0.02))
     two = _verdict(TWO, _estimate(2 * 1000 * per_gpu, tpot=0.01))
 
@@ -98,16 +120,23 @@ def test_throughput_looks_at_tokens_per_gpu_only() -> None:
 
 
 @pytest.mark.parametrize(("gain", "winner"), [(0.11, TWO), (0.09, ONE)])
-def test_latency_doubles_gpus_only_where_it_brings_10_percent(gain: float, winner: Layout) -> None:
+def test_latency_doubles_gpus_only_where_it_brings_10_percent(
+    gain: float, winner: Layout
+) -> None:
     one = _verdict(ONE, _estimate(ttft=0.1, tpot=0.01))
     two = _verdict(TWO, _estimate(ttft=0.1 * (1 - gain), tpot=0.01 * (1 - gain)))
 
     assert _best(LATENCY, one, two) == winner
 
 
-def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together() -> None:
+def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together() -> (
+    None
+):
     times = {ONE: 1.0, TWO: 0.92, FOUR: 0.80}  # 0.92: no; 0.80 < 0.9 x 0.9: yes
-    verdicts = [_verdict(layout, _estimate(ttft=0.1 * time, tpot=0.01 * time)) for layout, time in times.items()]
+    verdicts = [
+        _verdict(layout, _estimate(ttft=0.1 * time, tpot=0.01 * time))
+        for layout, time in times.items()
+    ]
 
     assert _best(LATENCY, *verdicts) == FOUR
 
@@ -115,7 +144,14 @@ def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together(
 def test_latency_without_more_gpus_is_the_least_time() -> None:
     slow, fast = Layout(pipeline=2), Layout(tensor=2)
 
-    assert _best(LATENCY, _verdict(slow, _estimate(ttft=0.2)), _verdict(fast, _estimate(ttft=0.19))) == fast
+    assert (
+        _best(
+            LATENCY,
+            _verdict(slow, _estimate(ttft=0.2)),
+            _verdict(fast, _estimate(ttft=0.19)),
+        )
+        == fast
+    )
 
 
 def test_what_carries_the_load_goes_before_what_is_faster() -> None:
@@ -125,9 +161,14 @@ def test_what_carries_the_load_goes_before_what_is_faster() -> None:
     assert _best(BALANCED, faster, carrying) == TWO
 
 
-def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_less() -> None:
+def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_less() -> (
+    None
+):
     slow, soon = Layout(pipeline=2), Layout(tensor=2)
-    verdicts = [_verdict(slow, _estimate(tpot=0.04, requests=20)), _verdict(soon, _estimate(tpot=0.02, ttft=5.0, requests=10))]
+    verdicts = [
+        _verdict(slow, _estimate(tpot=0.04, requests=20)),
+        _verdict(soon, _estimate(tpot=0.02, ttft=5.0, requests=10)),
+    ]
 
     ranked = select(verdicts, BALANCED)
 
@@ -136,20 +177,30 @@ def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_
 
 
 def test_where_all_answers_take_as_long_what_queues_less_wins() -> None:
-    verdicts = [_verdict(Layout(pipeline=2), _estimate(requests=10)), _verdict(TWO, _estimate(requests=20))]
+    verdicts = [
+        _verdict(Layout(pipeline=2), _estimate(requests=10)),
+        _verdict(TWO, _estimate(requests=20)),
+    ]
 
     assert select(verdicts, BALANCED)[0].candidate.layout == TWO
 
 
 def test_what_is_spoken_against_is_never_chosen() -> None:
 
-    refused = replace(_verdict(ONE, _estimate(9000)), violations=(Violation(problem=Problem(code="X", what="no")),))
+    refused = replace(
+        _verdict(ONE, _estimate(9000)),
+        violations=(Violation(problem=Problem(code="X", what="no")),),
+    )
 
     assert select([refused], BALANCED) == ()
 
 
-def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the_name() -> None:
-    small_gpu = replace(POOL, name="z", gpu=replace(POOL.gpu, memory_bytes=POOL.gpu.memory_bytes - 1))
+def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the_name() -> (
+    None
+):
+    small_gpu = replace(
+        POOL, name="z", gpu=replace(POOL.gpu, memory_bytes=POOL.gpu.memory_bytes - 1)
+    )
     filled = a_pool(nodes=1, name="y", free={0: 1})
     first = a_pool(nodes=1, name="a")
     same_per_gpu = [
@@ -162,19 +213,38 @@ def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the
 
     ranked = select(same_per_gpu, THROUGHPUT)
 
-    assert [feasible.candidate.pool.name for feasible in ranked] == ["z", "y", "a", "b", "pool"]
+    assert [feasible.candidate.pool.name for feasible in ranked] == [
+        "z",
+        "y",
+        "a",
+        "b",
+        "pool",
+    ]
 
 
 def test_the_order_given_does_not_matter() -> None:
-    verdicts = [_verdict(layout, _estimate(1000 * layout.gpus)) for layout in (ONE, TWO, FOUR)]
+    verdicts = [
+        _verdict(layout, _estimate(1000 * layout.gpus)) for layout in (ONE, TWO, FOUR)
+    ]
 
-    assert select(verdicts, BALANCED) == select(reversed(verdicts), BALANCED) == rank(select(verdicts, BALANCED))
+    assert (
+        select(verdicts, BALANCED)
+        == select(reversed(verdicts), BALANCED)
+        == rank(select(verdicts, BALANCED))
+    )
 
 
-def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> None:
+def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> (
+    None
+):
     elsewhere = a_pool(name="elsewhere")
     ranked = select(
-        [_verdict(ONE, _estimate(1000)), _verdict(ONE, _estimate(900), elsewhere), _verdict(TWO, _estimate(1500))], THROUGHPUT
+        [
+            _verdict(ONE, _estimate(1000)),
+            _verdict(ONE, _estimate(900), elsewhere),
+            _verdict(TWO, _estimate(1500)),
+        ],
+        THROUGHPUT,
     )
 
     assert [feasible.candidate.layout for feasible in runners_up(ranked, 3)] == [TWO]
@@ -184,24 +254,40 @@ def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
     smaller = a_pool("L40S-48GB", name="smaller")
     ranked = select(
         [
-            *(_verdict(layout, _estimate(speed)) for layout, speed in ((ONE, 1000), (TWO, 1500), (FOUR, 2500))),
-            *(_verdict(layout, _estimate(speed), smaller) for layout, speed in ((ONE, 100), (TWO, 150))),
+            *(
+                _verdict(layout, _estimate(speed))
+                for layout, speed in ((ONE, 1000), (TWO, 1500), (FOUR, 2500))
+            ),
+            *(
+                _verdict(layout, _estimate(speed), smaller)
+                for layout, speed in ((ONE, 100), (TWO, 150))
+            ),
         ],
         THROUGHPUT,
     )
 
-    shown = [(one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)]
+    shown = [
+        (one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)
+    ]
     assert shown == [(TWO, "pool"), (FOUR, "pool"), (ONE, "smaller")]
 
 
-def _at_price(layout: Layout, speed: Estimate, each: float, name: str = "pool") -> Verdict:
+def _at_price(
+    layout: Layout, speed: Estimate, each: float, name: str = "pool"
+) -> Verdict:
     return _verdict(layout, speed, replace(POOL, name=name, gpu_hour_price=each))
 
 
 def test_a_gpu_counts_as_its_price_where_every_pool_has_one() -> None:
-    fast, cheap = _at_price(ONE, _estimate(2000), 5.0, "fast"), _at_price(ONE, _estimate(1000), 2.0, "cheap")
+    fast, cheap = (
+        _at_price(ONE, _estimate(2000), 5.0, "fast"),
+        _at_price(ONE, _estimate(1000), 2.0, "cheap"),
+    )
 
-    by_price, by_number = (select_by([fast, cheap], Scale(request=THROUGHPUT, by_price=flag)) for flag in (True, False))
+    by_price, by_number = (
+        select_by([fast, cheap], Scale(request=THROUGHPUT, by_price=flag))
+        for flag in (True, False)
+    )
 
     assert by_price[0].candidate.pool.name == "cheap"
     assert by_number[0].candidate.pool.name == "fast"
@@ -216,42 +302,64 @@ def test_prices_count_only_where_no_pool_lacks_one() -> None:
 
 
 def test_one_price_for_all_changes_no_choice() -> None:
-    speeds = {ONE: _estimate(1000, tpot=0.02), TWO: _estimate(1740, tpot=0.0115), FOUR: _estimate(3000, tpot=0.007)}
+    speeds = {
+        ONE: _estimate(1000, tpot=0.02),
+        TWO: _estimate(1740, tpot=0.0115),
+        FOUR: _estimate(3000, tpot=0.007),
+    }
 
     for request in (BALANCED, LATENCY, THROUGHPUT):
-        plain = select([_verdict(layout, speed) for layout, speed in speeds.items()], request)
-        priced = select_by(
-            [_at_price(layout, speed, 3.0) for layout, speed in speeds.items()], Scale(request=request, by_price=True)
+        plain = select(
+            [_verdict(layout, speed) for layout, speed in speeds.items()], request
         )
-        assert [one.candidate.layout for one in plain] == [one.candidate.layout for one in priced]
+        priced = select_by(
+            [_at_price(layout, speed, 3.0) for layout, speed in speeds.items()],
+            Scale(request=request, by_price=True),
+        )
+        assert [one.candidate.layout for one in plain] == [
+            one.candidate.layout for one in priced
+        ]
 
 
 def test_a_million_tokens_cost_the_gpus_for_as_long_as_they_take() -> None:
     ranked = select([_at_price(TWO, _estimate(1000), 1.8)], BALANCED)
 
-    assert million_tokens_price(ranked[0]) == pytest.approx(1.0)  # 2 x 1.8 an hour, 3.6 million tokens an hour
+    assert million_tokens_price(ranked[0]) == pytest.approx(
+        1.0
+    )  # 2 x 1.8 an hour, 3.6 million tokens an hour
 
 
 def test_filling_a_budget_compares_what_all_its_gpus_bring() -> None:
     filling = a_request(OptimizeFor.THROUGHPUT, fill=True, max_gpus=8)
-    few, many = _verdict(replace(ONE, replicas=4), _estimate(5000)), _verdict(replace(TWO, replicas=4), _estimate(6000))
+    few, many = (
+        _verdict(replace(ONE, replicas=4), _estimate(5000)),
+        _verdict(replace(TWO, replicas=4), _estimate(6000)),
+    )
 
     assert _best(THROUGHPUT, few, many) == few.candidate.layout
     assert _best(filling, few, many) == many.candidate.layout
 
 
 def test_an_offered_rate_is_carried_when_it_is_served_with_headroom() -> None:
-    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
+    asked = replace(
+        BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0)
+    )
     slow, fast = _estimate(9000), _estimate(100)
     slow, fast = replace(slow, capacity=1.25), replace(fast, capacity=2.5)
 
     ranked = select([_verdict(ONE, slow), _verdict(TWO, fast)], asked)
 
-    assert [(one.candidate.layout, one.served_share, one.falls_behind) for one in ranked] == [(TWO, 1.0, False), (ONE, 0.5, True)]
+    assert [
+        (one.candidate.layout, one.served_share, one.falls_behind) for one in ranked
+    ] == [(TWO, 1.0, False), (ONE, 0.5, True)]
 
 
-def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carried() -> None:
-    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
+def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carried() -> (
+    None
+):
+    asked = replace(
+        BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0)
+    )
 
     (found,) = select([_verdict(ONE, replace(_estimate(9000), capacity=2.2))], asked)
 
@@ -263,14 +371,33 @@ def test_ties_go_to_less_communication_then_fewer_nodes() -> None:
     def _with(seconds: float) -> Estimate:
         even = _estimate(1000)
         return replace(
-            even, performance=replace(even.performance, decode_shares=(TimeShare(name="TensorCommunication", seconds=seconds),))
+            even,
+            performance=replace(
+                even.performance,
+                decode_shares=(TimeShare(name="TensorCommunication", seconds=seconds),),
+            ),
         )
 
-    across = replace(_verdict(TWO, _with(0.0)), candidate=replace(_verdict(TWO, _with(0.0)).candidate, placement=_on_two_nodes()))
+    across = replace(
+        _verdict(TWO, _with(0.0)),
+        candidate=replace(
+            _verdict(TWO, _with(0.0)).candidate, placement=_on_two_nodes()
+        ),
+    )
 
-    ranked = select([_verdict(replace(TWO, expert=2), _with(0.001)), across, _verdict(TWO, _with(0.0))], BALANCED)
+    ranked = select(
+        [
+            _verdict(replace(TWO, expert=2), _with(0.001)),
+            across,
+            _verdict(TWO, _with(0.0)),
+        ],
+        BALANCED,
+    )
 
-    assert [(one.candidate.layout.expert, one.candidate.placement.nodes_per_replica) for one in ranked] == [
+    assert [
+        (one.candidate.layout.expert, one.candidate.placement.nodes_per_replica)
+        for one in ranked
+    ] == [
         (1, 1),
         (1, 2),
         (2, 1),
@@ -278,24 +405,53 @@ def test_ties_go_to_less_communication_then_fewer_nodes() -> None:
 
 
 def _on_two_nodes() -> Placement:
-    return Placement(groups=(("pool-00000", "pool-00001"),), nodes_per_replica=2, gpus_per_node=1)
+    return Placement(
+        groups=(("pool-00000", "pool-00001"),), nodes_per_replica=2, gpus_per_node=1
+    )
 
 
 def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
     even, uneven = Layout(pipeline=2), Layout(pipeline=2, partition=(17, 15))
 
     ranked = select(
-        [_verdict(even, _estimate(1000)), _verdict(uneven, _estimate(990)), _verdict(TWO, _estimate(900))], THROUGHPUT
+        [
+            _verdict(even, _estimate(1000)),
+            _verdict(uneven, _estimate(990)),
+            _verdict(TWO, _estimate(900)),
+        ],
+        THROUGHPUT,
     )
 
     assert [feasible.candidate.layout for feasible in runners_up(ranked, 3)] == [TWO]
 
 
 def test_runners_up_show_every_other_kind_of_cut_before_more_of_one_kind() -> None:
-    eight, deeper, replicas = Layout(tensor=8), Layout(tensor=2, pipeline=2), Layout(replicas=2)
+    eight, deeper, replicas = (
+        Layout(tensor=8),
+        Layout(tensor=2, pipeline=2),
+        Layout(replicas=2),
+    )
     speeds = {FOUR: 4000, TWO: 1900, eight: 7500, deeper: 3500, replicas: 1700}
-    ranked = select([_verdict(layout, _estimate(speed)) for layout, speed in speeds.items()], THROUGHPUT)
+    ranked = select(
+        [_verdict(layout, _estimate(speed)) for layout, speed in speeds.items()],
+        THROUGHPUT,
+    )
 
-    assert [one.candidate.layout for one in ranked] == [FOUR, TWO, eight, deeper, replicas]
-    assert [one.candidate.layout for one in runners_up(ranked, 3)] == [TWO, deeper, replicas]
-    assert [one.candidate.layout for one in runners_up(ranked, 4)] == [TWO, eight, deeper, replicas]
+    assert [one.candidate.layout for one in ranked] == [
+        FOUR,
+        TWO,
+        eight,
+        deeper,
+        replicas,
+    ]
+    assert [one.candidate.layout for one in runners_up(ranked, 3)] == [
+        TWO,
+        deeper,
+        replicas,
+    ]
+    assert [one.candidate.layout for one in runners_up(ranked, 4)] == [
+        TWO,
+        eight,
+        deeper,
+        replicas,
+    ]

@@ -8,18 +8,24 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
 
-NOTHING = NoPlan(problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False)
+NOTHING = NoPlan(
+    problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False
+)
 
 
 @pytest.fixture
 def carries_from(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     found = {"gpus": 0}
-    monkeypatch.setattr(SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"]))
+    monkeypatch.setattr(
+        SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"])
+    )
     return found
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 7, 8, 9, 100, 1023, 1024])
-def test_the_fewest_that_carry_are_found(carries_from: dict[str, int], needed: int) -> None:
+def test_the_fewest_that_carry_are_found(
+    carries_from: dict[str, int], needed: int
+) -> None:
     carries_from["gpus"] = needed
 
     best = fewest(size(lambda _: NOTHING, 1024))
@@ -28,7 +34,9 @@ def test_the_fewest_that_carry_are_found(carries_from: dict[str, int], needed: i
     assert best.gpus == needed
 
 
-def test_where_the_most_do_not_carry_nothing_is_found_and_no_number_is_asked_twice(carries_from: dict[str, int]) -> None:
+def test_where_the_most_do_not_carry_nothing_is_found_and_no_number_is_asked_twice(
+    carries_from: dict[str, int],
+) -> None:
     carries_from["gpus"] = 1025
     asked: list[int] = []
 
@@ -42,7 +50,14 @@ def test_where_the_most_do_not_carry_nothing_is_found_and_no_number_is_asked_twi
     assert asked == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 
-def test_a_little_more_is_tried_too_but_never_more_than_the_most(carries_from: dict[str, int]) -> None:
+def test_a_little_more_is_tried_too_but_never_more_than_the_most(
+    carries_from: dict[str, int],
+) -> None:
     carries_from["gpus"] = 24
 
-    assert [step.gpus for step in size(lambda _: NOTHING, 40) if step.gpus >= 24] == [24, 30, 32, 36]
+    assert [step.gpus for step in size(lambda _: NOTHING, 40) if step.gpus >= 24] == [
+        24,
+        30,
+        32,
+        36,
+    ]

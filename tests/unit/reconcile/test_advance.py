@@ -1,4 +1,6 @@
-"""One look as a pure function: stage by stage, and what each kind of trouble does to the groups of a model."""
+"""One look as a pure function: stage by stage, and what each kind of trouble does to the groups of
+a model.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -17,11 +19,25 @@ from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Publ
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.seen import Ask, Outcome, Refusal
 from shardwright.reconcile.states import Situation
-from shardwright.reconcile.writes import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
+from shardwright.reconcile.writes import (
+    Apply,
+    Delete,
+    DryRunPod,
+    Patch,
+    Why,
+    Write,
+    written_kind,
+    written_name,
+)
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
-from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
+from tests.support.small_cluster import (
+    GRACE_SECONDS,
+    LOAD_SECONDS,
+    Refuses,
+    SmallCluster,
+)
 
 
 class LosesSecondPlaces(Refuses):
@@ -29,7 +45,12 @@ class LosesSecondPlaces(Refuses):
 
     def refusal(self, write: Write) -> Refusal | None:
         found = super().refusal(write)
-        return found if isinstance(write, Apply) and '"generations":[1]' in str(write.content.get("data")) else None
+        return (
+            found
+            if isinstance(write, Apply)
+            and '"generations":[1]' in str(write.content.get("data"))
+            else None
+        )
 
 
 def an_operator(nodes: int, **spec: Any) -> Operator:
@@ -61,27 +82,44 @@ def tensor(operator: Operator) -> int:
 
 def outcome(published: Published) -> tuple[str, str]:
     """Return the reason of Ready and the condition that says who must act."""
-    acts = [kind for kind in ("Reconciling", "Stalled") if condition(published, kind)["status"] == "True"]
+    acts = [
+        kind
+        for kind in ("Reconciling", "Stalled")
+        if condition(published, kind)["status"] == "True"
+    ]
     return condition(published, "Ready")["reason"], " ".join(acts)
 
 
 def named(writes: Any) -> list[tuple[str, str, str]]:
-    return [(type(write).__name__, written_kind(write), written_name(write)) for write in writes]
+    return [
+        (type(write).__name__, written_kind(write), written_name(write))
+        for write in writes
+    ]
 
 
 class TestStages:
-    def test_what_cannot_be_read_is_left_alone_and_all_that_is_said_of_it_is_that(self) -> None:
+    def test_what_cannot_be_read_is_left_alone_and_all_that_is_said_of_it_is_that(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
-        denied = Problem(code="NotPermitted", what="the operator may not read namespace models")
+        denied = Problem(
+            code="NotPermitted", what="the operator may not read namespace models"
+        )
         step = advance(replace(operator.seen(), observed=denied), operator.cluster.now)
         assert (step.writes, step.ask, step.records) == ((), None, None)
         assert step.published
         assert (step.published.known, step.published.kept) == (False, None)
         assert outcome(step.published) == ("NotPermitted", "Stalled")
-        assert {item["status"] for item in step.published.status["conditions"]} == {"True", "False", "Unknown"}
+        assert {item["status"] for item in step.published.status["conditions"]} == {
+            "True",
+            "False",
+            "Unknown",
+        }
         assert step.published.status["groups"] == operator.status["groups"]
 
-    def test_until_the_caches_are_full_nothing_is_decided_and_nothing_is_known_of_gpus(self) -> None:
+    def test_until_the_caches_are_full_nothing_is_decided_and_nothing_is_known_of_gpus(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
         step = advance(replace(operator.seen(), cluster=None), operator.cluster.now)
         assert (step.writes, step.ask) == ((), None)
@@ -90,13 +128,17 @@ class TestStages:
         assert outcome(step.published) == ("ClusterReading", "Reconciling")
         assert step.published.again_at == operator.cluster.now + timedelta(seconds=1)
 
-    def test_the_planner_is_asked_then_the_record_is_written_then_the_rest_and_then_it_is_said(self) -> None:
+    def test_the_planner_is_asked_then_the_record_is_written_then_the_rest_and_then_it_is_said(
+        self,
+    ) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=2)
         now, seen = operator.cluster.now, operator.seen()
 
         assert isinstance(seen.subject, Subject)
         asked = advance(seen, now)
-        assert asked == Step(ask=Ask(on=None, choice=PlanChoice.REPLAN), subject=seen.subject)
+        assert asked == Step(
+            ask=Ask(on=None, choice=PlanChoice.REPLAN), subject=seen.subject
+        )
         assert asked.ask
         seen = seen.answered(asked.ask, operator.answer(seen, asked.ask))
 
@@ -104,11 +146,21 @@ class TestStages:
         assert recorded.records
         assert recorded.records.plan.groups == (("h100-0",), ("h100-1",))
         assert named(recorded.writes) == [("Create", "ConfigMap", "llama-plan")]
-        seen = seen.put_down(recorded.records, operator.cluster.carry_out(recorded.writes))
+        seen = seen.put_down(
+            recorded.records, operator.cluster.carry_out(recorded.writes)
+        )
 
         deployed = advance(seen, now)
         assert named(deployed.writes) == [
-            ("Create", "ConfigMap", next(name for _, kind, name in named(deployed.writes) if kind == "ConfigMap")),
+            (
+                "Create",
+                "ConfigMap",
+                next(
+                    name
+                    for _, kind, name in named(deployed.writes)
+                    if kind == "ConfigMap"
+                ),
+            ),
             ("Create", "NetworkPolicy.v1.networking.k8s.io", "llama-network"),
             ("Create", "Service", "llama"),
             ("Create", "Service", "llama-0-peers"),
@@ -119,13 +171,18 @@ class TestStages:
         ]
         assert deployed.published
         assert deployed.published.kept
-        assert (deployed.published.kept.record, deployed.published.kept.released) == (recorded.records, frozenset())
+        assert (deployed.published.kept.record, deployed.published.kept.released) == (
+            recorded.records,
+            frozenset(),
+        )
         assert [event.reason for event in deployed.published.events] == ["Planned"]
 
         written = operator.cluster.carry_out(deployed.writes)
         assert advance(seen.done(written), now).published == deployed.published
 
-    def test_a_record_that_is_not_taken_starts_nothing_and_keeps_no_other_plan(self) -> None:
+    def test_a_record_that_is_not_taken_starts_nothing_and_keeps_no_other_plan(
+        self,
+    ) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="ConfigMap")]
         published = operator.look()
@@ -137,15 +194,26 @@ class TestStages:
 
     def test_a_record_whose_name_somebody_has_taken_is_a_conflict(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
-        theirs = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "llama-plan", "namespace": "models", "uid": "x"}}
+        theirs = {
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"name": "llama-plan", "namespace": "models", "uid": "x"},
+        }
         operator.cluster.objects["ConfigMap", "llama-plan"] = theirs
         assert outcome(operator.look()) == ("NameConflict", "Stalled")
         assert operator.written == []
 
-    def test_a_model_that_serves_is_looked_at_without_a_question_or_a_write_and_need_not_be_looked_at_again(self) -> None:
+    def test_a_model_that_serves_is_looked_at_without_a_question_or_a_write_and_need_not_be_looked_at_again(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
         published = operator.look()
-        assert (operator.written, operator.asked, published.again_at, published.events) == ([], [], None, ())
+        assert (
+            operator.written,
+            operator.asked,
+            published.again_at,
+            published.events,
+        ) == ([], [], None, ())
         assert outcome(published) == ("Serving", "")
 
     def test_no_room_is_waited_for_and_planned_once_there_is(self) -> None:
@@ -153,11 +221,17 @@ class TestStages:
         operator.cluster.others["h100-0"] = 8
         published = operator.look()
         assert outcome(published) == ("InsufficientCapacity", "Reconciling")
-        assert (operator.written, published.waits_for_capacity, published.kept) == ([], True, None)
+        assert (operator.written, published.waits_for_capacity, published.kept) == (
+            [],
+            True,
+            None,
+        )
         operator.cluster.others.clear()
         assert outcome(operator.run(LOAD_SECONDS + 60)) == ("Serving", "")
 
-    def test_a_plan_that_is_only_shown_is_recorded_runs_nothing_and_keeps_no_gpu(self) -> None:
+    def test_a_plan_that_is_only_shown_is_recorded_runs_nothing_and_keeps_no_gpu(
+        self,
+    ) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1, mode="PlanOnly")
         published = operator.look()
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
@@ -166,23 +240,35 @@ class TestStages:
 
     def test_a_scheduler_that_cannot_be_told_of_groups_starts_nothing(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
-        operator.scheduler_problem = Problem(code="SchedulerUnavailable", what="Volcano", limit="is not here")
+        operator.scheduler_problem = Problem(
+            code="SchedulerUnavailable", what="Volcano", limit="is not here"
+        )
         assert outcome(operator.look()) == ("SchedulerUnavailable", "Stalled")
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
 
-    def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(self) -> None:
+    def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         seen = operator.seen()
         record = seen.record
         assert isinstance(record, PlanRecord)
         joined = replace(
-            record, plan=replace(record.plan, compute_domain=True, groups=(("h100-0", "h100-1"),), nodes_per_replica=2)
+            record,
+            plan=replace(
+                record.plan,
+                compute_domain=True,
+                groups=(("h100-0", "h100-1"),),
+                nodes_per_replica=2,
+            ),
         )
         assert not isinstance(seen.observed, Problem)
         assert seen.cluster
         absent = replace(seen.observed, absent_kinds=frozenset({"ComputeDomain"}))
         cluster = replace(seen.cluster, nodes=operator.cluster.facts)
-        in_place = replace(seen, record=joined, observed=absent, cluster=cluster).put_down(joined, Outcome())
+        in_place = replace(
+            seen, record=joined, observed=absent, cluster=cluster
+        ).put_down(joined, Outcome())
         step = advance(in_place, operator.cluster.now)
         assert step.writes == ()
         assert step.published
@@ -192,7 +278,10 @@ class TestStages:
 def break_a_rank(operator: Operator, name: str = "llama-1-1") -> None:
     """Let an engine end and the kubelet start it again."""
     item = operator.cluster.pods[name]
-    item["status"] = {**item["status"], "containerStatuses": crashed(name)["status"]["containerStatuses"]}
+    item["status"] = {
+        **item["status"],
+        "containerStatuses": crashed(name)["status"]["containerStatuses"],
+    }
 
 
 def no_room(operator: Operator) -> None:
@@ -201,7 +290,9 @@ def no_room(operator: Operator) -> None:
 
 def typo(operator: Operator) -> None:
     operator.edit(engine={"args": {"no-such-argument": 1}})
-    operator.problems = (Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),)
+    operator.problems = (
+        Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),
+    )
 
 
 def missing_config_map(operator: Operator) -> None:
@@ -210,11 +301,15 @@ def missing_config_map(operator: Operator) -> None:
 
 
 def unreadable_record(operator: Operator) -> None:
-    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = '{"version": 99}'
+    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = (
+        '{"version": 99}'
+    )
 
 
 def no_such_scheduler(operator: Operator) -> None:
-    operator.scheduler_problem = Problem(code="SchedulerUnavailable", what="Volcano", limit="is not here")
+    operator.scheduler_problem = Problem(
+        code="SchedulerUnavailable", what="Volcano", limit="is not here"
+    )
 
 
 NOT_KNOWN = {
@@ -247,15 +342,23 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert operator.cluster.serving() == before
         assert operator.written == []
         assert condition(published, "Ready")["reason"] == reason
-        assert condition(published, "Ready")["observedGeneration"] == operator.generation
+        assert (
+            condition(published, "Ready")["observedGeneration"] == operator.generation
+        )
         assert published.status["readyReplicas"] == 2
         assert operator.kept
-        assert operator.kept.record.plan.groups == (("h100-0", "h100-1"), ("h100-2", "h100-3"))
+        assert operator.kept.record.plan.groups == (
+            ("h100-0", "h100-1"),
+            ("h100-2", "h100-3"),
+        )
 
     @pytest.mark.parametrize("reason", NOT_KNOWN)
     def test_a_group_that_breaks_starts_again_as_it_was(self, reason: str) -> None:
         operator = two_groups()
-        before, template = operator.cluster.serving(), operator.cluster.sets()["llama-1"]["spec"]["template"]
+        before, template = (
+            operator.cluster.serving(),
+            operator.cluster.sets()["llama-1"]["spec"]["template"],
+        )
         NOT_KNOWN[reason](operator)
         operator.look()
         break_a_rank(operator)
@@ -266,11 +369,15 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert after["llama-1"].isdisjoint(before["llama-1"])
         assert operator.cluster.sets()["llama-1"]["spec"]["template"] == template
         assert {type(write) for write in operator.written} <= {Patch, Delete}
-        assert [event for event in published.events if event.reason == "GroupFailed"] == []
+        assert [
+            event for event in published.events if event.reason == "GroupFailed"
+        ] == []
         assert published.status["groups"][1]["restarts"] == 1
 
     @pytest.mark.parametrize("reason", [*NOT_KNOWN, "Paused"])
-    def test_where_it_is_paused_nothing_is_written_whatever_breaks(self, reason: str) -> None:
+    def test_where_it_is_paused_nothing_is_written_whatever_breaks(
+        self, reason: str
+    ) -> None:
         operator = two_groups()
         NOT_KNOWN.get(reason, lambda _: None)(operator)
         operator.edit(paused=True)
@@ -284,7 +391,14 @@ class TestWithoutAPlanForTheSpecAsItIs:
         model = {"id": "deepseek-ai/DeepSeek-V3"}
         cluster = SmallCluster()
         cluster.add_nodes(4, product="NVIDIA-H200")
-        operator = Operator(cluster, {"model": model, "parallelism": {"tensor": 8, "pipeline": 2}, "replicas": 1})
+        operator = Operator(
+            cluster,
+            {
+                "model": model,
+                "parallelism": {"tensor": 8, "pipeline": 2},
+                "replicas": 1,
+            },
+        )
         operator.run(LOAD_SECONDS + 60)
         operator.written.clear()
         before = operator.cluster.serving()
@@ -298,7 +412,9 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert operator.cluster.serving().keys() == before.keys()
         assert operator.cluster.serving() != before
 
-    def test_a_restart_that_is_asked_for_goes_from_group_to_group_all_the_same(self) -> None:
+    def test_a_restart_that_is_asked_for_goes_from_group_to_group_all_the_same(
+        self,
+    ) -> None:
         operator = two_groups()
         before = operator.cluster.serving()
         no_room(operator)
@@ -310,7 +426,9 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert after.keys() == before.keys()
         assert all(after[name].isdisjoint(before[name]) for name in before)
 
-    def test_a_broken_group_of_a_resource_without_a_record_comes_back_with_the_pods_that_it_had(self) -> None:
+    def test_a_broken_group_of_a_resource_without_a_record_comes_back_with_the_pods_that_it_had(
+        self,
+    ) -> None:
         operator = two_groups()
         typo(operator)
         break_a_rank(operator)
@@ -321,7 +439,9 @@ class TestWithoutAPlanForTheSpecAsItIs:
 
 
 class TestFaultsOfNodes:
-    def test_after_a_restart_a_pod_that_does_not_end_is_said_to_hang_once_more_although_nothing_happens(self) -> None:
+    def test_after_a_restart_a_pod_that_does_not_end_is_said_to_hang_once_more_although_nothing_happens(
+        self,
+    ) -> None:
         operator = serving(3, **TWO_NODES, replicas=1)
         operator.cluster.set_node("h100-1", ready=False)
         operator.run(1200)
@@ -329,11 +449,15 @@ class TestFaultsOfNodes:
         operator.since, operator.cluster.version = {}, operator.cluster.version + 1
         assert outcome(operator.look()) == ("Serving", "")
         operator.run(600)
-        assert [condition["reason"] for condition in operator.status["conditions"] if condition["type"] == "Degraded"] == [
-            "NodeLost"
-        ]
+        assert [
+            condition["reason"]
+            for condition in operator.status["conditions"]
+            if condition["type"] == "Degraded"
+        ] == ["NodeLost"]
 
-    def test_a_group_whose_next_generation_is_not_created_remembers_what_was_when_it_is(self) -> None:
+    def test_a_group_whose_next_generation_is_not_created_remembers_what_was_when_it_is(
+        self,
+    ) -> None:
         operator = serving(3, **TWO_NODES, replicas=1)
         operator.cluster.set_node("h100-1", ready=False)
         operator.cluster.refuses = [Refuses(kind="Service", name="llama-0-g1-peers")]
@@ -344,18 +468,30 @@ class TestFaultsOfNodes:
         assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.status["groups"][0]["restarts"] == 1
 
-    def test_an_edit_while_a_node_is_cordoned_moves_its_group_alone_and_takes_down_one_at_a_time(self) -> None:
+    def test_an_edit_while_a_node_is_cordoned_moves_its_group_alone_and_takes_down_one_at_a_time(
+        self,
+    ) -> None:
         operator = serving(5, **ONE_NODE, replicas=4)
         operator.cluster.set_node("h100-0", cordoned=True)
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         for _ in range(60):
             operator.run(20, step=10)
             assert len(operator.cluster.serving()) >= 3
-        places = {name: item["spec"]["nodeName"] for name, item in operator.cluster.pods.items()}
-        assert places == {"llama-0-0": "h100-4", "llama-1-0": "h100-1", "llama-2-0": "h100-2", "llama-3-0": "h100-3"}
+        places = {
+            name: item["spec"]["nodeName"]
+            for name, item in operator.cluster.pods.items()
+        }
+        assert places == {
+            "llama-0-0": "h100-4",
+            "llama-1-0": "h100-1",
+            "llama-2-0": "h100-2",
+            "llama-3-0": "h100-3",
+        }
         assert len(operator.cluster.serving()) == 4
 
-    def test_an_edit_while_a_node_is_cordoned_and_no_other_is_free_waits_for_room_and_ends_nothing(self) -> None:
+    def test_an_edit_while_a_node_is_cordoned_and_no_other_is_free_waits_for_room_and_ends_nothing(
+        self,
+    ) -> None:
         operator = serving(4, **ONE_NODE, replicas=4)
         operator.cluster.set_node("h100-0", cordoned=True)
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
@@ -368,9 +504,13 @@ class TestFaultsOfNodes:
             assert len(operator.cluster.serving()) >= 3
         after = operator.cluster.serving()
         assert after.keys() == before.keys()
-        assert not set.intersection(*(set().union(*pods.values()) for pods in (before, after)))
+        assert not set.intersection(
+            *(set().union(*pods.values()) for pods in (before, after))
+        )
 
-    def test_a_node_that_is_gone_is_waited_for_as_long_as_a_kubelet_takes_to_register_it_again(self) -> None:
+    def test_a_node_that_is_gone_is_waited_for_as_long_as_a_kubelet_takes_to_register_it_again(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         operator.cluster.delete_node("h100-0")
         operator.cluster.pass_time(0)
@@ -383,11 +523,15 @@ class TestFaultsOfNodes:
         operator.run(REGISTERED_AGAIN_SECONDS - 1, step=REGISTERED_AGAIN_SECONDS - 1)
         assert operator.asked == []
         operator.run(1, step=1)
-        assert [(ask.choice, ask.leaving) for ask in operator.asked] == [(PlanChoice.REHOUSE, frozenset({0}))]
+        assert [(ask.choice, ask.leaving) for ask in operator.asked] == [
+            (PlanChoice.REHOUSE, frozenset({0}))
+        ]
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_pod_that_hangs_on_a_node_that_answers_holds_its_group_for_its_grace_and_minutes(self) -> None:
+    def test_a_pod_that_hangs_on_a_node_that_answers_holds_its_group_for_its_grace_and_minutes(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         operator.cluster.stuck = {"h100-0"}
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
@@ -407,10 +551,15 @@ class TestFaultsOfNodes:
         operator = serving(3, **TWO_NODES, replicas=1)
         long_ago = (operator.cluster.now - timedelta(hours=1)).isoformat()
         item = operator.cluster.pods["llama-0-1"]
-        item["metadata"] |= {"deletionTimestamp": long_ago, "deletionGracePeriodSeconds": 30}
+        item["metadata"] |= {
+            "deletionTimestamp": long_ago,
+            "deletionGracePeriodSeconds": 30,
+        }
         published = operator.look()
         assert published.found.lost == frozenset()
-        assert condition(published, "Degraded")["message"].startswith("llama-0: rank 1: PodDeleted")
+        assert condition(published, "Degraded")["message"].startswith(
+            "llama-0: rank 1: PodDeleted"
+        )
 
 
 class TestRefusals:
@@ -425,27 +574,42 @@ class TestRefusals:
         assert after["llama-0"] == before["llama-0"]
         assert after["llama-1"].isdisjoint(before["llama-1"])
         assert outcome(published) == ("ObjectRefused", "Stalled")
-        assert published.again_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
+        assert published.again_at == operator.cluster.now + timedelta(
+            seconds=UNREADY_SECONDS
+        )
 
-    def test_what_ends_a_broken_group_comes_before_all_that_may_be_refused(self) -> None:
+    def test_what_ends_a_broken_group_comes_before_all_that_may_be_refused(
+        self,
+    ) -> None:
         operator = serving(4, **TWO_NODES, replicas=2)
         del operator.cluster.objects["Service", "llama"]
         break_a_rank(operator)
         operator.look()
-        assert named(operator.written) == [("Patch", "StatefulSet", "llama-1"), ("Create", "Service", "llama")]
+        assert named(operator.written) == [
+            ("Patch", "StatefulSet", "llama-1"),
+            ("Create", "Service", "llama"),
+        ]
 
     @pytest.mark.parametrize(
         ("kind", "name", "held_up"),
-        [("Service", "llama-1-peers", {"llama-1"}), ("Service", "llama", set()), ("PodDisruptionBudget", "", set())],
+        [
+            ("Service", "llama-1-peers", {"llama-1"}),
+            ("Service", "llama", set()),
+            ("PodDisruptionBudget", "", set()),
+        ],
     )
-    def test_a_refused_object_holds_up_only_the_groups_whose_pods_need_it(self, kind: str, name: str, held_up: set[str]) -> None:
+    def test_a_refused_object_holds_up_only_the_groups_whose_pods_need_it(
+        self, kind: str, name: str, held_up: set[str]
+    ) -> None:
         operator = an_operator(4, **TWO_NODES, replicas=2)
         operator.cluster.refuses = [Refuses(kind=kind, name=name)]
         published = operator.run(LOAD_SECONDS + 120)
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1"} - held_up
         assert outcome(published) == ("ObjectRefused", "Stalled")
 
-    def test_the_scripts_of_a_new_template_are_written_before_anything_ends_for_it(self) -> None:
+    def test_the_scripts_of_a_new_template_are_written_before_anything_ends_for_it(
+        self,
+    ) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         before = operator.cluster.serving()
         operator.edit(readiness={"tokens": True, "silenceSeconds": 200})
@@ -458,27 +622,44 @@ class TestRefusals:
         assert len(operator.cluster.serving()) == 1
 
     @pytest.mark.parametrize("code", [500, 503, 0])
-    def test_a_failure_that_passes_is_in_the_status_at_once_and_tried_again(self, code: int) -> None:
+    def test_a_failure_that_passes_is_in_the_status_at_once_and_tried_again(
+        self, code: int
+    ) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
-        operator.cluster.refuses = [Refuses(kind="Service", code=code, message='failed calling webhook "theirs"')]
+        operator.cluster.refuses = [
+            Refuses(
+                kind="Service", code=code, message='failed calling webhook "theirs"'
+            )
+        ]
         published = operator.look()
         assert outcome(published) == ("ApiUnavailable", "Reconciling")
-        assert 'failed calling webhook "theirs"' in condition(published, "Ready")["message"]
+        assert (
+            'failed calling webhook "theirs"'
+            in condition(published, "Ready")["message"]
+        )
         assert published.status["observedGeneration"] == 1
-        assert published.again_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
+        assert published.again_at == operator.cluster.now + timedelta(
+            seconds=UNREADY_SECONDS
+        )
 
     def test_pods_that_are_refused_say_why_after_seconds(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
-        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
+        operator.cluster.refuses = [
+            Refuses(kind="Pod", message="exceeded quota: pods=0")
+        ]
         assert outcome(operator.look())[0] == "Progressing"
         published = operator.run(NO_PODS_SECONDS * 2, step=NO_PODS_SECONDS)
         assert outcome(published) == ("PodsRefused", "Stalled")
         assert "exceeded quota: pods=0" in condition(published, "Ready")["message"]
         assert not [write for write in operator.written if isinstance(write, DryRunPod)]
 
-    def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(self) -> None:
+    def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(
+        self,
+    ) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)
-        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
+        operator.cluster.refuses = [
+            Refuses(kind="Pod", message="exceeded quota: pods=0")
+        ]
         published = operator.run(REFUSED_SECONDS, step=NO_PODS_SECONDS)
         assert published.kept
         assert published.kept.released == frozenset()
@@ -486,7 +667,10 @@ class TestRefusals:
         assert published.kept
         assert published.kept.released == {0}
         assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
-        assert "exceeded quota: pods=0" in published.status["groups"][0]["lastFailure"]["message"]
+        assert (
+            "exceeded quota: pods=0"
+            in published.status["groups"][0]["lastFailure"]["message"]
+        )
         operator.cluster.refuses = []
         published = operator.run(1800)
         assert outcome(published) == ("Serving", "")
@@ -494,11 +678,17 @@ class TestRefusals:
         assert published.kept.released == frozenset()
         assert published.kept_out == {}
 
-    def test_a_group_whose_pods_are_still_refused_takes_no_gpus_again_until_one_would_be_created(self) -> None:
+    def test_a_group_whose_pods_are_still_refused_takes_no_gpus_again_until_one_would_be_created(
+        self,
+    ) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)
-        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
+        operator.cluster.refuses = [
+            Refuses(kind="Pod", message="exceeded quota: pods=0")
+        ]
         operator.run(REFUSED_SECONDS + 40, step=NO_PODS_SECONDS)
-        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=1")]
+        operator.cluster.refuses = [
+            Refuses(kind="Pod", message="exceeded quota: pods=1")
+        ]
         for _ in range(10):
             published = operator.run(600, step=60)
             assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
@@ -510,9 +700,13 @@ class TestRefusals:
         published = operator.run(60)
         assert published.kept
         assert published.kept.released == frozenset()
-        assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
+        assert [
+            item["spec"]["replicas"] for item in operator.cluster.sets().values()
+        ] == [2]
 
-    def test_a_preempted_pod_that_is_a_group_of_its_own_keeps_no_gpus_until_there_is_room_again(self) -> None:
+    def test_a_preempted_pod_that_is_a_group_of_its_own_keeps_no_gpus_until_there_is_room_again(
+        self,
+    ) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.run(600)
         preempt(operator, "llama-0-0")
@@ -520,7 +714,10 @@ class TestRefusals:
         assert published.kept
         assert published.kept.released == {0}
         assert published.waits_for_capacity
-        assert [wait.what for wait in published.found.groups[0].waits] == ["Room", "Pod"]
+        assert [wait.what for wait in published.found.groups[0].waits] == [
+            "Room",
+            "Pod",
+        ]
         operator.cluster.others["h100-0"] = 0
         published = operator.run(600)
         assert outcome(published) == ("Serving", "")
@@ -534,7 +731,9 @@ class TestRefusals:
         operator.run(120)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_group_whose_pods_are_refused_and_whose_gpus_others_have_taken_meanwhile_goes_elsewhere(self) -> None:
+    def test_a_group_whose_pods_are_refused_and_whose_gpus_others_have_taken_meanwhile_goes_elsewhere(
+        self,
+    ) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="Pod")]
         operator.run(REFUSED_SECONDS + 60, step=NO_PODS_SECONDS)
@@ -553,11 +752,19 @@ def preempt(operator: Operator, pod: str) -> None:
 
 
 def controller(uid: str) -> dict[str, Any]:
-    return {"kind": "StatefulSet", "apiVersion": "apps/v1", "name": "llama-0", "uid": uid, "controller": True}
+    return {
+        "kind": "StatefulSet",
+        "apiVersion": "apps/v1",
+        "name": "llama-0",
+        "uid": uid,
+        "controller": True,
+    }
 
 
 class TestOthers:
-    def test_a_pod_of_somebody_else_with_our_labels_changes_nothing_but_a_condition(self) -> None:
+    def test_a_pod_of_somebody_else_with_our_labels_changes_nothing_but_a_condition(
+        self,
+    ) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         uid = operator.cluster.sets()["llama-0"]["metadata"]["uid"]
         for name, owner in {
@@ -576,10 +783,14 @@ class TestOthers:
         assert outcome(published) == ("Serving", "")
         foreign = condition(published, "ForeignPods")
         assert foreign["status"] == "True"
-        assert foreign["message"].startswith("llama-0-10000000, llama-0-7, llama-0-9 and 1 more: ")
+        assert foreign["message"].startswith(
+            "llama-0-10000000, llama-0-7, llama-0-9 and 1 more: "
+        )
         assert published.status["groups"][0]["nodes"] == ["h100-0", "h100-1"]
 
-    def test_a_field_that_somebody_keeps_setting_back_is_left_for_a_while_and_said(self) -> None:
+    def test_a_field_that_somebody_keeps_setting_back_is_left_for_a_while_and_said(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
         service = operator.cluster.objects["Service", "llama"]
         service["spec"]["ports"][0]["port"] = 9
@@ -588,7 +799,9 @@ class TestOthers:
         assert operator.written == []
         assert condition(published, "FieldConflict")["status"] == "True"
         assert outcome(published) == ("Serving", "")
-        assert published.again_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
+        assert published.again_at == operator.cluster.now + timedelta(
+            seconds=UNREADY_SECONDS
+        )
 
         operator.contested = {}
         published = operator.look()
@@ -596,19 +809,27 @@ class TestOthers:
         assert published.repaired == {("Service", "llama"): ("spec.ports[0].port",)}
         assert condition(published, "FieldConflict")["status"] == "False"
 
-    def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(self) -> None:
+    def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(
+        self,
+    ) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         operator.contested = {("StatefulSet", "llama-0"): ("spec.template",)}
         break_a_rank(operator, "llama-0-1")
         operator.look()
-        assert [write.why for write in operator.written if isinstance(write, Patch)] == [Why.FAILURE]
+        assert [
+            write.why for write in operator.written if isinstance(write, Patch)
+        ] == [Why.FAILURE]
 
-    def test_while_groups_of_other_models_restart_ours_wait_for_their_turn_and_say_so(self) -> None:
+    def test_while_groups_of_other_models_restart_ours_wait_for_their_turn_and_say_so(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=2)
         operator.most_moving = 0
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         published = operator.look()
-        assert {group.situation for group in published.found.groups} == {Situation.OUTDATED}
+        assert {group.situation for group in published.found.groups} == {
+            Situation.OUTDATED
+        }
         assert condition(published, "TurnAwaited")["status"] == "True"
         assert published.moving == 0
 
@@ -616,17 +837,25 @@ class TestOthers:
         published = operator.look()
         assert published.moving == 1
         assert condition(published, "TurnAwaited")["status"] == "False"
-        assert [group.situation for group in published.found.groups] == [Situation.STOPPING, Situation.OUTDATED]
+        assert [group.situation for group in published.found.groups] == [
+            Situation.STOPPING,
+            Situation.OUTDATED,
+        ]
 
 
 class TestPlans:
-    def test_a_plan_that_was_only_shown_and_whose_node_is_taken_is_made_anew_when_it_is_to_run(self) -> None:
+    def test_a_plan_that_was_only_shown_and_whose_node_is_taken_is_made_anew_when_it_is_to_run(
+        self,
+    ) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1, mode="PlanOnly")
         operator.look()
         operator.cluster.others["h100-0"] = 8
         shown = operator.look()
         stale = condition(shown, "PlanStale")
-        assert (stale["status"], stale["message"].startswith("planned node h100-0 has 0 free GPUs")) == ("True", True)
+        assert (
+            stale["status"],
+            stale["message"].startswith("planned node h100-0 has 0 free GPUs"),
+        ) == ("True", True)
 
         operator.edit(mode="Deploy")
         published = operator.look()
@@ -635,21 +864,29 @@ class TestPlans:
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.serving().keys() == {"llama-0"}
 
-    def test_a_plan_that_was_only_shown_and_still_has_its_room_runs_as_shown(self) -> None:
+    def test_a_plan_that_was_only_shown_and_still_has_its_room_runs_as_shown(
+        self,
+    ) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1, mode="PlanOnly")
         shown = operator.look()
         operator.edit(mode="Deploy")
         published = operator.look()
         assert published.report == shown.report
 
-    def test_a_better_plan_takes_the_place_of_one_that_serves_at_most_once_an_hour_and_is_named_until_then(self) -> None:
-        operator = an_operator(2, replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
+    def test_a_better_plan_takes_the_place_of_one_that_serves_at_most_once_an_hour_and_is_named_until_then(
+        self,
+    ) -> None:
+        operator = an_operator(
+            2, replicas=1, replan="Always", objective={"optimizeFor": "Latency"}
+        )
         operator.cluster.others |= {"h100-0": 7, "h100-1": 8}
         operator.run(LOAD_SECONDS + 60)
         assert condition(operator.look(), "PlanStale")["reason"] == "PlanValid"
         assert tensor(operator) == 1
 
-        operator.cluster.others["h100-0"] = 4  # four of eight GPUs come free, and then all
+        operator.cluster.others["h100-0"] = (
+            4  # four of eight GPUs come free, and then all
+        )
         operator.run(LOAD_SECONDS + 120)
         assert tensor(operator) == 4
         operator.cluster.others.clear()
@@ -665,37 +902,55 @@ class TestPlans:
         operator.run(1200)
         operator.look()
         assert tensor(operator) == 8
-        assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
+        assert (
+            condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"]
+            == "PlanValid"
+        )
         assert operator.cluster.serving().keys() == {"llama-0"}
 
     @pytest.mark.parametrize("replan", ["WhenInvalid", "Never"])
-    def test_of_a_plan_that_serves_on_a_node_that_has_changed_it_is_said_what_a_new_one_would_be(self, replan: str) -> None:
+    def test_of_a_plan_that_serves_on_a_node_that_has_changed_it_is_said_what_a_new_one_would_be(
+        self, replan: str
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1, replan=replan)
         operator.cluster.set_node("h200-0", product="NVIDIA-H200")
-        operator.cluster.set_node("h100-0", taints=[{"key": "team", "value": "other", "effect": "NoSchedule"}])
+        operator.cluster.set_node(
+            "h100-0", taints=[{"key": "team", "value": "other", "effect": "NoSchedule"}]
+        )
         before = operator.cluster.serving()
         published = operator.run(60)
         stale = condition(published, "PlanStale")
         assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
-        assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
+        assert stale["message"].endswith(
+            "; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g"
+        )
         written = len(operator.written)
         operator.run(1200)
         assert (operator.cluster.serving(), len(operator.written)) == (before, written)
 
-    def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(self) -> None:
+    def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, replan="Always")
         seen, now = operator.seen(), operator.cluster.now
         asked = advance(seen, now).ask
         assert asked
         assert asked.choice is PlanChoice.IMPROVE
 
-        step = advance(seen.answered(asked, Problem(code="PlanTooCostly", what="to plan the model")), now)
+        step = advance(
+            seen.answered(
+                asked, Problem(code="PlanTooCostly", what="to plan the model")
+            ),
+            now,
+        )
 
         assert (step.ask, step.writes) == (None, ())
         assert step.published
         assert outcome(step.published) == ("Serving", "")
 
-    def test_groups_that_stand_without_a_record_stay_on_their_nodes_when_they_are_planned_anew(self) -> None:
+    def test_groups_that_stand_without_a_record_stay_on_their_nodes_when_they_are_planned_anew(
+        self,
+    ) -> None:
         operator = serving(4, **ONE_NODE, replicas=2)
         operator.cluster.delete_node("h100-0")
         operator.run(600)
@@ -704,23 +959,37 @@ class TestPlans:
         operator.run(600)
         assert operator.cluster.serving() == before
 
-    def test_a_group_that_is_to_stop_starts_on_free_gpus_as_well_and_serves_meanwhile(self) -> None:
+    def test_a_group_that_is_to_stop_starts_on_free_gpus_as_well_and_serves_meanwhile(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         published = operator.look()
         assert [ask.beside for ask in operator.asked] == [None, (0, 1)]
-        assert [event.reason for event in published.events] == ["Planned", "Surging", "Progressing"]
+        assert [event.reason for event in published.events] == [
+            "Planned",
+            "Surging",
+            "Progressing",
+        ]
         assert published.kept
-        assert (published.kept.record.plan.groups, published.kept.record.generations) == ((("h100-1",),), (1,))
+        assert (
+            published.kept.record.plan.groups,
+            published.kept.record.generations,
+        ) == ((("h100-1",),), (1,))
         for _ in range(30):
             operator.run(20, step=10)
             assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.cluster.sets().keys() == {"llama-0-g1"}
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_group_whose_second_place_was_not_written_down_serves_on_until_it_is(self) -> None:
+    def test_a_group_whose_second_place_was_not_written_down_serves_on_until_it_is(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
-        before, operator.cluster.refuses = operator.cluster.serving(), [LosesSecondPlaces(kind="ConfigMap", code=0)]
+        before, operator.cluster.refuses = (
+            operator.cluster.serving(),
+            [LosesSecondPlaces(kind="ConfigMap", code=0)],
+        )
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         operator.run(600)
         assert operator.cluster.serving() == before
@@ -731,7 +1000,9 @@ class TestPlans:
             assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.cluster.sets().keys() == {"llama-0-g1"}
 
-    def test_a_group_that_finds_no_second_place_takes_its_turn_where_it_is(self) -> None:
+    def test_a_group_that_finds_no_second_place_takes_its_turn_where_it_is(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
         before = operator.cluster.serving()
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})

@@ -4,7 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shardwright.reconcile.annotations import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_annotations
+from shardwright.reconcile.annotations import (
+    READY_ONCE,
+    STOPPED_AT,
+    STOPPED_FOR,
+    read_annotations,
+)
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.generations import (
     HANGING_SECONDS,
@@ -17,7 +22,14 @@ from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.writes import Create, Delete
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
+from tests.support.builders_reconcile import (
+    NOON,
+    OWNER_UID,
+    World,
+    by_name,
+    desired,
+    stateful_set,
+)
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)
 HANGING = NOON + timedelta(seconds=HANGING_SECONDS)
@@ -35,7 +47,12 @@ def a_group_with_a_dead_node() -> World:
     return world
 
 
-def generation(world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE, lost: frozenset[str] = DEAD) -> int:
+def generation(
+    world: World,
+    *,
+    groups: tuple[tuple[str, ...], ...] = ELSEWHERE,
+    lost: frozenset[str] = DEAD,
+) -> int:
     (number,) = generations(by_name(groups), world.observed(), OWNER_UID, lost)
     return number
 
@@ -54,7 +71,9 @@ def generation(world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE,
 def test_a_node_is_lost_when_a_pod_is_a_minute_beyond_its_grace_on_a_silent_one_and_four_on_one_that_answers(
     silent: set[str], now: datetime, lost: set[str]
 ) -> None:
-    assert lost_nodes(a_group_with_a_dead_node().observed().members, silent, now) == lost
+    assert (
+        lost_nodes(a_group_with_a_dead_node().observed().members, silent, now) == lost
+    )
 
 
 def test_a_group_that_is_planned_elsewhere_by_now_gets_the_next_generation() -> None:
@@ -67,8 +86,14 @@ def test_a_group_that_is_still_planned_on_the_lost_node_waits_for_it() -> None:
 
 def test_a_group_waits_for_its_pods_on_living_nodes_to_be_gone() -> None:
     world = a_group_with_a_dead_node()
-    world.pods["llama-0-0"] = {**world.pods["llama-0-1"], "spec": {"nodeName": "node-0"}}
-    world.pods["llama-0-0"]["metadata"] = {**world.pods["llama-0-1"]["metadata"], "name": "llama-0-0"}
+    world.pods["llama-0-0"] = {
+        **world.pods["llama-0-1"],
+        "spec": {"nodeName": "node-0"},
+    }
+    world.pods["llama-0-0"]["metadata"] = {
+        **world.pods["llama-0-1"]["metadata"],
+        "name": "llama-0-0",
+    }
     assert generation(world) == 0
 
 
@@ -78,11 +103,15 @@ def test_a_group_that_was_not_stopped_is_stopped_first() -> None:
     assert generation(world) == 0
 
 
-def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_set_is_deleted() -> None:
+def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_set_is_deleted() -> (
+    None
+):
     world = a_group_with_a_dead_node()
     former = read_annotations(world.objects["StatefulSet", "llama-0"])
 
-    created, deleted = decide(desired(stateful_set("llama-0-g1")), world.observed(), LATER).writes
+    created, deleted = decide(
+        desired(stateful_set("llama-0-g1")), world.observed(), LATER
+    ).writes
 
     assert isinstance(created, Create)
     assert created.content["spec"]["replicas"] == 2
@@ -91,7 +120,9 @@ def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_se
     assert STOPPED_FOR not in annotations
     assert read_annotations(created.content).incident == former.incident
     heir = frozenset({("StatefulSet", "llama-0-g1")})
-    assert deleted == Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1", needs=heir)
+    assert deleted == Delete(
+        kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1", needs=heir
+    )
 
 
 def test_a_generation_stands_while_the_dead_pod_is_there_and_after() -> None:
@@ -99,7 +130,11 @@ def test_a_generation_stands_while_the_dead_pod_is_there_and_after() -> None:
     world.run(desired(stateful_set("llama-0-g1")), now=LATER)
     assert generation(world) == 1
 
-    world.pods = {name: item for name, item in world.pods.items() if name.startswith("llama-0-g1-")}
+    world.pods = {
+        name: item
+        for name, item in world.pods.items()
+        if name.startswith("llama-0-g1-")
+    }
     assert generation(world, lost=frozenset()) == 1
 
 
@@ -116,16 +151,26 @@ def test_a_second_node_that_dies_makes_the_second_generation() -> None:
 def test_while_it_waits_a_group_says_which_node_holds_it_up() -> None:
     world = a_group_with_a_dead_node()
     (state,) = decide(desired(stateful_set()), world.observed(), LATER).groups
-    assert waiting_sentence(state) == "waiting for all pods to be gone; rank 1 on node node-1 should be gone by now"
+    assert (
+        waiting_sentence(state)
+        == "waiting for all pods to be gone; rank 1 on node node-1 should be gone by now"
+    )
 
 
 def test_another_group_is_not_concerned() -> None:
     world = a_group_with_a_dead_node()
-    assert generations(by_name((*ELSEWHERE, ("node-3", "node-4"))), world.observed(), OWNER_UID, DEAD) == (1, 0)
+    assert generations(
+        by_name((*ELSEWHERE, ("node-3", "node-4"))), world.observed(), OWNER_UID, DEAD
+    ) == (1, 0)
 
 
 def a_state(situation: Situation, *nodes: str | None) -> GroupState:
-    return GroupState(name="llama-0-g1", ready=situation is Situation.READY, situation=situation, nodes=nodes)
+    return GroupState(
+        name="llama-0-g1",
+        ready=situation is Situation.READY,
+        situation=situation,
+        nodes=nodes,
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,9 +184,13 @@ def a_state(situation: Situation, *nodes: str | None) -> GroupState:
         (a_state(Situation.BACKING_OFF), {0}),
     ],
 )
-def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(state: GroupState, unsettled: set[int]) -> None:
+def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(
+    state: GroupState, unsettled: set[int]
+) -> None:
     assert unsettled_groups((("a", "b"),), "llama", [state]) == unsettled
 
 
 def test_a_group_that_does_not_exist_needs_a_place() -> None:
-    assert unsettled_groups((("a",), ("b",)), "llama", [a_state(Situation.READY, "a")]) == {1}
+    assert unsettled_groups(
+        (("a",), ("b",)), "llama", [a_state(Situation.READY, "a")]
+    ) == {1}

@@ -1,4 +1,6 @@
-"""A change is taken to one group after another only as long as it is good, and no further than the partition says."""
+"""A change is taken to one group after another only as long as it is good, and no further than the
+partition says.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -36,7 +38,9 @@ def three_groups(**rollout: Any) -> Operator:
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
+    found: Mapping[str, Any] = next(
+        item for item in status["conditions"] if item["type"] == name
+    )
     return found
 
 
@@ -53,16 +57,26 @@ def stopped(status: Mapping[str, Any]) -> tuple[str, str]:
 def templates(operator: Operator) -> dict[str, str]:
     """Return by name the template of the pods of each group."""
     pods = operator.cluster.pods.items()
-    return {name.rpartition("-")[0]: pod["metadata"]["labels"][TEMPLATE_HASH] for name, pod in pods}
+    return {
+        name.rpartition("-")[0]: pod["metadata"]["labels"][TEMPLATE_HASH]
+        for name, pod in pods
+    }
 
 
 def changed(operator: Operator, before: Mapping[str, str]) -> list[str]:
     """Return the groups whose pods are of another template than before."""
-    return sorted(name for name, template in templates(operator).items() if before.get(name) != template)
+    return sorted(
+        name
+        for name, template in templates(operator).items()
+        if before.get(name) != template
+    )
 
 
 def with_cache(groups: Mapping[str, Any], storage: str) -> dict[str, Any]:
-    return {**groups["model"], "weights": {"huggingFace": {"cache": {"storage": storage}}}}
+    return {
+        **groups["model"],
+        "weights": {"huggingFace": {"cache": {"storage": storage}}},
+    }
 
 
 def evict(operator: Operator, name: str) -> None:
@@ -92,8 +106,15 @@ def between_stops(**rollout: Any) -> list[float]:
 
 
 class TestMinReadySeconds:
-    def test_a_group_serves_for_as_long_as_is_asked_before_the_next_one_stops(self) -> None:
-        assert max(between_stops()) < 300 < 300 + LOAD_SECONDS <= min(between_stops(minReadySeconds=300))
+    def test_a_group_serves_for_as_long_as_is_asked_before_the_next_one_stops(
+        self,
+    ) -> None:
+        assert (
+            max(between_stops())
+            < 300
+            < 300 + LOAD_SECONDS
+            <= min(between_stops(minReadySeconds=300))
+        )
 
     def test_the_operator_looks_again_when_the_time_is_over(self) -> None:
         operator = three_groups(minReadySeconds=7)
@@ -111,7 +132,9 @@ class TestMinReadySeconds:
         assert list(stops(operator, 30)) == ["llama-1"]
 
     def test_a_next_generation_takes_over_only_then(self) -> None:
-        operator = serving(2, **ONE_NODE, rollout={"maxSurge": 1, "minReadySeconds": 300})
+        operator = serving(
+            2, **ONE_NODE, rollout={"maxSurge": 1, "minReadySeconds": 300}
+        )
         operator.edit(engine=GOOD)
         operator.run(LOAD_SECONDS + 200)
         assert sorted(operator.cluster.sets()) == ["llama-0", "llama-0-g1"]
@@ -120,7 +143,9 @@ class TestMinReadySeconds:
 
 
 class TestAStart:
-    def test_a_group_that_does_not_come_up_within_its_deadline_needs_somebody(self) -> None:
+    def test_a_group_that_does_not_come_up_within_its_deadline_needs_somebody(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, rollout={"progressDeadlineSeconds": 600})
         operator.edit(engine=HANGS)
         operator.run(500)
@@ -134,10 +159,14 @@ class TestAStart:
             "0 of 1 groups ready; llama-0: has had its nodes for 600 s and is not ready"
         )
 
-    def test_without_a_word_it_has_as_long_as_the_image_and_its_bytes_may_take(self) -> None:
+    def test_without_a_word_it_has_as_long_as_the_image_and_its_bytes_may_take(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE)
         operator.edit(engine=HANGS)
-        deadline = IMAGE_SECONDS + operator.status["engine"]["startBudget"]["loadSeconds"]
+        deadline = (
+            IMAGE_SECONDS + operator.status["engine"]["startBudget"]["loadSeconds"]
+        )
         assert not operator.run(deadline - 60).found.groups[0].late
         assert operator.run(120).found.groups[0].late
 
@@ -159,14 +188,18 @@ class TestAStart:
 
     def test_a_group_that_has_served_and_does_not_any_more_is_not_late(self) -> None:
         operator = serving(1, **ONE_NODE, rollout={"progressDeadlineSeconds": 60})
-        operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]["env"] += HANGS["env"]
+        operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]["env"] += HANGS[
+            "env"
+        ]
         found = operator.run(300).found
         assert (found.groups[0].situation, found.groups[0].late) == ("Unready", False)
 
 
 class TestAStoppedRollout:
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
-    def test_a_group_whose_engine_fails_stops_the_rollout_and_says_so(self, groups: Mapping[str, Any]) -> None:
+    def test_a_group_whose_engine_fails_stops_the_rollout_and_says_so(
+        self, groups: Mapping[str, Any]
+    ) -> None:
         operator = serving(6, **groups, replicas=3)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -177,8 +210,15 @@ class TestAStoppedRollout:
         assert stopped(operator.status) == ("True", "EngineFailed")
         message = condition(operator.status, "RolloutStopped")["message"]
         assert message.startswith("llama-0: ")
-        assert message.endswith("llama-1, llama-2 keep the pods that they have until it serves: correct the spec, or set it back")
-        assert [group["ready"] for group in operator.status["groups"]] == [False, True, True]
+        assert message.endswith(
+            "llama-1, llama-2 keep the pods that they have until it serves: correct the spec, or "
+            "set it back"
+        )
+        assert [group["ready"] for group in operator.status["groups"]] == [
+            False,
+            True,
+            True,
+        ]
         assert ready(operator.status)[0] == "False"
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
 
@@ -209,13 +249,21 @@ class TestAStoppedRollout:
         world.crash("llama-0-1")
         world.write(decide(desired(*wanted), world.observed(), NOON).writes)
 
-        decision = decide(desired(*wanted, rules=LifeRules(max_unavailable=3)), world.observed(), NOON)
+        decision = decide(
+            desired(*wanted, rules=LifeRules(max_unavailable=3)), world.observed(), NOON
+        )
 
         assert ended_groups(decision.writes) == frozenset()
-        assert [group.situation for group in decision.groups] == ["Stopping", "Ready", "Ready"]
+        assert [group.situation for group in decision.groups] == [
+            "Stopping",
+            "Ready",
+            "Ready",
+        ]
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
-    def test_a_group_that_ends_meanwhile_comes_back_as_it_was(self, groups: Mapping[str, Any]) -> None:
+    def test_a_group_that_ends_meanwhile_comes_back_as_it_was(
+        self, groups: Mapping[str, Any]
+    ) -> None:
         operator = serving(6, **groups, replicas=3)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -227,7 +275,9 @@ class TestAStoppedRollout:
         assert templates(operator)["llama-1"] == before["llama-1"]
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
 
-    def test_a_restart_that_is_asked_for_tries_the_change_again_and_takes_no_further_group_down(self) -> None:
+    def test_a_restart_that_is_asked_for_tries_the_change_again_and_takes_no_further_group_down(
+        self,
+    ) -> None:
         operator = serving(6, **TWO_NODES, replicas=3)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -241,7 +291,9 @@ class TestAStoppedRollout:
         assert {"llama-1", "llama-2"}.isdisjoint(changed(operator, before))
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
-    def test_fewer_groups_take_the_one_that_failed_away_and_the_change_to_nobody(self, groups: Mapping[str, Any]) -> None:
+    def test_fewer_groups_take_the_one_that_failed_away_and_the_change_to_nobody(
+        self, groups: Mapping[str, Any]
+    ) -> None:
         operator = serving(6, **groups, replicas=3)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -255,9 +307,14 @@ class TestAStoppedRollout:
             assert stopped(operator.status) == ("True", "EngineFailed")
         operator.edit(engine={})
         operator.run(SETTLED)
-        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+        assert (stopped(operator.status), ready(operator.status)) == (
+            ("False", "Idle"),
+            ("True", "Serving"),
+        )
 
-    def test_what_was_rejected_goes_on_where_a_group_that_is_added_comes_up_with_it(self) -> None:
+    def test_what_was_rejected_goes_on_where_a_group_that_is_added_comes_up_with_it(
+        self,
+    ) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -269,7 +326,10 @@ class TestAStoppedRollout:
 
         operator.run(SETTLED)
 
-        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+        assert (stopped(operator.status), ready(operator.status)) == (
+            ("False", "Idle"),
+            ("True", "Serving"),
+        )
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
     def test_a_pod_that_somebody_deletes_speaks_against_nothing(self) -> None:
@@ -278,12 +338,24 @@ class TestAStoppedRollout:
         operator.run(60)
         pod = operator.cluster.pods["llama-0-1"]
         operator.cluster.end(pod)
-        pod["status"]["containerStatuses"] = [{"name": "engine", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}]
+        pod["status"]["containerStatuses"] = [
+            {
+                "name": "engine",
+                "state": {"terminated": {"exitCode": 143, "reason": "Error"}},
+            }
+        ]
         assert stopped(operator.run(10).status)[0] == "False"
 
     @pytest.mark.parametrize("rollout", [{"partition": 2}, {}])
-    def test_a_group_that_ends_meanwhile_keeps_its_claims_too(self, rollout: dict[str, Any]) -> None:
-        operator = serving(6, **{**TWO_NODES, "model": with_cache(TWO_NODES, "10Gi")}, replicas=3, rollout=rollout)
+    def test_a_group_that_ends_meanwhile_keeps_its_claims_too(
+        self, rollout: dict[str, Any]
+    ) -> None:
+        operator = serving(
+            6,
+            **{**TWO_NODES, "model": with_cache(TWO_NODES, "10Gi")},
+            replicas=3,
+            rollout=rollout,
+        )
         before = templates(operator)
         operator.edit(engine=EXITS, model=with_cache(TWO_NODES, "20Gi"))
         operator.run(SETTLED)
@@ -292,7 +364,9 @@ class TestAStoppedRollout:
         operator.run(SETTLED)
 
         assert templates(operator)["llama-1"] == before["llama-1"]
-        assert {"llama-0", "llama-1"} >= {name for name in operator.cluster.serving() if "-g" not in name} - {"llama-2"}
+        assert {"llama-0", "llama-1"} >= {
+            name for name in operator.cluster.serving() if "-g" not in name
+        } - {"llama-2"}
         assert "llama-1-g1" not in operator.cluster.sets()
 
     def test_it_goes_on_when_the_group_comes_up_after_all(self) -> None:
@@ -301,11 +375,16 @@ class TestAStoppedRollout:
         before = templates(operator)
         operator.run(600)
         assert stopped(operator.status)[0] == "True"
-        operator.cluster.__class__ = SmallCluster  # what kept it from coming up has passed
+        operator.cluster.__class__ = (
+            SmallCluster  # what kept it from coming up has passed
+        )
 
         operator.run(SETTLED)
 
-        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+        assert (stopped(operator.status), ready(operator.status)) == (
+            ("False", "Idle"),
+            ("True", "Serving"),
+        )
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
     def test_a_spec_that_is_corrected_goes_to_all_groups(self) -> None:
@@ -317,19 +396,30 @@ class TestAStoppedRollout:
 
         operator.run(SETTLED)
 
-        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+        assert (stopped(operator.status), ready(operator.status)) == (
+            ("False", "Idle"),
+            ("True", "Serving"),
+        )
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
     def test_a_spec_that_is_set_back_restarts_the_group_that_failed_alone(self) -> None:
         operator = three_groups()
-        before, uids = templates(operator), {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+        before, uids = (
+            templates(operator),
+            {
+                name: pod["metadata"]["uid"]
+                for name, pod in operator.cluster.pods.items()
+            },
+        )
         operator.edit(engine=EXITS)
         operator.run(SETTLED)
         operator.edit(engine={})
 
         operator.run(SETTLED)
 
-        after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+        after = {
+            name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
+        }
         assert ready(operator.status) == ("True", "Serving")
         assert changed(operator, before) == []
         assert [name for name in uids if after[name] != uids[name]] == ["llama-0-0"]
@@ -347,8 +437,12 @@ class TestAStoppedRollout:
         assert set(seen) == {"False"}
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
-    def test_a_group_that_has_lost_its_place_goes_elsewhere_with_what_is_wanted(self) -> None:
-        operator = serving(8, **TWO_NODES, replicas=3, rollout={"progressDeadlineSeconds": 300})
+    def test_a_group_that_has_lost_its_place_goes_elsewhere_with_what_is_wanted(
+        self,
+    ) -> None:
+        operator = serving(
+            8, **TWO_NODES, replicas=3, rollout={"progressDeadlineSeconds": 300}
+        )
         before = templates(operator)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
@@ -360,13 +454,20 @@ class TestAStoppedRollout:
         operator.run(SETTLED)
 
         assert changed(operator, before) == ["llama-0", "llama-1"]
-        nodes = {operator.cluster.pods[f"llama-1-{rank}"]["spec"].get("nodeName") for rank in range(2)}
+        nodes = {
+            operator.cluster.pods[f"llama-1-{rank}"]["spec"].get("nodeName")
+            for rank in range(2)
+        }
         assert nodes.isdisjoint({node, None})
 
 
 class TestAPartition:
-    def canary(self, groups: Mapping[str, Any] = ONE_NODE) -> tuple[Operator, dict[str, str]]:
-        """Return three groups of which the last one alone has got what is wanted, and the templates before."""
+    def canary(
+        self, groups: Mapping[str, Any] = ONE_NODE
+    ) -> tuple[Operator, dict[str, str]]:
+        """Return three groups of which the last one alone has got what is wanted, and the templates
+        before.
+        """
         operator = serving(8, **groups, replicas=3, rollout={"partition": 2})
         before = templates(operator)
         operator.edit(engine=GOOD)
@@ -381,10 +482,15 @@ class TestAPartition:
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
         assert (pending["status"], pending["reason"]) == ("True", "HeldByPartition")
-        assert pending["message"] == "llama-0, llama-1: below spec.rollout.partition, they keep their pods until it is lowered"
+        assert pending["message"] == (
+            "llama-0, llama-1: below spec.rollout.partition, they keep their pods until it is "
+            "lowered"
+        )
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
-    def test_one_of_them_that_ends_comes_back_as_it_was(self, groups: Mapping[str, Any]) -> None:
+    def test_one_of_them_that_ends_comes_back_as_it_was(
+        self, groups: Mapping[str, Any]
+    ) -> None:
         operator, before = self.canary(groups)
         uid = operator.cluster.pods["llama-0-0"]["metadata"]["uid"]
         evict(operator, "llama-0-0")
@@ -395,19 +501,27 @@ class TestAPartition:
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_a_restart_that_is_asked_for_brings_each_back_with_its_own_pods(self) -> None:
+    def test_a_restart_that_is_asked_for_brings_each_back_with_its_own_pods(
+        self,
+    ) -> None:
         operator, before = self.canary()
         uids = {pod["metadata"]["uid"] for pod in operator.cluster.pods.values()}
         operator.annotations["shardwright.io/restart"] = "now"
 
         operator.run(SETTLED)
 
-        assert uids.isdisjoint(pod["metadata"]["uid"] for pod in operator.cluster.pods.values())
+        assert uids.isdisjoint(
+            pod["metadata"]["uid"] for pod in operator.cluster.pods.values()
+        )
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_a_restart_that_is_asked_for_begins_none_of_them_beside_itself(self) -> None:
-        operator = serving(8, **ONE_NODE, replicas=3, rollout={"partition": 2, "maxSurge": 1})
+    def test_a_restart_that_is_asked_for_begins_none_of_them_beside_itself(
+        self,
+    ) -> None:
+        operator = serving(
+            8, **ONE_NODE, replicas=3, rollout={"partition": 2, "maxSurge": 1}
+        )
         before = templates(operator)
         operator.edit(engine=GOOD)
         operator.run(SETTLED)
@@ -415,13 +529,19 @@ class TestAPartition:
 
         operator.run(SETTLED)
 
-        kept = {name: template for name, template in templates(operator).items() if name in before}
+        kept = {
+            name: template
+            for name, template in templates(operator).items()
+            if name in before
+        }
         assert kept == {name: before[name] for name in ("llama-0", "llama-1")}
         assert ready(operator.status) == ("True", "Serving")
 
     def test_it_goes_by_the_number_of_a_group_also_where_there_is_a_hole(self) -> None:
         operator, before = self.canary()
-        operator.cluster.end(operator.cluster.pods["llama-0-0"], grace_seconds=3600)  # it does not serve while it ends
+        operator.cluster.end(
+            operator.cluster.pods["llama-0-0"], grace_seconds=3600
+        )  # it does not serve while it ends
         operator.edit(replicas=2)
         operator.run(SETTLED)
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
@@ -430,7 +550,10 @@ class TestAPartition:
         operator.run(2 * SETTLED)
 
         assert sorted(operator.cluster.serving()) == ["llama-0", "llama-1", "llama-2"]
-        assert changed(operator, before) == ["llama-0", "llama-2"]  # one that is added gets what is wanted
+        assert changed(operator, before) == [
+            "llama-0",
+            "llama-2",
+        ]  # one that is added gets what is wanted
 
     def test_when_it_is_lowered_the_rest_follows(self) -> None:
         operator, before = self.canary()
@@ -446,8 +569,13 @@ class TestAPartition:
         operator, before = self.canary()
         operator.edit(rollout={"partition": 9}, replicas=4)
         operator.run(SETTLED)
-        engines = {name: pod["spec"]["containers"][0]["env"] for name, pod in operator.cluster.pods.items()}
-        assert [name for name, env in sorted(engines.items()) if GOOD["env"][0] in env] == ["llama-2-0", "llama-3-0"]
+        engines = {
+            name: pod["spec"]["containers"][0]["env"]
+            for name, pod in operator.cluster.pods.items()
+        }
+        assert [
+            name for name, env in sorted(engines.items()) if GOOD["env"][0] in env
+        ] == ["llama-2-0", "llama-3-0"]
         assert changed(operator, before) == ["llama-2", "llama-3"]
 
     def test_setting_it_alone_restarts_nothing(self) -> None:

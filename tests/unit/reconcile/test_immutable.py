@@ -1,4 +1,6 @@
-"""What an API server lets nobody change is never written: groups go on as their next generation, other objects are made again."""
+"""What an API server lets nobody change is never written: groups go on as their next generation,
+other objects are made again.
+"""
 
 import copy
 from typing import Any
@@ -16,13 +18,27 @@ SMALL, LARGE = {"storage": "10Gi"}, {"storage": "20Gi"}
 
 
 def a_set(
-    *, asked: str = "before", storage: str | None = "10Gi", storage_class: str | None = None, **spec: Any
+    *,
+    asked: str = "before",
+    storage: str | None = "10Gi",
+    storage_class: str | None = None,
+    **spec: Any,
 ) -> dict[str, Any]:
-    claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
+    claim: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage}},
+    }
     claim |= {"storageClassName": storage_class} if storage_class else {}
     claims = [{"metadata": {"name": "cache"}, "spec": claim}] if storage else []
-    own = {"serviceName": "llama-0-peers", "podManagementPolicy": "Parallel", "selector": {"matchLabels": {"group": "llama-0"}}}
-    return {"metadata": {"annotations": {ASKED_HASH: asked}}, "spec": {**own, "volumeClaimTemplates": claims, **spec}}
+    own = {
+        "serviceName": "llama-0-peers",
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {"group": "llama-0"}},
+    }
+    return {
+        "metadata": {"annotations": {ASKED_HASH: asked}},
+        "spec": {**own, "volumeClaimTemplates": claims, **spec},
+    }
 
 
 @pytest.mark.parametrize(
@@ -38,9 +54,21 @@ def a_set(
         (a_set(podManagementPolicy="OrderedReady"), ("podManagementPolicy",)),
         (a_set(selector={"matchLabels": {"group": "other"}}), ("selector",)),
     ],
-    ids=["the same", "said otherwise", "replicas", "size", "no claim before", "class goes", "peers", "policy", "selector"],
+    ids=[
+        "the same",
+        "said otherwise",
+        "replicas",
+        "size",
+        "no claim before",
+        "class goes",
+        "peers",
+        "policy",
+        "selector",
+    ],
 )
-def test_a_group_is_made_anew_for_what_never_changes_alone(live: dict[str, Any], fields: tuple[str, ...]) -> None:
+def test_a_group_is_made_anew_for_what_never_changes_alone(
+    live: dict[str, Any], fields: tuple[str, ...]
+) -> None:
     assert made_anew(a_set(asked="now"), live) == fields
 
 
@@ -50,7 +78,9 @@ def test_claims_that_are_wanted_no_more_are_a_change() -> None:
     assert made_anew(wanted, a_set()) == ("volumeClaimTemplates",)
 
 
-def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> None:
+def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> (
+    None
+):
     rendered, live = a_set(storage="20Gi", replicas=2), a_set(replicas=1)
     assert made_anew(rendered, live) == ()
     assert as_it_can_be(rendered, live) == a_set(replicas=2)
@@ -65,7 +95,9 @@ def model(cache: dict[str, str] | None) -> dict[str, Any]:
 def serving(nodes: int, cache: dict[str, str] | None, **spec: Any) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(nodes)
-    operator = Operator(cluster, {**ONE_NODE, "replicas": 2, "model": model(cache), **spec})
+    operator = Operator(
+        cluster, {**ONE_NODE, "replicas": 2, "model": model(cache), **spec}
+    )
     operator.run(LOAD_SECONDS + 60)
     assert cluster.serving().keys() == {"llama-0", "llama-1"}
     return operator
@@ -74,17 +106,27 @@ def serving(nodes: int, cache: dict[str, str] | None, **spec: Any) -> Operator:
 def sizes(operator: Operator) -> dict[str, list[str]]:
     """Return the sizes of the claims of each StatefulSet, by name."""
     return {
-        name: [claim["spec"]["resources"]["requests"]["storage"] for claim in live["spec"].get("volumeClaimTemplates", ())]
+        name: [
+            claim["spec"]["resources"]["requests"]["storage"]
+            for claim in live["spec"].get("volumeClaimTemplates", ())
+        ]
         for name, live in operator.cluster.sets().items()
     }
 
 
 @pytest.mark.parametrize(
     ("before", "after", "claims"),
-    [(SMALL, LARGE, ["20Gi"]), (None, SMALL, ["10Gi"]), (SMALL, None, []), (SMALL, {"claimName": "shared"}, [])],
+    [
+        (SMALL, LARGE, ["20Gi"]),
+        (None, SMALL, ["10Gi"]),
+        (SMALL, None, []),
+        (SMALL, {"claimName": "shared"}, []),
+    ],
     ids=["size", "set", "removed", "a shared one"],
 )
-@pytest.mark.parametrize(("surge", "nodes", "least"), [(0, 2, 1), (1, 3, 2)], ids=["after", "beside"])
+@pytest.mark.parametrize(
+    ("surge", "nodes", "least"), [(0, 2, 1), (1, 3, 2)], ids=["after", "beside"]
+)
 def test_other_claims_make_each_group_anew_in_its_turn(
     *,
     before: dict[str, str] | None,
@@ -100,17 +142,26 @@ def test_other_claims_make_each_group_anew_in_its_turn(
     for _ in range(60):
         operator.run(30)
         assert len(operator.cluster.serving()) >= least
-        if sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims} and len(operator.cluster.serving()) == 2:
+        if (
+            sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims}
+            and len(operator.cluster.serving()) == 2
+        ):
             break
     else:
         pytest.fail(f"still {sizes(operator)}")
     written = len(operator.written)
     operator.run(600)
-    assert [write for write in operator.written[written:] if isinstance(write, Create | Delete)] == []
+    assert [
+        write
+        for write in operator.written[written:]
+        if isinstance(write, Create | Delete)
+    ] == []
     assert sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims}
 
 
-def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_is() -> None:
+def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_is() -> (
+    None
+):
     operator = serving(2, SMALL)
     before = operator.cluster.serving()
     operator.edit(model=model(LARGE))
@@ -119,21 +170,30 @@ def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_
     operator.run(4 * LOAD_SECONDS)
     assert sizes(operator).keys() == {"llama-0", "llama-1"}
     assert operator.cluster.serving().keys() == before.keys()
-    assert len(set(operator.cluster.serving().values()).intersection(before.values())) == 1
+    assert (
+        len(set(operator.cluster.serving().values()).intersection(before.values())) == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("ConfigMap", lambda item: item["data"].update(dict.fromkeys(item["data"], "exit 1"))),
+        (
+            "ConfigMap",
+            lambda item: item["data"].update(dict.fromkeys(item["data"], "exit 1")),
+        ),
         ("Service", lambda item: item["spec"].update(clusterIP="10.0.0.9")),
     ],
 )
-def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(kind: str, change: Any) -> None:
+def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(
+    kind: str, change: Any
+) -> None:
     operator = serving(2, None)
     before = operator.cluster.serving()
     found = {
-        name: item for (of, name), item in operator.cluster.objects.items() if of == kind and name not in ("llama", "llama-plan")
+        name: item
+        for (of, name), item in operator.cluster.objects.items()
+        if of == kind and name not in ("llama", "llama-plan")
     }
     name, item = next(iter(found.items()))
     right = copy.deepcopy(item)
@@ -143,7 +203,11 @@ def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(kind: 
 
     operator.run(30)
 
-    own = [write for write in operator.written if getattr(write, "name", "") == name or _names(write, name)]
+    own = [
+        write
+        for write in operator.written
+        if getattr(write, "name", "") == name or _names(write, name)
+    ]
     assert [type(write) for write in own] == [Delete, Create]
     now = operator.cluster.objects[kind, name]
     assert {field: value for field, value in now.items() if field != "metadata"} == {
@@ -153,4 +217,6 @@ def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(kind: 
 
 
 def _names(write: Any, name: str) -> bool:
-    return isinstance(write, Create | Apply) and write.content["metadata"]["name"] == name
+    return (
+        isinstance(write, Create | Apply) and write.content["metadata"]["name"] == name
+    )

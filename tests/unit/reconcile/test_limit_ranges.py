@@ -1,4 +1,6 @@
-"""A LimitRange of the namespace is about pods that are made anew: it restarts none that serves, whatever it comes to say."""
+"""A LimitRange of the namespace is about pods that are made anew: it restarts none that serves,
+whatever it comes to say.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +29,9 @@ def serving(**spec: Any) -> Operator:
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
+    found: Mapping[str, Any] = next(
+        item for item in status["conditions"] if item["type"] == name
+    )
     return found
 
 
@@ -38,7 +42,11 @@ def uids(operator: Operator) -> set[str]:
 def limits(operator: Operator) -> set[str]:
     """Return the limits of memory that the pods have."""
     specs = (pod["spec"] for pod in operator.cluster.pods.values())
-    return {container["resources"]["limits"]["memory"] for spec in specs for container in spec["containers"]}
+    return {
+        container["resources"]["limits"]["memory"]
+        for spec in specs
+        for container in spec["containers"]
+    }
 
 
 def crash(operator: Operator, pod: str) -> None:
@@ -49,21 +57,31 @@ def crash(operator: Operator, pod: str) -> None:
 
 @pytest.mark.parametrize("life", [{}, ROLL])
 @pytest.mark.parametrize("spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES])
-def test_a_limit_range_that_comes_changes_and_goes_restarts_nothing(spec: dict[str, Any], life: dict[str, Any]) -> None:
+def test_a_limit_range_that_comes_changes_and_goes_restarts_nothing(
+    spec: dict[str, Any], life: dict[str, Any]
+) -> None:
     operator = serving(**spec, **life)
     before, had = uids(operator), limits(operator)
 
-    for most in ({"memory": "200Gi", "ephemeral-storage": "20Gi"}, {"ephemeral-storage": "30Gi"}, {}):
+    for most in (
+        {"memory": "200Gi", "ephemeral-storage": "20Gi"},
+        {"ephemeral-storage": "30Gi"},
+        {},
+    ):
         operator.limit(**most)
         published = operator.run(SETTLED)
         assert (uids(operator), limits(operator)) == (before, had)
         assert condition(published.status, "Ready")["reason"] == "Serving"
-        assert condition(published.status, "RolloutPending")["status"] == str(bool(most))
+        assert condition(published.status, "RolloutPending")["status"] == str(
+            bool(most)
+        )
 
 
 @pytest.mark.parametrize("life", [{}, ROLL])
 @pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES])
-def test_a_pull_policy_that_comes_and_goes_restarts_nothing(spec: dict[str, Any], life: dict[str, Any]) -> None:
+def test_a_pull_policy_that_comes_and_goes_restarts_nothing(
+    spec: dict[str, Any], life: dict[str, Any]
+) -> None:
     operator = serving(**spec, **life)
     before = uids(operator)
 
@@ -83,7 +101,9 @@ def test_a_pod_that_is_made_anew_for_another_reason_has_what_the_limit_range_say
     operator.limit(memory="200Gi")
     operator.run(SETTLED)
 
-    operator.cluster.end(operator.cluster.pods["llama-0-0"], taken_by="EvictionByEvictionAPI")
+    operator.cluster.end(
+        operator.cluster.pods["llama-0-0"], taken_by="EvictionByEvictionAPI"
+    )
     published = operator.run(SETTLED)
 
     assert limits(operator) == {"200Gi"}
@@ -117,7 +137,9 @@ def test_a_single_pod_whose_engine_ends_again_and_again_is_made_anew_with_it() -
     assert limits(operator) == {"200Gi"}
 
 
-def test_with_roll_a_release_restarts_groups_also_where_a_limit_range_has_come_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_roll_a_release_restarts_groups_also_where_a_limit_range_has_come_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE, **ROLL, replicas=2)
     before = uids(operator)
     operator.limit(memory="200Gi")
@@ -129,7 +151,9 @@ def test_with_roll_a_release_restarts_groups_also_where_a_limit_range_has_come_w
     assert limits(operator) == {"200Gi"}
 
 
-def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_changed() -> None:
+def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_changed() -> (
+    None
+):
     operator = serving(**ONE_NODE)
     before = uids(operator)
     operator.limit(memory="200Gi")
@@ -141,7 +165,9 @@ def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_
     assert uids(operator) == before
 
 
-def test_a_spec_that_changes_restarts_groups_that_a_limit_range_has_left_as_they_were() -> None:
+def test_a_spec_that_changes_restarts_groups_that_a_limit_range_has_left_as_they_were() -> (
+    None
+):
     operator = serving(**ONE_NODE, **ROLL)
     before = uids(operator)
     operator.limit(memory="200Gi")
@@ -155,13 +181,18 @@ def test_a_spec_that_changes_restarts_groups_that_a_limit_range_has_left_as_they
 
 
 @pytest.mark.parametrize("life", [{}, ROLL])
-def test_pods_of_a_release_that_did_not_say_what_they_would_be_without_it_stay(life: dict[str, Any]) -> None:
+def test_pods_of_a_release_that_did_not_say_what_they_would_be_without_it_stay(
+    life: dict[str, Any],
+) -> None:
     operator = serving(**ONE_NODE, **life, replicas=2)
     operator.limit(memory="200Gi")
     operator.annotations["shardwright.io/restart"] = "now"
     operator.run(SETTLED)
     before = uids(operator)
-    for item in (*operator.cluster.pods.values(), *(live["spec"]["template"] for live in operator.cluster.sets().values())):
+    for item in (
+        *operator.cluster.pods.values(),
+        *(live["spec"]["template"] for live in operator.cluster.sets().values()),
+    ):
         del item["metadata"]["labels"][OWN_HASH]
     operator.cluster.version += 1
 

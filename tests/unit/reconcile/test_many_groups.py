@@ -42,4 +42,8 @@ def test_a_further_group_costs_a_look_as_much_among_many_as_among_few() -> None:
     few, more, many = counted(FEW), counted(MORE), counted(MANY)
     among_few = {what: (more[what] - few[what]) / (MORE - FEW) for what in few}
     among_many = {what: (many[what] - more[what]) / (MANY - MORE) for what in few}
-    assert {what: calls for what, calls in among_many.items() if calls > SLACK * among_few[what]} == {}
+    assert {
+        what: calls
+        for what, calls in among_many.items()
+        if calls > SLACK * among_few[what]
+    } == {}

@@ -1,4 +1,6 @@
-"""A group of which Kubernetes preempts a pod stops as a whole, keeps nothing, and comes back as a whole when there is room."""
+"""A group of which Kubernetes preempts a pod stops as a whole, keeps nothing, and comes back as a
+whole when there is room.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ROOM, NO_ROOM = dict.fromkeys(NAMES, 8), {NAMES[0]: 8, NAMES[1]: 0}
 
 
 class Life:
-    """One group of two pods, and the cluster around it; ``free`` is what others leave of its nodes."""
+    """One group of two pods, and the cluster around it; ``free`` is what others leave of its
+    nodes.
+    """
 
     def __init__(self) -> None:
         self.subject: Subject = a_subject(model=LARGE["model"])
@@ -38,8 +42,14 @@ class Life:
         self.asked: list[PlanChoice] = []
 
     def look(self, now: datetime) -> Step:
-        """Look once, with a planner that finds no other place, and write what comes out; return the last step."""
-        facts = {name: fact for node, name in zip(NODES, NAMES, strict=True) if (fact := read_node(node))}
+        """Look once, with a planner that finds no other place, and write what comes out; return the
+        last step.
+        """
+        facts = {
+            name: fact
+            for node, name in zip(NODES, NAMES, strict=True)
+            if (fact := read_node(node))
+        }
         seen = Seen(
             resource=ModelResource(owner=self.subject.owner, generation=1),
             subject=self.subject,
@@ -52,8 +62,17 @@ class Life:
             step = advance(seen, now)
             if step.ask:
                 self.asked.append(step.ask.choice)
-                short = plan_serving(self.subject, stock(self.subject, NODES[:1])).outcome
-                seen = seen.answered(step.ask, Replanned(record=self.record, report=self.record.report(), short=short))  # type: ignore[arg-type]
+                short = plan_serving(
+                    self.subject, stock(self.subject, NODES[:1])
+                ).outcome
+                seen = seen.answered(
+                    step.ask,
+                    Replanned(
+                        record=self.record,
+                        report=self.record.report(),
+                        short=short,  # type: ignore[arg-type]
+                    ),
+                )
                 continue
             if step.tell:
                 seen = replace(seen, told=AskedSpec(text='{"spec": {}}'))
@@ -61,7 +80,11 @@ class Life:
             self.world.write(step.writes)
             if step.published:
                 return step
-            seen = seen.put_down(step.records, Outcome()) if step.records else seen.done(Outcome(written=step.writes))
+            seen = (
+                seen.put_down(step.records, Outcome())
+                if step.records
+                else seen.done(Outcome(written=step.writes))
+            )
 
     def run(self, now: datetime) -> Step:
         """Look and let the cluster follow until it is at rest."""
@@ -76,8 +99,17 @@ class Life:
 
     def preempt(self) -> None:
         item = self.world.pods[sorted(self.world.pods)[1]]
-        item["metadata"] |= {"deletionTimestamp": NOON.isoformat(), "deletionGracePeriodSeconds": 30}
-        item["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
+        item["metadata"] |= {
+            "deletionTimestamp": NOON.isoformat(),
+            "deletionGracePeriodSeconds": 30,
+        }
+        item["status"]["conditions"].append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+            }
+        )
 
 
 def kept(step: Step) -> Kept | None:
@@ -103,7 +135,9 @@ def test_a_preempted_group_waits_at_zero_for_room_and_keeps_no_gpus_meanwhile() 
     assert [wait.what for wait in group.waits] == ["Room"]
 
 
-def test_a_preempted_group_comes_back_as_a_whole_when_there_is_room_and_has_its_gpus_kept() -> None:
+def test_a_preempted_group_comes_back_as_a_whole_when_there_is_room_and_has_its_gpus_kept() -> (
+    None
+):
     life = Life()
     life.run(NOON)
     life.preempt()
@@ -128,11 +162,16 @@ def test_a_group_whose_gpus_nobody_took_starts_again_at_once() -> None:
     assert (life.pods, life.asked) == (2, [])
 
 
-def test_a_group_whose_preempted_pod_was_never_seen_to_end_waits_for_room_all_the_same() -> None:
+def test_a_group_whose_preempted_pod_was_never_seen_to_end_waits_for_room_all_the_same() -> (
+    None
+):
     life = Life()
     life.run(NOON)
     name = sorted(life.world.pods)[1]
-    life.world.pods[name] = {**life.world.pods[name], "metadata": {**life.world.pods[name]["metadata"], "uid": "another"}}
+    life.world.pods[name] = {
+        **life.world.pods[name],
+        "metadata": {**life.world.pods[name]["metadata"], "uid": "another"},
+    }
     life.free = NO_ROOM
 
     step = life.run(NOON + timedelta(minutes=1))

@@ -9,7 +9,9 @@ from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import a_subject
 
-SERVING = Priorities(classes={"serving": PriorityClass(value=1000), "batch": PriorityClass(value=-10)})
+SERVING = Priorities(
+    classes={"serving": PriorityClass(value=1000), "batch": PriorityClass(value=-10)}
+)
 
 
 def seen(name: str, priorities: Priorities) -> Seen:
@@ -23,21 +25,34 @@ def seen(name: str, priorities: Priorities) -> Seen:
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [("serving", 1000), ("batch", -10), ("gone", 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("serving", 1000), ("batch", -10), ("gone", 0), (None, 0)]
+)
 def test_a_model_counts_as_much_as_its_class(name: str | None, value: int) -> None:
     assert SERVING.value_of(name) == value
 
 
 def test_of_several_default_classes_the_least_counts_for_who_names_none() -> None:
-    defaults = {"a": PriorityClass(value=7, is_default=True), "b": PriorityClass(value=5, is_default=True)}
+    defaults = {
+        "a": PriorityClass(value=7, is_default=True),
+        "b": PriorityClass(value=5, is_default=True),
+    }
 
     assert Priorities(classes=defaults).value_of(None) == 5
 
 
 def test_classes_come_change_and_go() -> None:
-    changed = SERVING.changed({"batch": None, "serving": PriorityClass(value=2), "new": PriorityClass(value=3)})
+    changed = SERVING.changed(
+        {
+            "batch": None,
+            "serving": PriorityClass(value=2),
+            "new": PriorityClass(value=3),
+        }
+    )
 
-    assert changed == Priorities(classes={"serving": PriorityClass(value=2), "new": PriorityClass(value=3)})
+    assert changed == Priorities(
+        classes={"serving": PriorityClass(value=2), "new": PriorityClass(value=3)}
+    )
 
 
 def test_nothing_is_asked_or_written_for_a_class_that_does_not_exist() -> None:
@@ -45,9 +60,13 @@ def test_nothing_is_asked_or_written_for_a_class_that_does_not_exist() -> None:
 
     assert (step.ask, step.writes) == (None, ())
     assert step.published
-    (ready,) = (item for item in step.published.status["conditions"] if item["type"] == "Ready")
+    (ready,) = (
+        item for item in step.published.status["conditions"] if item["type"] == "Ready"
+    )
     assert ready["reason"] == "InvalidSpec"
-    assert ready["message"].startswith("spec.pod.priorityClassName: PriorityClass gone does not exist in this cluster")
+    assert ready["message"].startswith(
+        "spec.pod.priorityClassName: PriorityClass gone does not exist in this cluster"
+    )
 
 
 def test_a_model_of_a_class_that_exists_is_planned() -> None:

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.reconcile.quotas import Allowance, Need, ceilings, need_of, quota_problem, range_problem, read_quota, read_ranges
+from shardwright.reconcile.quotas import (
+    Allowance,
+    Need,
+    ceilings,
+    need_of,
+    quota_problem,
+    range_problem,
+    read_quota,
+    read_ranges,
+)
 from shardwright.rendering.deployment import Ceiling
 from shardwright.rendering.pod import pod_template
 from shardwright.units import GIB
@@ -17,22 +26,44 @@ from tests.support.builders_deployment import a_deployment, a_small_plan
 GPU = "requests.nvidia.com/gpu"
 SPEC: dict[str, Any] = {
     "containers": [
-        {"name": "engine", "resources": {"requests": {"cpu": "8", "memory": "64Gi"}, "limits": {"nvidia.com/gpu": "8"}}}
+        {
+            "name": "engine",
+            "resources": {
+                "requests": {"cpu": "8", "memory": "64Gi"},
+                "limits": {"nvidia.com/gpu": "8"},
+            },
+        }
     ],
-    "initContainers": [{"name": "weights", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}],
+    "initContainers": [
+        {"name": "weights", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}
+    ],
 }
 
 
-def allowance(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Allowance:
-    content = {"metadata": {"name": "team"}, "spec": {"hard": hard, **spec}, "status": {"used": used or {}}}
+def allowance(
+    hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
+) -> Allowance:
+    content = {
+        "metadata": {"name": "team"},
+        "spec": {"hard": hard, **spec},
+        "status": {"used": used or {}},
+    }
     return Allowance(quotas=(read_quota(content),))
 
 
 def limits(*items: dict[str, Any]) -> Allowance:
-    return Allowance(ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": list(items)}}))
+    return Allowance(
+        ranges=read_ranges(
+            {"metadata": {"name": "team"}, "spec": {"limits": list(items)}}
+        )
+    )
 
 
-def need(spec: dict[str, Any] = SPEC, given: Allowance = Allowance(), **more: Any) -> Need:  # noqa: B008  a frozen value
+def need(
+    spec: dict[str, Any] = SPEC,
+    given: Allowance = Allowance(),  # noqa: B008
+    **more: Any,
+) -> Need:
     return need_of({**spec, **more}, given)
 
 
@@ -40,7 +71,9 @@ def said(problem: Problem | None) -> str:
     return problem.sentence() if problem else ""
 
 
-def test_a_pod_counts_for_the_sum_of_its_containers_or_for_the_largest_that_runs_before_them() -> None:
+def test_a_pod_counts_for_the_sum_of_its_containers_or_for_the_largest_that_runs_before_them() -> (
+    None
+):
     assert need().amounts == {
         "pods": Decimal(1),
         "count/pods": Decimal(1),
@@ -68,7 +101,9 @@ def test_a_pod_counts_for_the_sum_of_its_containers_or_for_the_largest_that_runs
         ({"limits.memory": "1Ti"}, 1, False),
     ],
 )
-def test_all_pods_together_must_fit_what_a_quota_allows(hard: dict[str, str], pods: int, *, fits: bool) -> None:
+def test_all_pods_together_must_fit_what_a_quota_allows(
+    hard: dict[str, str], pods: int, *, fits: bool
+) -> None:
     assert (quota_problem(allowance(hard), (need(), pods)) is None) is fits
 
 
@@ -78,14 +113,18 @@ def test_what_is_used_and_promised_counts_and_what_is_its_own_does_not() -> None
 
     assert quota_problem(given, wanted) is None
     assert quota_problem(given, wanted, promised=((need(), 1),)) is not None
-    assert quota_problem(given, wanted, promised=((need(), 1),), own=((need(), 1),)) is None
+    assert (
+        quota_problem(given, wanted, promised=((need(), 1),), own=((need(), 1),))
+        is None
+    )
 
 
 def test_the_sentence_names_the_quota_its_limit_the_gap_and_a_way_out() -> None:
     problem = quota_problem(allowance({GPU: "20"}, {GPU: "8"}), (need(), 2))
 
     assert said(problem) == (
-        "ResourceQuota team allows 20 requests.nvidia.com/gpu, of which 8 are used or promised to other models, "
+        "ResourceQuota team allows 20 requests.nvidia.com/gpu, of which 8 are used or promised to "
+        "other models, "
         "the plan needs 16, 4 too many; it holds no GPU meanwhile; "
         "have the quota raised, ask for fewer replicas or GPUs, or delete what uses it"
     )
@@ -116,7 +155,11 @@ def test_a_quota_with_scopes_is_about_the_pods_that_it_selects(
     spec = dict(scopes)
     if "classes" in spec:
         operator, values = spec.pop("classes")
-        spec["scopeSelector"] = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": values}]}
+        spec["scopeSelector"] = {
+            "matchExpressions": [
+                {"scopeName": "PriorityClass", "operator": operator, "values": values}
+            ]
+        }
     given = allowance({"pods": "0"}, **spec)
 
     assert (quota_problem(given, (need(**more), 1)) is not None) is counts
@@ -130,47 +173,91 @@ def test_pods_that_name_no_class_are_of_the_default_class() -> None:
 
 
 def test_a_pod_with_gpus_alone_is_best_effort_to_a_quota() -> None:
-    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    bare = {
+        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    }
 
     assert (need(bare).best_effort, need().best_effort) == (True, False)
 
 
 def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -> None:
-    ranges = limits({"type": "Container", "default": {"memory": "80Gi"}, "defaultRequest": {"memory": "70Gi"}})
-    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    ranges = limits(
+        {
+            "type": "Container",
+            "default": {"memory": "80Gi"},
+            "defaultRequest": {"memory": "70Gi"},
+        }
+    )
+    bare = {
+        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    }
 
     found = need(bare, ranges).amounts
-    assert (found["limits.memory"], found["requests.memory"]) == (Decimal(80 * 2**30), Decimal(70 * 2**30))
-    assert quota_problem(allowance({"limits.memory": "160Gi"}), (need(bare, ranges), 2)) is None
+    assert (found["limits.memory"], found["requests.memory"]) == (
+        Decimal(80 * 2**30),
+        Decimal(70 * 2**30),
+    )
+    assert (
+        quota_problem(allowance({"limits.memory": "160Gi"}), (need(bare, ranges), 2))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ({"type": "Container", "max": {"nvidia.com/gpu": "4"}}, "LimitRange team allows each container 4 nvidia.com/gpu"),
-        ({"type": "Pod", "max": {"nvidia.com/gpu": "4"}}, "LimitRange team allows each pod 4 nvidia.com/gpu"),
-        ({"type": "Container", "min": {"memory": "2Gi"}}, "LimitRange team wants 2147483648 memory of each container"),
-        ({"type": "Container", "max": {"memory": "2Ti"}}, "LimitRange team allows each container 2199023255552 memory"),
+        (
+            {"type": "Container", "max": {"nvidia.com/gpu": "4"}},
+            "LimitRange team allows each container 4 nvidia.com/gpu",
+        ),
+        (
+            {"type": "Pod", "max": {"nvidia.com/gpu": "4"}},
+            "LimitRange team allows each pod 4 nvidia.com/gpu",
+        ),
+        (
+            {"type": "Container", "min": {"memory": "2Gi"}},
+            "LimitRange team wants 2147483648 memory of each container",
+        ),
+        (
+            {"type": "Container", "max": {"memory": "2Ti"}},
+            "LimitRange team allows each container 2199023255552 memory",
+        ),
         (
             {"type": "Container", "maxLimitRequestRatio": {"memory": "2"}},
-            "LimitRange team allows each container a limit of memory of 2 times its request, the pods of the plan have",
+            (
+                "LimitRange team allows each container a limit of memory of 2 times its request, "
+                "the "
+                "pods of the plan have"
+            ),
         ),
         ({"type": "Pod", "maxLimitRequestRatio": {"nvidia.com/gpu": "1"}}, ""),
         ({"type": "Pod", "max": {"nvidia.com/gpu": "8"}}, ""),
         ({"type": "PersistentVolumeClaim", "max": {"storage": "1"}}, ""),
     ],
 )
-def test_a_limit_range_that_keeps_the_pods_out_is_named(limit: dict[str, Any], message: str) -> None:
+def test_a_limit_range_that_keeps_the_pods_out_is_named(
+    limit: dict[str, Any], message: str
+) -> None:
     assert said(range_problem(SPEC, limits(limit))).startswith(message)
     assert bool(range_problem(SPEC, limits(limit))) is bool(message)
 
 
-CONTAINER = {"type": "Container", "default": {"memory": "8Gi"}, "max": {"memory": "16Gi", "ephemeral-storage": "20Gi"}}
+CONTAINER = {
+    "type": "Container",
+    "default": {"memory": "8Gi"},
+    "max": {"memory": "16Gi", "ephemeral-storage": "20Gi"},
+}
 
 
-def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_container() -> None:
+def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_container() -> (
+    None
+):
     of_pod = {"type": "Pod", "max": {"memory": "12Gi", "cpu": "4"}}
-    without = {"type": "Container", "min": {"memory": "1Gi"}, "defaultRequest": {"memory": "2Gi"}}
+    without = {
+        "type": "Container",
+        "min": {"memory": "1Gi"},
+        "defaultRequest": {"memory": "2Gi"},
+    }
 
     assert ceilings(limits(CONTAINER, of_pod, without)) == (
         Ceiling(resource="memory", given_bytes=8 * GIB, most_bytes=12 * GIB),
@@ -183,36 +270,63 @@ def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_containe
     "item",
     [
         {"type": "Container", "max": {"memory": "20Gi", "ephemeral-storage": "30Gi"}},
-        {"type": "Container", "max": {"memory": "20Gi"}, "default": {"memory": "20Gi", "ephemeral-storage": "18Gi"}},
+        {
+            "type": "Container",
+            "max": {"memory": "20Gi"},
+            "default": {"memory": "20Gi", "ephemeral-storage": "18Gi"},
+        },
         {"type": "Pod", "max": {"memory": "20Gi", "ephemeral-storage": "30Gi"}},
         {"type": "Container", "default": {"memory": "1Gi"}},
         {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}},
-        {"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}, "default": {"memory": "1Ti"}},
-        {"type": "Pod", "maxLimitRequestRatio": {"memory": "2"}, "max": {"memory": "20Gi"}},
+        {
+            "type": "Container",
+            "maxLimitRequestRatio": {"memory": "1500m"},
+            "default": {"memory": "1Ti"},
+        },
+        {
+            "type": "Pod",
+            "maxLimitRequestRatio": {"memory": "2"},
+            "max": {"memory": "20Gi"},
+        },
     ],
 )
-def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(item: dict[str, Any]) -> None:
+def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(
+    item: dict[str, Any],
+) -> None:
     within = a_deployment(ceilings=ceilings(limits(item)))
 
-    assert range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)) is None
+    assert (
+        range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item))
+        is None
+    )
 
 
 def test_a_limit_that_is_too_many_times_its_request_is_named_with_both() -> None:
     pod = pod_template(a_small_plan(), a_deployment(), 0)["spec"]
 
-    problem = said(range_problem(pod, limits({"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}})))
+    problem = said(
+        range_problem(
+            pod,
+            limits({"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}}),
+        )
+    )
 
     assert problem.startswith(
-        "LimitRange team allows each container a limit of memory of 1.5 times its request, the pods of the plan have"
+        "LimitRange team allows each container a limit of memory of 1.5 times its request, the "
+        "pods of the plan have"
     )
 
 
 @pytest.mark.parametrize(("name", "least"), [("memory", "8Gi")])
-def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(name: str, least: str) -> None:
+def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(
+    name: str, least: str
+) -> None:
     item = {"type": "Container", "max": {name: least}, "default": {name: least}}
     within = a_deployment(ceilings=ceilings(limits(item)))
 
-    problem = said(range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)))
+    problem = said(
+        range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item))
+    )
 
     assert "LimitRange team" in problem
     assert name in problem

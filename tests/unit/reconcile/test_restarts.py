@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.annotations import READY_ONCE, GroupAnnotations, read_annotations, ready_pods
+from shardwright.reconcile.annotations import (
+    READY_ONCE,
+    GroupAnnotations,
+    read_annotations,
+    ready_pods,
+)
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
@@ -19,7 +24,15 @@ from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
 from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
 from shardwright.resolving.intent import RestartPolicy
-from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
+from tests.support.builders_reconcile import (
+    NOON,
+    World,
+    crashed,
+    desired,
+    no_place,
+    pod,
+    stateful_set,
+)
 
 WANTED = desired(stateful_set())
 
@@ -38,23 +51,37 @@ def memory(world: World) -> GroupAnnotations:
     return read_annotations(world.objects["StatefulSet", "llama-0"])
 
 
-def look(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
+def look(
+    world: World, now: datetime = NOON, rules: LifeRules | None = None
+) -> Decision:
     return decide(desired(stateful_set(), rules=rules), world.observed(), now)
 
 
-def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> GroupState:
+def state(
+    world: World, now: datetime = NOON, rules: LifeRules | None = None
+) -> GroupState:
     (group,) = look(world, now, rules).groups
     return group
 
 
 def unready(world: World, name: str, *, started: bool = True) -> None:
     """Let the engine of a pod run and fail its readiness probe, or its startup probe before."""
-    container = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": started}
+    container = {
+        "name": "engine",
+        "restartCount": 0,
+        "state": {"running": {}},
+        "started": started,
+    }
     conditions = [{"type": "Ready", "status": "False"}]
-    world.pods[name]["status"] |= {"conditions": conditions, "containerStatuses": [container]}
+    world.pods[name]["status"] |= {
+        "conditions": conditions,
+        "containerStatuses": [container],
+    }
 
 
-def fail_in_a_row(world: World, times: int, rules: LifeRules | None = None, now: datetime = NOON) -> datetime:
+def fail_in_a_row(
+    world: World, times: int, rules: LifeRules | None = None, now: datetime = NOON
+) -> datetime:
     """Let the engine fail again and again as soon as it runs; return when it failed last."""
     for count in range(times):
         world.crash("llama-0-1")
@@ -82,30 +109,45 @@ def test_pauses_double_up_to_the_longest_one() -> None:
     assert pauses == [0, 30, 60, 120, 200, 200]
 
 
-def test_a_failing_group_is_one_that_does_not_serve_because_it_failed_not_because_it_is_changed() -> None:
+def test_a_failing_group_is_one_that_does_not_serve_because_it_failed_not_because_it_is_changed() -> (
+    None
+):
     world = running()
     assert not state(world).failing
     world.crash("llama-0-1")
     assert state(world).failing
     world.run(WANTED)
-    assert (state(world).ready, state(world).failing, state(world).last_failure is not None) == (True, False, True)
+    assert (
+        state(world).ready,
+        state(world).failing,
+        state(world).last_failure is not None,
+    ) == (True, False, True)
     changed = desired(stateful_set(revision="r2"))
     (group,) = decide(changed, world.observed(), NOON).groups
     assert (group.ready, group.failing) == (False, False)
 
 
-def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_failure() -> None:
+def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_failure() -> (
+    None
+):
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED)
     unready(world, "llama-0-0")
-    assert (state(world).ready, state(world).failing, state(world).restarts) == (False, False, 1)
+    assert (state(world).ready, state(world).failing, state(world).restarts) == (
+        False,
+        False,
+        1,
+    )
 
 
 def test_a_group_that_served_and_misses_a_probe_is_not_said_to_start() -> None:
     world = running()
     unready(world, "llama-0-0")
-    assert (state(world).situation, waiting_sentence(state(world))) == ("Unready", "rank 0: runs, but its readiness probe fails")
+    assert (state(world).situation, waiting_sentence(state(world))) == (
+        "Unready",
+        "rank 0: runs, but its readiness probe fails",
+    )
 
 
 def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> None:
@@ -113,10 +155,15 @@ def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> N
     world.write(decide(WANTED, world.observed(), NOON).writes)
     world.settle()
     unready(world, "llama-0-0")
-    assert (state(world).situation, waiting_sentence(state(world))) == ("Starting", "rank 0: starting")
+    assert (state(world).situation, waiting_sentence(state(world))) == (
+        "Starting",
+        "rank 0: starting",
+    )
 
 
-def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> None:
+def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> (
+    None
+):
     world = World()
     world.write(decide(WANTED, world.observed(), NOON).writes)
     world.settle()
@@ -124,8 +171,13 @@ def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_
         unready(world, name, started=False)
     apart = "runs, and has not met all ranks of its group"
     assert waiting_sentence(state(world)) == f"ranks 0, 1: {apart}"
-    world.pods["llama-0-1"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
-    assert waiting_sentence(state(world)) == f"rank 1: engine ContainerCreating; rank 0: {apart}"
+    world.pods["llama-0-1"]["status"]["containerStatuses"][0]["state"] = {
+        "waiting": {"reason": "ContainerCreating"}
+    }
+    assert (
+        waiting_sentence(state(world))
+        == f"rank 1: engine ContainerCreating; rank 0: {apart}"
+    )
     unready(world, "llama-0-1")
     assert waiting_sentence(state(world)) == "ranks 0, 1: starting"
 
@@ -136,7 +188,9 @@ def test_of_many_ranks_those_that_the_others_wait_for_are_named_first() -> None:
     world.settle()
     for rank in range(7):
         unready(world, f"llama-0-{rank}", started=False)
-    world.pods["llama-0-4"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    world.pods["llama-0-4"]["status"]["containerStatuses"][0]["state"] = {
+        "waiting": {"reason": "ContainerCreating"}
+    }
     world.pods["llama-0-6"]["status"]["conditions"].append(no_place("no GPU", NOON))
 
     (group,) = decide(wanted, world.observed(), NOON).groups
@@ -155,13 +209,34 @@ def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> N
     assert state(world, seconds(5)).situation == "Starting"
 
 
-def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> None:
+def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> (
+    None
+):
     def found(name: str, replicas: int, *, ready: bool = True) -> dict[str, Any]:
-        return {"metadata": {"name": name, "annotations": {READY_ONCE: "true"} if ready else {}}, "spec": {"replicas": replicas}}
+        return {
+            "metadata": {
+                "name": name,
+                "annotations": {READY_ONCE: "true"} if ready else {},
+            },
+            "spec": {"replicas": replicas},
+        }
 
-    assert ready_pods([found("llama-0", 2), found("llama-1", 2)], 2, 1) == 4  # they stand as they were cut before
+    assert (
+        ready_pods([found("llama-0", 2), found("llama-1", 2)], 2, 1) == 4
+    )  # they stand as they were cut before
     assert ready_pods([found("llama-0", 0), found("llama-1", 2)], 2, 1) == 3
-    assert ready_pods([found("llama-0", 2), found("llama-0-g1", 2), found("llama-1", 2, ready=False)], 2, 2) == 2
+    assert (
+        ready_pods(
+            [
+                found("llama-0", 2),
+                found("llama-0-g1", 2),
+                found("llama-1", 2, ready=False),
+            ],
+            2,
+            2,
+        )
+        == 2
+    )
     assert ready_pods([found("llama-0", 2), found("llama-1", 2)], 1, 2) == 2
     assert ready_pods([], 1, 2) == 0
 
@@ -178,7 +253,9 @@ def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:
         assert (incident.attempt, incident.restarts) == (in_a_row, 2)
 
 
-def test_a_group_that_never_became_ready_again_goes_on_with_its_row_however_long_that_took() -> None:
+def test_a_group_that_never_became_ready_again_goes_on_with_its_row_however_long_that_took() -> (
+    None
+):
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED, now=NOON)
@@ -195,13 +272,19 @@ def test_a_group_that_never_became_ready_again_goes_on_with_its_row_however_long
     assert incident.attempt == 2
 
 
-def test_when_the_budget_is_spent_it_is_tried_again_after_the_longest_pause_only() -> None:
+def test_when_the_budget_is_spent_it_is_tried_again_after_the_longest_pause_only() -> (
+    None
+):
     rules = LifeRules(restart=RestartPolicy(budget=2, delay_seconds=1))
     world = running(rules)
     last = fail_in_a_row(world, 3, rules)
 
     group = state(world, last, rules)
-    assert (group.situation, group.budget_spent, group.look_at) == ("BackingOff", True, last + timedelta(seconds=600))
+    assert (group.situation, group.budget_spent, group.look_at) == (
+        "BackingOff",
+        True,
+        last + timedelta(seconds=600),
+    )
 
     world.run(desired(stateful_set(), rules=rules), now=last + timedelta(seconds=600))
     assert len(world.pods) == 2
@@ -245,14 +328,20 @@ def test_an_eviction_is_never_counted(times: int) -> None:
     rules = LifeRules(restart=RestartPolicy(budget=0))
     world, now = running(rules), NOON
     for _ in range(times):
-        world.pods["llama-0-1"]["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+        world.pods["llama-0-1"]["status"] |= {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "low on memory",
+        }
         world.run(desired(stateful_set(), rules=rules), now=now)
         now += timedelta(seconds=600)
         world.run(desired(stateful_set(), rules=rules), now=now)
 
     group = state(world, now, rules)
     assert (group.ready, group.budget_spent, group.restarts) == (True, False, times)
-    assert group.last_failure == Failure(rank=1, reason="Evicted", message="low on memory")
+    assert group.last_failure == Failure(
+        rank=1, reason="Evicted", message="low on memory"
+    )
 
 
 def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None:
@@ -297,7 +386,9 @@ def halfway(since: datetime = NOON) -> World:
     return world
 
 
-def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> None:
+def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> (
+    None
+):
     world = halfway()
     waiting = look(world, seconds(299))
     assert (waiting.writes, waiting.wake_at) == ((), seconds(300))
@@ -308,9 +399,15 @@ def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_fiv
     world.write((write,))
     world.settle()
     group = state(world, seconds(300))
-    assert (group.situation, group.look_at, group.budget_spent) == ("BackingOff", seconds(330), False)
+    assert (group.situation, group.look_at, group.budget_spent) == (
+        "BackingOff",
+        seconds(330),
+        False,
+    )
     message = "Unschedulable: 0/3 nodes are available"
-    assert group.last_failure == Failure(rank=1, reason="Unschedulable", message=message)
+    assert group.last_failure == Failure(
+        rank=1, reason="Unschedulable", message=message
+    )
 
 
 def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
@@ -324,7 +421,12 @@ def gated(name: str, *gates: str) -> dict[str, Any]:
     """Return a pod that has been created and is held back from the scheduler."""
     item = pod(name, ready=False, phase="Pending")
     item["spec"] = {"schedulingGates": [{"name": gate} for gate in gates]}
-    waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked"}
+    waiting = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked",
+    }
     item["status"]["conditions"].append(waiting)
     return item
 
@@ -340,15 +442,23 @@ def held_back_by(*gates: str) -> World:
 def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() -> None:
     world = held_back_by("kueue.x-k8s.io/admission", "example.com/other")
     state_after_a_day = state(world, seconds(86_400))
-    assert (state_after_a_day.situation, state_after_a_day.last_failure) == ("WaitingForQuota", None)
-    assert waiting_sentence(state_after_a_day).startswith("ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other")
+    assert (state_after_a_day.situation, state_after_a_day.last_failure) == (
+        "WaitingForQuota",
+        None,
+    )
+    assert waiting_sentence(state_after_a_day).startswith(
+        "ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other"
+    )
     assert look(world, seconds(86_400)).wake_at is None
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
     world = held_back_by("example.com/quarantine")
     assert state(world).situation == "Starting"
-    assert waiting_sentence(state(world)) == "ranks 0, 1: held back by example.com/quarantine"
+    assert (
+        waiting_sentence(state(world))
+        == "ranks 0, 1: held back by example.com/quarantine"
+    )
 
 
 def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:
@@ -372,32 +482,48 @@ def members(*pods: dict[str, Any]) -> tuple[Member, ...]:
 def taken(name: str, reason: str) -> dict[str, Any]:
     found = pod(name)
     found["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
-    found["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": reason})
+    found["status"]["conditions"].append(
+        {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    )
     return found
 
 
-def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_it() -> None:
-    found = find_failure(members(crashed("llama-0-0", 1), taken("llama-0-1", "EvictionByEvictionAPI")), 2, "")
+def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_it() -> (
+    None
+):
+    found = find_failure(
+        members(crashed("llama-0-0", 1), taken("llama-0-1", "EvictionByEvictionAPI")),
+        2,
+        "",
+    )
     assert found == Failure(rank=1, reason="EvictionByEvictionAPI")
 
 
 @pytest.mark.parametrize("code", [76, 79, 137])
 def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) -> None:
-    found = find_failure(members(crashed("llama-0-0", 77), crashed("llama-0-1", code)), 2, "")
+    found = find_failure(
+        members(crashed("llama-0-0", 77), crashed("llama-0-1", code)), 2, ""
+    )
     assert found == Failure(rank=1, reason="Error", container="engine", exit_code=code)
 
 
 @pytest.mark.parametrize("code", [1, 77, 78, 79])
-def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_that_node(code: int) -> None:
+def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_that_node(
+    code: int,
+) -> None:
     ended, silent = members(crashed("llama-0-0", code), pod("llama-0-1"))
     found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
     said = f"rank 0 ended with exit code {code}\nnode node-1 does not answer"
     assert found == Failure(rank=1, reason="NodeNotReady", message=said)
 
 
-def test_what_the_engine_said_stands_before_the_node_that_was_silent_and_all_of_it_has_its_limit() -> None:
+def test_what_the_engine_said_stands_before_the_node_that_was_silent_and_all_of_it_has_its_limit() -> (
+    None
+):
     failed = crashed("llama-0-0", 1)
-    failed["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = "x" * 1000 + " CUDA out of memory"
+    failed["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = (
+        "x" * 1000 + " CUDA out of memory"
+    )
     ended, silent = members(failed, pod("llama-0-1"))
     found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
     assert found
@@ -406,7 +532,9 @@ def test_what_the_engine_said_stands_before_the_node_that_was_silent_and_all_of_
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_pod_that_somebody_takes_is_taken_whether_its_node_or_another_one_answers_or_not(rank: int) -> None:
+def test_a_pod_that_somebody_takes_is_taken_whether_its_node_or_another_one_answers_or_not(
+    rank: int,
+) -> None:
     both = members(pod("llama-0-0"), taken("llama-0-1", "EvictionByEvictionAPI"))
     seen = tuple(replace(member, node_answers=member.rank != rank) for member in both)
     assert find_failure(seen, 2, "") == Failure(rank=1, reason="EvictionByEvictionAPI")
@@ -417,20 +545,32 @@ def test_a_silent_node_alone_ends_nothing() -> None:
     assert find_failure((first, replace(second, node_answers=False)), 2, "") is None
 
 
-def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> None:
+def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> (
+    None
+):
     causes = [
         Failure(rank=0, reason="Error", container="engine", exit_code=77),
         Failure(rank=0, reason="Unknown", container="engine", exit_code=255),
-        Failure(rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137),
+        Failure(
+            rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137
+        ),
         Failure(rank=0, reason="NodeNotReady"),
         Failure(rank=0, reason="EvictionByEvictionAPI"),
     ]
-    blamed = [Failure(rank=0, reason="Error", container="engine", exit_code=code) for code in (76, 78, 79)]
-    assert [new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, *blamed)] == [0] * 5 + [1] * 3
+    blamed = [
+        Failure(rank=0, reason="Error", container="engine", exit_code=code)
+        for code in (76, 78, 79)
+    ]
+    assert [
+        new_incident(cause, (), None, NOON, stable=False).counted
+        for cause in (*causes, *blamed)
+    ] == [0] * 5 + [1] * 3
 
 
 @pytest.mark.parametrize("code", [77, 78])
-def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int) -> None:
+def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(
+    code: int,
+) -> None:
     world = running()
     world.crash("llama-0-1", code)
     world.write(look(world).writes)
@@ -445,14 +585,22 @@ def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int
     found = memory(world).incident
     assert found
     assert (found.failure, found.counted, found.id) == (
-        Failure(rank=0, reason="NodeNotReady", message=f"rank 1 ended with exit code {code}\nnode node-0 does not answer"),
+        Failure(
+            rank=0,
+            reason="NodeNotReady",
+            message=f"rank 1 ended with exit code {code}\nnode node-0 does not answer",
+        ),
         0,
         last.id,
     )
-    assert decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
+    assert (
+        decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
+    )
 
 
-def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_group() -> None:
+def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_group() -> (
+    None
+):
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED)
@@ -469,22 +617,39 @@ def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_gro
 def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
     evicted = crashed("llama-0-1", 137)
     evicted["status"] |= {"phase": "Failed", "reason": "Evicted"}
-    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(rank=1, reason="Evicted")
+    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(
+        rank=1, reason="Evicted"
+    )
 
 
-def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwards() -> None:
+def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwards() -> (
+    None
+):
     evicted = crashed("llama-0-1", 137)
-    taken = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    evicted["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "low on memory", "conditions": [taken]}
+    taken = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+    }
+    evicted["status"] |= {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "low on memory",
+        "conditions": [taken],
+    }
     evicted["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
-    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(rank=1, reason="Evicted", message="low on memory")
+    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(
+        rank=1, reason="Evicted", message="low on memory"
+    )
 
 
 def test_a_deleted_pod_that_ends_without_a_word_was_deleted() -> None:
     deleted = pod("llama-0-1")
     deleted["status"] |= {"phase": "Failed"}
     deleted["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
-    assert find_failure(members(pod("llama-0-0"), deleted), 2, "") == Failure(rank=1, reason="PodDeleted")
+    assert find_failure(members(pod("llama-0-0"), deleted), 2, "") == Failure(
+        rank=1, reason="PodDeleted"
+    )
 
 
 def test_the_end_of_what_a_container_said_is_kept() -> None:
@@ -501,7 +666,10 @@ def test_the_end_of_what_a_container_said_is_kept() -> None:
 def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
     names = ("incident", "ready-since", "stopped-at", "last-outage-seconds")
     annotations = {f"shardwright.io/{name}": damage for name in names}
-    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
+    assert (
+        read_annotations({"metadata": {"annotations": annotations}})
+        == GroupAnnotations()
+    )
 
 
 def kept_out(rules: LifeRules | None = None) -> World:
@@ -512,7 +680,9 @@ def kept_out(rules: LifeRules | None = None) -> World:
     return world
 
 
-def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_and_tries_again_after_a_pause() -> None:
+def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_and_tries_again_after_a_pause() -> (
+    None
+):
     rules = LifeRules(restart=RestartPolicy(budget=0, delay_seconds=30))
     world = kept_out(rules)
     assert look(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
@@ -522,8 +692,14 @@ def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_a
     assert (write.why, write.replicas) == (Why.FAILURE, 0)
     world.write((write,))
     group = state(world, seconds(REFUSED_SECONDS), rules)
-    assert group.last_failure == Failure(rank=0, reason="PodsRefused", message="exceeded quota: pods")
-    assert (group.situation, group.holds_nothing, group.budget_spent) == (Situation.BACKING_OFF, True, False)
+    assert group.last_failure == Failure(
+        rank=0, reason="PodsRefused", message="exceeded quota: pods"
+    )
+    assert (group.situation, group.holds_nothing, group.budget_spent) == (
+        Situation.BACKING_OFF,
+        True,
+        False,
+    )
     assert group.look_at == seconds(REFUSED_SECONDS + 30)
 
     world.kept_out.clear()  # at zero nobody has asked yet
@@ -533,7 +709,9 @@ def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_a
     assert (write.why, ("Pod", "llama-0-") in write.needs) == (Why.START, True)
 
 
-def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:
+def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> (
+    None
+):
     world = running()
     world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
     assert look(world, seconds(86_400)).writes == ()
@@ -544,10 +722,18 @@ def test_the_first_rank_that_is_missing_is_the_one_that_was_refused() -> None:
     world.put(pod("llama-0-0", ready=False))
     world.write(look(world, seconds(REFUSED_SECONDS)).writes)
     assert memory(world).incident
-    assert state(world).last_failure == Failure(rank=1, reason="PodsRefused", message="exceeded quota: pods")
+    assert state(world).last_failure == Failure(
+        rank=1, reason="PodsRefused", message="exceeded quota: pods"
+    )
 
 
-A_FAILURE: dict[str, Any] = {"rank": 1, "reason": "Error", "container": "engine", "exit_code": 1, "message": "out of memory"}
+A_FAILURE: dict[str, Any] = {
+    "rank": 1,
+    "reason": "Error",
+    "container": "engine",
+    "exit_code": 1,
+    "message": "out of memory",
+}
 AN_INCIDENT: dict[str, Any] = {
     "id": "0123",
     "restarts": 3,
@@ -560,13 +746,20 @@ AN_INCIDENT: dict[str, Any] = {
 
 def remembered(incident: Any) -> GroupAnnotations:
     text = incident if isinstance(incident, str) else json.dumps(incident)
-    return read_annotations({"metadata": {"annotations": {"shardwright.io/incident": text}}})
+    return read_annotations(
+        {"metadata": {"annotations": {"shardwright.io/incident": text}}}
+    )
 
 
 def test_an_incident_that_we_have_written_is_remembered() -> None:
     found = remembered(AN_INCIDENT).incident
     assert found is not None
-    assert (found.restarts, found.attempt, found.counted, found.failure) == (3, 2, 2, Failure(**A_FAILURE))
+    assert (found.restarts, found.attempt, found.counted, found.failure) == (
+        3,
+        2,
+        2,
+        Failure(**A_FAILURE),
+    )
 
 
 WRONG: dict[str, tuple[Any, ...]] = {
@@ -574,7 +767,13 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "attempt": ("many", -1, 10**30),
     "counted": ([], -3),
     "id": (7, "x" * 65, None),
-    "time": ("2026-01-02T12:00:00", "noon", 5, "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"),
+    "time": (
+        "2026-01-02T12:00:00",
+        "noon",
+        5,
+        "9999-12-31T23:59:59+00:00",
+        "0001-01-01T00:00:00+00:00",
+    ),
     "failure": (None, "Error", [], {"rank": 0}),
     "further": (1,),
 }
@@ -588,16 +787,34 @@ WRONG_OF_FAILURE: dict[str, tuple[Any, ...]] = {
 }
 DAMAGES = [
     *({field: wrong} for field, values in WRONG.items() for wrong in values),
-    *({"failure": A_FAILURE | {field: wrong}} for field, values in WRONG_OF_FAILURE.items() for wrong in values),
+    *(
+        {"failure": A_FAILURE | {field: wrong}}
+        for field, values in WRONG_OF_FAILURE.items()
+        for wrong in values
+    ),
 ]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: str(damage)[:60])
-def test_an_incident_that_somebody_has_damaged_is_forgotten(damage: dict[str, Any]) -> None:
+def test_an_incident_that_somebody_has_damaged_is_forgotten(
+    damage: dict[str, Any],
+) -> None:
     assert remembered(AN_INCIDENT | damage) == GroupAnnotations()
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "{" * 9, '"text"', "[]", "null", "1e999", '{"time": ' + "1" * 5_000 + "}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 100_000,
+        "{" * 9,
+        '"text"',
+        "[]",
+        "null",
+        "1e999",
+        '{"time": ' + "1" * 5_000 + "}",
+    ],
+)
 def test_an_incident_that_is_no_record_is_forgotten(text: str) -> None:
     assert remembered(text) == GroupAnnotations()
 
@@ -610,15 +827,22 @@ def test_words_and_times_that_nobody_of_us_writes_are_forgotten() -> None:
         "shardwright.io/ready-since": "9999-12-31T23:59:59+00:00",
         "shardwright.io/stopped-at": "0001-01-01T00:00:00-12:00",
     }
-    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
+    assert (
+        read_annotations({"metadata": {"annotations": annotations}})
+        == GroupAnnotations()
+    )
 
 
 def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:
     world = running()
-    for damage in ({"time": "9999-12-31T23:59:59+00:00"}, {"failure": A_FAILURE | {"rank": -1}}, {"restarts": "three"}):
-        world.objects["StatefulSet", "llama-0"]["metadata"]["annotations"]["shardwright.io/incident"] = json.dumps(
-            AN_INCIDENT | damage
-        )
+    for damage in (
+        {"time": "9999-12-31T23:59:59+00:00"},
+        {"failure": A_FAILURE | {"rank": -1}},
+        {"restarts": "three"},
+    ):
+        world.objects["StatefulSet", "llama-0"]["metadata"]["annotations"][
+            "shardwright.io/incident"
+        ] = json.dumps(AN_INCIDENT | damage)
         (group,) = look(world).groups
         assert group_status(group)["name"] == "llama-0"
         assert "lastFailure" not in group_status(group)

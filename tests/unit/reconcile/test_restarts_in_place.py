@@ -1,4 +1,6 @@
-"""A group of one pod is started again in place by its kubelet, which counts for as long as the pod lives: what of it counts?"""
+"""A group of one pod is started again in place by its kubelet, which counts for as long as the pod
+lives: what of it counts?
+"""
 
 from typing import Any
 
@@ -8,7 +10,17 @@ from shardwright.reconcile.holds import FAILED_STARTS
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_seen import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD
-from tests.support.going_back import ROLL_BACK, SETTLED, condition, ready, revisions, rolled_back, serving, uids, variables
+from tests.support.going_back import (
+    ROLL_BACK,
+    SETTLED,
+    condition,
+    ready,
+    revisions,
+    rolled_back,
+    serving,
+    uids,
+    variables,
+)
 from tests.support.small_cluster import LOAD_SECONDS, UNREADY
 
 ANOTHER_AIM: dict[str, Any] = {"objective": {"optimizeFor": "Latency"}}
@@ -30,7 +42,9 @@ def crash(operator: Operator, name: str = "llama-0-0") -> None:
     operator.cluster.version += 1
 
 
-def crash_and_serve(operator: Operator, times: int, name: str = "llama-0-0", seconds: float = 60) -> None:
+def crash_and_serve(
+    operator: Operator, times: int, name: str = "llama-0-0", seconds: float = 60
+) -> None:
     for _ in range(times):
         crash(operator, name)
         operator.run(LOAD_SECONDS + seconds)
@@ -42,7 +56,7 @@ def start_anew(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -> None:  # noqa: FBT001  a case
+def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -> None:  # noqa: FBT001
     operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
     crash_and_serve(operator, 2 * FAILED_STARTS)
     pods = uids(operator)
@@ -51,7 +65,11 @@ def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -
     if restarted:
         start_anew(operator)
     crash_and_serve(operator, FAILED_STARTS - 1)
-    assert (uids(operator), rolled_back(operator), revisions(operator)) == (pods, ("False", "Idle"), [(1, False)])
+    assert (uids(operator), rolled_back(operator), revisions(operator)) == (
+        pods,
+        ("False", "Idle"),
+        [(1, False)],
+    )
 
     crash_and_serve(operator, 1)
     assert rolled_back(operator) == ("True", "EngineFailed")
@@ -62,21 +80,32 @@ def test_nor_do_they_hold_other_groups_up() -> None:
     operator.edit(engine=GOOD)
     operator.run(SETTLED)
     crash_and_serve(operator, 1, "llama-1-0", seconds=SETTLED)
-    operator.cluster.pods["llama-1-0"]["status"] |= {"conditions": [UNREADY], "boundAt": operator.cluster.now}
+    operator.cluster.pods["llama-1-0"]["status"] |= {
+        "conditions": [UNREADY],
+        "boundAt": operator.cluster.now,
+    }
     operator.edit(rollout={})
     operator.run(60)
     assert condition(operator, "RolloutStopped")["status"] == "False"
 
     operator.run(SETTLED)
-    assert (ready(operator), set(variables(operator).values())) == (("True", "Serving"), {"INFO"})
+    assert (ready(operator), set(variables(operator).values())) == (
+        ("True", "Serving"),
+        {"INFO"},
+    )
 
 
 def test_failures_with_long_service_between_them_are_not_in_a_row() -> None:
-    operator = serving(2, **ONE_NODE, replicas=2, rollout={"partition": 1, "onFailure": "RollBack"})
+    operator = serving(
+        2, **ONE_NODE, replicas=2, rollout={"partition": 1, "onFailure": "RollBack"}
+    )
     operator.edit(engine=GOOD)
     operator.run(SETTLED)
     crash_and_serve(operator, 2 * FAILED_STARTS, "llama-1-0", seconds=SETTLED)
-    assert (rolled_back(operator), variables(operator)) == (("False", "Idle"), {"llama-0-0": None, "llama-1-0": "INFO"})
+    assert (rolled_back(operator), variables(operator)) == (
+        ("False", "Idle"),
+        {"llama-0-0": None, "llama-1-0": "INFO"},
+    )
 
     crash_and_serve(operator, FAILED_STARTS, "llama-1-0")
     assert rolled_back(operator) == ("True", "EngineFailed")
@@ -90,7 +119,9 @@ def test_at_rest_nothing_is_written_for_it() -> None:
     assert operator.written == written
 
 
-@pytest.mark.parametrize("text", ["a b", "a b c", "a b 1 2", "a b 1234567", "x" * 2000, "a b -1"])
+@pytest.mark.parametrize(
+    "text", ["a b", "a b c", "a b 1 2", "a b 1234567", "x" * 2000, "a b -1"]
+)
 def test_what_somebody_has_written_in_its_place_is_forgotten(text: str) -> None:
     operator = serving(1, **ONE_NODE)
     crash_and_serve(operator, 1)

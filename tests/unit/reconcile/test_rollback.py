@@ -1,4 +1,6 @@
-"""What all groups have served with is kept, and gone back to: by itself where it is wanted, and where somebody asks for it."""
+"""What all groups have served with is kept, and gone back to: by itself where it is wanted, and
+where somebody asks for it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -36,11 +38,18 @@ class Reversed(Operator):
         if ask.on or not found.record:
             return found
         groups = tuple(nodes[::-1] for nodes in found.record.plan.groups)
-        return replace(found, record=replace(found.record, plan=replace(found.record.plan, groups=groups)))
+        return replace(
+            found,
+            record=replace(
+                found.record, plan=replace(found.record.plan, groups=groups)
+            ),
+        )
 
 
 class TestWhatIsKept:
-    def test_a_revision_is_written_once_when_all_groups_serve_and_never_at_rest(self) -> None:
+    def test_a_revision_is_written_once_when_all_groups_serve_and_never_at_rest(
+        self,
+    ) -> None:
         operator = three_groups()
         assert revisions(operator) == [(1, True)]
         written = list(operator.written)
@@ -77,7 +86,9 @@ class TestWhatIsKept:
         assert [number for number, _ in revisions(operator)] == [3, 4, 5]
         assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
 
-    def test_one_that_serves_again_is_the_newest_again_and_not_written_again(self) -> None:
+    def test_one_that_serves_again_is_the_newest_again_and_not_written_again(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE)
         operator.edit(engine=GOOD)
         operator.run(400)
@@ -111,28 +122,43 @@ class TestRollBack:
         operator.run(SETTLED)
 
         assert set(variables(operator).values()) == {None}
-        assert {name for name, uid in uids(operator).items() if before[name] == uid} == {"llama-1-0", "llama-2-0"}
+        assert {
+            name for name, uid in uids(operator).items() if before[name] == uid
+        } == {"llama-1-0", "llama-2-0"}
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1", "llama-2"}
         assert ready(operator) == ("False", "RolledBack")
         assert condition(operator, "Stalled")["status"] == "True"
         assert condition(operator, "RolloutStopped")["status"] == "False"
         assert rolled_back(operator) == ("True", "ProgressDeadlineExceeded")
-        assert "revision 1 (vllm/vllm-openai:" in condition(operator, "RolledBack")["message"]
-        assert "llama-0 was not ready in time" in condition(operator, "RolledBack")["message"]
+        assert (
+            "revision 1 (vllm/vllm-openai:"
+            in condition(operator, "RolledBack")["message"]
+        )
+        assert (
+            "llama-0 was not ready in time"
+            in condition(operator, "RolledBack")["message"]
+        )
         assert operator.status["observedGeneration"] == 2
         assert revisions(operator) == [(1, True)]
 
     def test_so_is_one_whose_engine_ends_three_times_in_a_row(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(6)
-        operator = until_it_serves(Reversed(cluster, {**TWO_NODES, "replicas": 3, "rollout": {"onFailure": "RollBack"}}))
+        operator = until_it_serves(
+            Reversed(
+                cluster,
+                {**TWO_NODES, "replicas": 3, "rollout": {"onFailure": "RollBack"}},
+            )
+        )
         before = uids(operator)
         operator.edit(engine=EXITS)
 
         operator.run(2 * SETTLED)
 
         assert rolled_back(operator) == ("True", "EngineFailed")
-        assert {name for name, uid in uids(operator).items() if before[name] == uid} == {
+        assert {
+            name for name, uid in uids(operator).items() if before[name] == uid
+        } == {
             *("llama-1-0", "llama-1-1"),
             *("llama-2-0", "llama-2-1"),
         }
@@ -142,18 +168,26 @@ class TestRollBack:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
-        assert (ready(operator), set(variables(operator).values())) == (("False", "RolledBack"), {None})
+        assert (ready(operator), set(variables(operator).values())) == (
+            ("False", "RolledBack"),
+            {None},
+        )
 
     def test_by_default_it_is_tried_on(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (("False", "ProgressDeadlineExceeded"), ("False", "Idle"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("False", "ProgressDeadlineExceeded"),
+            ("False", "Idle"),
+        )
 
     def test_what_was_never_good_is_tried_on(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
-        operator = Operator(cluster, {**ONE_NODE, "engine": HANGS, "rollout": ROLL_BACK})
+        operator = Operator(
+            cluster, {**ONE_NODE, "engine": HANGS, "rollout": ROLL_BACK}
+        )
         operator.run(SETTLED)
         assert rolled_back(operator) == ("False", "Idle")
 
@@ -175,10 +209,15 @@ class TestRollBack:
 
         operator.run(SETTLED)
 
-        assert (operator.status["plan"]["layout"], rolled_back(operator)[0]) == (before, "True")
+        assert (operator.status["plan"]["layout"], rolled_back(operator)[0]) == (
+            before,
+            "True",
+        )
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
 
-    def test_where_others_have_its_gpus_by_now_it_says_so_and_stays_as_it_is(self) -> None:
+    def test_where_others_have_its_gpus_by_now_it_says_so_and_stays_as_it_is(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.edit(engine=HANGS, parallelism={"tensor": 4, "pipeline": 1})
         operator.run(200)
@@ -186,12 +225,18 @@ class TestRollBack:
 
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)[0]) == (("False", "InsufficientCapacity"), "True")
+        assert (ready(operator), rolled_back(operator)[0]) == (
+            ("False", "InsufficientCapacity"),
+            "True",
+        )
         assert set(variables(operator).values()) == {"WARN"}
         operator.cluster.others.clear()
         operator.cluster.version += 1
         operator.run(SETTLED)
-        assert (ready(operator), set(variables(operator).values())) == (("False", "RolledBack"), {None})
+        assert (ready(operator), set(variables(operator).values())) == (
+            ("False", "RolledBack"),
+            {None},
+        )
 
     def test_it_is_not_tried_again_before_somebody_asks(self) -> None:
         operator = three_groups(**ROLL_BACK)
@@ -204,9 +249,15 @@ class TestRollBack:
 
         ask(operator, "spec@1")
         operator.run(200)
-        assert (rolled_back(operator), variables(operator)["llama-0-0"]) == (("False", "Idle"), "WARN")
+        assert (rolled_back(operator), variables(operator)["llama-0-0"]) == (
+            ("False", "Idle"),
+            "WARN",
+        )
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("True", None)
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
+            "True",
+            None,
+        )
 
     def test_another_spec_is_tried_at_once(self) -> None:
         operator = three_groups(**ROLL_BACK)
@@ -216,8 +267,14 @@ class TestRollBack:
         operator.edit(engine=GOOD)
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "Idle"))
-        assert (set(variables(operator).values()), revisions(operator)) == ({"INFO"}, [(1, False), (2, True)])
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("False", "Idle"),
+        )
+        assert (set(variables(operator).values()), revisions(operator)) == (
+            {"INFO"},
+            [(1, False), (2, True)],
+        )
 
     def test_groups_come_and_go_meanwhile(self) -> None:
         operator = three_groups(**ROLL_BACK)
@@ -226,10 +283,17 @@ class TestRollBack:
 
         operator.edit(replicas=4)
         operator.run(400)
-        assert (len(operator.cluster.serving()), rolled_back(operator)[0]) == (4, "True")
+        assert (len(operator.cluster.serving()), rolled_back(operator)[0]) == (
+            4,
+            "True",
+        )
         operator.edit(replicas=1)
         operator.run(400)
-        assert (len(operator.cluster.pods), rolled_back(operator)[0], set(variables(operator).values())) == (1, "True", {None})
+        assert (
+            len(operator.cluster.pods),
+            rolled_back(operator)[0],
+            set(variables(operator).values()),
+        ) == (1, "True", {None})
 
     def test_a_paused_model_is_left_as_it_is(self) -> None:
         operator = three_groups(**ROLL_BACK)
@@ -237,25 +301,41 @@ class TestRollBack:
         operator.run(200)
         operator.edit(paused=True)
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("False", "WARN")
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
+            "False",
+            "WARN",
+        )
         operator.edit(paused=False)
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("True", None)
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
+            "True",
+            None,
+        )
 
     @pytest.mark.parametrize("seconds", [60, 320, 420])
-    def test_an_operator_that_starts_anew_meanwhile_comes_to_the_same(self, seconds: int) -> None:
+    def test_an_operator_that_starts_anew_meanwhile_comes_to_the_same(
+        self, seconds: int
+    ) -> None:
         operator = three_groups(**ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(seconds)
         operator.since, operator.kept_out = {}, {}
         operator.run(SETTLED)
-        assert (ready(operator), set(variables(operator).values())) == (("False", "RolledBack"), {None})
+        assert (ready(operator), set(variables(operator).values())) == (
+            ("False", "RolledBack"),
+            {None},
+        )
 
-    def test_a_next_generation_that_does_not_come_up_becomes_what_was_good(self) -> None:
+    def test_a_next_generation_that_does_not_come_up_becomes_what_was_good(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE, rollout={**ROLL_BACK, "maxSurge": 1})
         operator.edit(engine=HANGS)
         operator.run(2 * SETTLED)
-        assert (rolled_back(operator)[0], set(variables(operator).values())) == ("True", {None})
+        assert (rolled_back(operator)[0], set(variables(operator).values())) == (
+            "True",
+            {None},
+        )
         assert operator.cluster.serving().keys() == {"llama-0"}
 
 
@@ -272,14 +352,20 @@ class TestUndo:
         ask(operator, "1@now")
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("True", "Asked"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("True", "Asked"),
+        )
         assert set(variables(operator).values()) == {None}
         assert revisions(operator) == [(2, False), (3, True)]
         assert condition(operator, "RolledBack")["message"].startswith("revision 3 (")
 
         operator.edit(engine=OTHER)
         operator.run(SETTLED)
-        assert (rolled_back(operator), set(variables(operator).values())) == (("False", "Idle"), {"VERSION"})
+        assert (rolled_back(operator), set(variables(operator).values())) == (
+            ("False", "Idle"),
+            {"VERSION"},
+        )
 
     def test_the_end_of_the_annotation_is_its_end(self) -> None:
         operator = self.two_revisions()
@@ -287,9 +373,14 @@ class TestUndo:
         operator.run(SETTLED)
         ask(operator, None)
         operator.run(SETTLED)
-        assert (rolled_back(operator), set(variables(operator).values())) == (("False", "Idle"), {"INFO"})
+        assert (rolled_back(operator), set(variables(operator).values())) == (
+            ("False", "Idle"),
+            {"INFO"},
+        )
 
-    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(self) -> None:
+    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(
+        self,
+    ) -> None:
         operator = serving(2, **ONE_NODE)
         before = operator.status["plan"]["layout"]
         operator.edit(parallelism={"tensor": 4, "pipeline": 1})
@@ -301,18 +392,30 @@ class TestUndo:
 
         operator.edit(replicas=1)
         operator.run(400)
-        assert (ready(operator), operator.status["plan"]["layout"]) == (("True", "Serving"), before)
+        assert (ready(operator), operator.status["plan"]["layout"]) == (
+            ("True", "Serving"),
+            before,
+        )
 
     def test_a_forged_revision_is_not_believed(self) -> None:
         operator = self.two_revisions()
         made, kept = uids(operator), dict(operator.cluster.revisions)
         first, second = kept
-        operator.cluster.revisions[first] = {**kept[first], "data": kept[second]["data"]}
+        operator.cluster.revisions[first] = {
+            **kept[first],
+            "data": kept[second]["data"],
+        }
         ask(operator, "1")
         operator.run(400)
 
-        assert (uids(operator), ready(operator)) == (made, ("False", "RevisionUnusable"))
-        assert "somebody has put another in its place" in condition(operator, "Ready")["message"]
+        assert (uids(operator), ready(operator)) == (
+            made,
+            ("False", "RevisionUnusable"),
+        )
+        assert (
+            "somebody has put another in its place"
+            in condition(operator, "Ready")["message"]
+        )
 
         ask(operator, None)
         operator.run(400)
@@ -320,22 +423,34 @@ class TestUndo:
 
 
 class TestEngineVersions:
-    """The engine's version that a spec leaves open: a revision has its own, and the spec keeps the one that it had."""
+    """The engine's version that a spec leaves open: a revision has its own, and the spec keeps the
+    one that it had.
+    """
 
     def serving(self, **rollout: Any) -> Operator:
         cluster = Cluster()
         cluster.add_nodes(1)
-        return until_it_serves(Operator(cluster, {**ONE_NODE, "rollout": rollout}, version="0.32.0"))
+        return until_it_serves(
+            Operator(cluster, {**ONE_NODE, "rollout": rollout}, version="0.32.0")
+        )
 
     def images(self, operator: Operator) -> set[str]:
-        return {pod["spec"]["containers"][0]["image"] for pod in operator.cluster.pods.values()}
+        return {
+            pod["spec"]["containers"][0]["image"]
+            for pod in operator.cluster.pods.values()
+        }
 
-    def test_an_upgrade_that_was_asked_for_and_does_not_come_up_is_taken_back(self) -> None:
+    def test_an_upgrade_that_was_asked_for_and_does_not_come_up_is_taken_back(
+        self,
+    ) -> None:
         operator = self.serving(**ROLL_BACK)
         operator.edit(engine=HANGS, rollout={**ROLL_BACK, "onUpgrade": "Roll"})
         operator.run(SETTLED)
         assert self.images(operator) == {"vllm/vllm-openai:v0.32.0"}
-        assert (ready(operator), rolled_back(operator)[0]) == (("False", "RolledBack"), "True")
+        assert (ready(operator), rolled_back(operator)[0]) == (
+            ("False", "RolledBack"),
+            "True",
+        )
 
     def test_a_revision_of_an_older_version_runs_until_the_spec_changes(self) -> None:
         operator = self.serving()
@@ -349,9 +464,17 @@ class TestEngineVersions:
 
         ask(operator, "1")
         operator.run(SETTLED)
-        assert (self.images(operator), rolled_back(operator)) == ({"vllm/vllm-openai:v0.32.0"}, ("True", "Asked"))
-        assert condition(operator, "RolloutPending")["status"] == "False"  # an upgrade is not what is waited for
+        assert (self.images(operator), rolled_back(operator)) == (
+            {"vllm/vllm-openai:v0.32.0"},
+            ("True", "Asked"),
+        )
+        assert (
+            condition(operator, "RolloutPending")["status"] == "False"
+        )  # an upgrade is not what is waited for
 
         ask(operator, "spec")
         operator.run(SETTLED)
-        assert (self.images(operator), rolled_back(operator)) == ({"vllm/vllm-openai:v0.33.0"}, ("False", "Idle"))
+        assert (self.images(operator), rolled_back(operator)) == (
+            {"vllm/vllm-openai:v0.33.0"},
+            ("False", "Idle"),
+        )

@@ -8,7 +8,11 @@ from typing import Any
 
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.to_come import PoolTerm, Sought
-from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS, find_unschedulable
+from shardwright.reconcile.incidents import (
+    NODES_COME_SECONDS,
+    UNSCHEDULABLE_SECONDS,
+    find_unschedulable,
+)
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.rollout import planned_nodes
@@ -27,39 +31,57 @@ SPOT = PoolTerm(labels=(("pool", "spot"),))
 
 def a_record(*groups: tuple[str, ...], sought: Iterable[Sought] = ()) -> PlanRecord:
     plan = replace(a_plan(), groups=groups)
-    return PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=plan, sought=tuple(sought))
+    return PlanRecord(
+        input_hash="i", cut_hash="c", generation=1, plan=plan, sought=tuple(sought)
+    )
 
 
 def a_set(name: str) -> dict[str, Any]:
     template = {"metadata": {"labels": {TEMPLATE_HASH: "r1"}}}
-    return {"kind": "StatefulSet", "metadata": {"name": name}, "spec": {"template": template}}
+    return {
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {"template": template},
+    }
 
 
 class TestSeeking:
     def test_a_group_on_nodes_that_exist_seeks_none(self) -> None:
         assert seeking(a_record(("a", "b")), None, [turnout()]).sought == ()
 
-    def test_a_group_asks_for_the_pools_of_its_nodes_apart_from_what_others_hold_and_are_planned_on(self) -> None:
+    def test_a_group_asks_for_the_pools_of_its_nodes_apart_from_what_others_hold_and_are_planned_on(
+        self,
+    ) -> None:
         record = a_record(("~spot-0", "~spot-1"), ("b", "fixed"))
 
-        found = seeking(record, None, [turnout(there=["a", "b", "c"], held=["a"])]).sought
+        found = seeking(
+            record, None, [turnout(there=["a", "b", "c"], held=["a"])]
+        ).sought
 
         apart = ("host-a", "host-b")
         assert found == (Sought(group=0, terms=(replace(SPOT, apart_from=apart),)),)
 
     def test_of_its_own_nodes_those_of_no_such_pool_are_named(self) -> None:
-        (found,) = seeking(a_record(("a", "fixed", "~spot-0")), None, [turnout(there=["a"], held=["a"])]).sought
+        (found,) = seeking(
+            a_record(("a", "fixed", "~spot-0")),
+            None,
+            [turnout(there=["a"], held=["a"])],
+        ).sought
 
         assert found == Sought(group=0, named=("fixed",), terms=(SPOT,))
 
-    def test_beside_nodes_of_karpenter_none_is_named_since_it_would_pass_over_the_pods(self) -> None:
+    def test_beside_nodes_of_karpenter_none_is_named_since_it_would_pass_over_the_pods(
+        self,
+    ) -> None:
         karpenter = turnout(selector={"karpenter.sh/nodepool": "spot"})
 
         (found,) = seeking(a_record(("fixed", "~spot-0")), None, [karpenter]).sought
 
         assert found.named == ()
 
-    def test_a_group_that_stays_asks_as_it_did_one_that_moves_counts_on_and_one_that_leaves_such_nodes_asks_no_more(self) -> None:
+    def test_a_group_that_stays_asks_as_it_did_one_that_moves_counts_on_and_one_that_leaves_such_nodes_asks_no_more(
+        self,
+    ) -> None:
         asked = [Sought(group=index, terms=(SPOT,), number=3) for index in range(3)]
         before = a_record(("x",), ("y",), ("~spot-0",), sought=asked)
         after = a_record(("x",), ("~spot-1",), ("a",))
@@ -70,7 +92,15 @@ class TestSeeking:
 
     def test_it_is_kept_with_the_record(self) -> None:
         record = a_record(
-            ("~spot-0",), sought=[Sought(group=0, named=("a",), terms=(replace(SPOT, apart_from=("h",)),), number=2)]
+            ("~spot-0",),
+            sought=[
+                Sought(
+                    group=0,
+                    named=("a",),
+                    terms=(replace(SPOT, apart_from=("h",)),),
+                    number=2,
+                )
+            ],
         )
 
         assert decode(encode(record)) == record
@@ -81,33 +111,61 @@ class TestFollowing:
         return a_record(nodes, sought=[Sought(group=0, terms=(SPOT,))])
 
     def followed(self, record: PlanRecord, *members: Any) -> tuple[str, ...]:
-        return following(record, [a_set("llama-0")], Observed(objects={}, members=members)).plan.groups[0]
+        return following(
+            record, [a_set("llama-0")], Observed(objects={}, members=members)
+        ).plan.groups[0]
 
-    def test_each_pod_that_is_bound_puts_its_node_in_the_place_of_one_to_come(self) -> None:
+    def test_each_pod_that_is_bound_puts_its_node_in_the_place_of_one_to_come(
+        self,
+    ) -> None:
         bound = replace(member("llama-0-1"), node="x")
         waits = replace(member("llama-0-0"), node=None)
 
-        assert self.followed(self.record("~spot-0", "~spot-1"), waits) == ("~spot-0", "~spot-1")
-        assert self.followed(self.record("~spot-0", "~spot-1"), waits, bound) == ("x", "~spot-1")
-        assert self.followed(self.record("x", "~spot-1"), replace(waits, node="y"), bound) == ("x", "y")
+        assert self.followed(self.record("~spot-0", "~spot-1"), waits) == (
+            "~spot-0",
+            "~spot-1",
+        )
+        assert self.followed(self.record("~spot-0", "~spot-1"), waits, bound) == (
+            "x",
+            "~spot-1",
+        )
+        assert self.followed(
+            self.record("x", "~spot-1"), replace(waits, node="y"), bound
+        ) == ("x", "y")
 
     def test_pods_of_another_template_and_pods_that_end_say_nothing(self) -> None:
         old = replace(member("llama-0-0"), node="x", template_hash="r0")
         ends = replace(member("llama-0-1"), node="y", deleting=True)
 
-        assert self.followed(self.record("~spot-0", "~spot-1"), old, ends) == ("~spot-0", "~spot-1")
+        assert self.followed(self.record("~spot-0", "~spot-1"), old, ends) == (
+            "~spot-0",
+            "~spot-1",
+        )
 
-    def test_a_pod_that_came_back_elsewhere_before_its_template_named_a_node_is_followed_too(self) -> None:
-        assert self.followed(self.record("x"), replace(member("llama-0-0"), node="y")) == ("y",)
+    def test_a_pod_that_came_back_elsewhere_before_its_template_named_a_node_is_followed_too(
+        self,
+    ) -> None:
+        assert self.followed(
+            self.record("x"), replace(member("llama-0-0"), node="y")
+        ) == ("y",)
 
     def test_a_group_that_sought_nothing_is_where_it_is_planned(self) -> None:
         record = a_record(("a",))
 
-        assert following(record, [a_set("llama-0")], Observed(objects={}, members=(member("llama-0-0"),))) is record
+        assert (
+            following(
+                record,
+                [a_set("llama-0")],
+                Observed(objects={}, members=(member("llama-0-0"),)),
+            )
+            is record
+        )
 
 
 class Growing(Operator):
-    """An operator of one model on a cluster without nodes, with a pool of one node that may come."""
+    """An operator of one model on a cluster without nodes, with a pool of one node that may
+    come.
+    """
 
     @classmethod
     def with_a_pool(cls) -> Growing:
@@ -117,10 +175,16 @@ class Growing(Operator):
 
     def answer(self, seen: Seen, ask: Ask) -> Replanned:
         made = super().answer(seen, ask)
-        return replace(made, record=seeking(made.record, ask.on, [turnout()])) if made.record else made
+        return (
+            replace(made, record=seeking(made.record, ask.on, [turnout()]))
+            if made.record
+            else made
+        )
 
     def reason(self, published: Published) -> str:
-        (ready,) = (item for item in published.status["conditions"] if item["type"] == "Ready")
+        (ready,) = (
+            item for item in published.status["conditions"] if item["type"] == "Ready"
+        )
         return str(ready["reason"])
 
     def planned(self) -> tuple[tuple[str, ...], ...]:
@@ -129,7 +193,9 @@ class Growing(Operator):
 
 
 class TestLooks:
-    def test_a_group_waits_for_its_node_and_the_plan_and_its_template_name_the_one_that_comes(self) -> None:
+    def test_a_group_waits_for_its_node_and_the_plan_and_its_template_name_the_one_that_comes(
+        self,
+    ) -> None:
         operator = Growing.with_a_pool()
         assert operator.reason(operator.run(30)) == "WaitingForNodes"
         assert operator.planned() == (("~spot-0",),)
@@ -144,7 +210,9 @@ class TestLooks:
         assert operator.cluster.pods["llama-0-0"]["metadata"]["uid"] == asked
         assert {group.restarts for group in published.found.groups} == {0}
 
-    def test_after_twenty_minutes_it_keeps_no_room_and_still_takes_what_comes(self) -> None:
+    def test_after_twenty_minutes_it_keeps_no_room_and_still_takes_what_comes(
+        self,
+    ) -> None:
         operator = Growing.with_a_pool()
         operator.run(NODES_COME_SECONDS - 60)
         assert operator.kept
@@ -158,15 +226,22 @@ class TestLooks:
 
         operator.cluster.set_node("h100-0")
         assert operator.reason(operator.run(LOAD_SECONDS + 120)) == "Serving"
-        assert (operator.planned(), operator.kept.released) == ((("h100-0",),), frozenset())
+        assert (operator.planned(), operator.kept.released) == (
+            (("h100-0",),),
+            frozenset(),
+        )
 
     def test_the_minutes_in_a_queue_are_not_those_of_the_autoscaler(self) -> None:
         operator = Growing.with_a_pool()
         operator.cluster.queued = True
-        assert operator.reason(operator.run(NODES_COME_SECONDS + 60)) == "WaitingForQuota"
+        assert (
+            operator.reason(operator.run(NODES_COME_SECONDS + 60)) == "WaitingForQuota"
+        )
 
         operator.cluster.admit()
-        assert operator.reason(operator.run(NODES_COME_SECONDS - 60)) == "WaitingForNodes"
+        assert (
+            operator.reason(operator.run(NODES_COME_SECONDS - 60)) == "WaitingForNodes"
+        )
         assert operator.reason(operator.run(120)) == "NodesDidNotCome"
 
     def test_plans_that_follow_their_pods_are_no_contest_over_fields(self) -> None:
@@ -181,9 +256,18 @@ class TestLooks:
         assert repaired == [{}] * 6
         assert operator.planned() == (("h100-0",),)
 
-    def test_a_group_that_has_a_part_of_its_nodes_holds_them_for_as_long_as_nodes_may_take(self) -> None:
+    def test_a_group_that_has_a_part_of_its_nodes_holds_them_for_as_long_as_nodes_may_take(
+        self,
+    ) -> None:
         bound = replace(member("llama-0-0"), node="x")
         waits = replace(member("llama-0-1"), node=None, unschedulable_since=NOON)
-        ends = [found[1] for to_come in (False, True) if (found := find_unschedulable([bound, waits], nodes_to_come=to_come))]
+        ends = [
+            found[1]
+            for to_come in (False, True)
+            if (found := find_unschedulable([bound, waits], nodes_to_come=to_come))
+        ]
 
-        assert [(end - NOON).total_seconds() for end in ends] == [UNSCHEDULABLE_SECONDS, NODES_COME_SECONDS]
+        assert [(end - NOON).total_seconds() for end in ends] == [
+            UNSCHEDULABLE_SECONDS,
+            NODES_COME_SECONDS,
+        ]

@@ -1,4 +1,6 @@
-"""A release of the operator restarts nothing: groups keep the pods that they have while what is asked of them is the same."""
+"""A release of the operator restarts nothing: groups keep the pods that they have while what is
+asked of them is the same.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,15 +36,23 @@ def uids(operator: Operator) -> set[str]:
 
 
 def hashes(operator: Operator) -> set[str]:
-    return {pod["metadata"]["labels"][TEMPLATE_HASH] for pod in operator.cluster.pods.values()}
+    return {
+        pod["metadata"]["labels"][TEMPLATE_HASH]
+        for pod in operator.cluster.pods.values()
+    }
 
 
 def written_hashes(operator: Operator) -> set[str]:
-    return {item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH] for item in operator.cluster.sets().values()}
+    return {
+        item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
+        for item in operator.cluster.sets().values()
+    }
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
+    found: Mapping[str, Any] = next(
+        item for item in status["conditions"] if item["type"] == name
+    )
     return found
 
 
@@ -56,7 +66,9 @@ def serving(**spec: Any) -> Operator:
 
 
 def release(monkeypatch: pytest.MonkeyPatch, probe_timeout_seconds: int) -> None:
-    """Let the operator be of a release that renders another timeout of probes: 5 seconds is this one's."""
+    """Let the operator be of a release that renders another timeout of probes: 5 seconds is this
+    one's.
+    """
     monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", probe_timeout_seconds)
 
 
@@ -72,11 +84,20 @@ def test_an_upgrade_from_the_first_landed_state_restarts_no_pod(name: str) -> No
 
 
 @pytest.mark.parametrize("name", landed(FIRST))
-def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(name: str) -> None:
+def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(
+    name: str,
+) -> None:
     operator = taken_over(FIRST, name)
-    stored = read_record(operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys())
-    remembered = {group: read_annotations(item) for group, item in operator.cluster.sets().items()}
-    annotated = {group: item["metadata"]["annotations"] for group, item in operator.cluster.sets().items()}
+    stored = read_record(
+        operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys()
+    )
+    remembered = {
+        group: read_annotations(item) for group, item in operator.cluster.sets().items()
+    }
+    annotated = {
+        group: item["metadata"]["annotations"]
+        for group, item in operator.cluster.sets().items()
+    }
 
     operator.run(SETTLED)
 
@@ -85,8 +106,13 @@ def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(name
     assert operator.kept
     assert operator.kept.record.plan == stored.said.plan
     for group, memory in remembered.items():
-        assert memory.annotations() == {key: value for key, value in annotated[group].items() if key in NAMES}
-        assert read_annotations(operator.cluster.sets()[group]).with_(asked="", pending=()) == memory
+        assert memory.annotations() == {
+            key: value for key, value in annotated[group].items() if key in NAMES
+        }
+        assert (
+            read_annotations(operator.cluster.sets()[group]).with_(asked="", pending=())
+            == memory
+        )
 
 
 def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> None:
@@ -96,8 +122,15 @@ def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> No
 
     assert (pending["status"], pending["reason"]) == ("True", "OlderRendering")
     assert "llama-0: " in pending["message"]
-    assert "spec.containers[engine].resources.limits.memory of its pods" in pending["message"]
-    assert [name for name in ("read-only-root", "bounded-engines", "group-token") if f"{name} (" not in pending["message"]] == []
+    assert (
+        "spec.containers[engine].resources.limits.memory of its pods"
+        in pending["message"]
+    )
+    assert [
+        name
+        for name in ("read-only-root", "bounded-engines", "group-token")
+        if f"{name} (" not in pending["message"]
+    ] == []
 
 
 def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
@@ -124,9 +157,15 @@ def test_one_that_is_asked_to_restart_does_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}, {"readiness": {"silenceSeconds": 90}}]
+    "change",
+    [
+        {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
+        {"readiness": {"silenceSeconds": 90}},
+    ],
 )
-def test_a_spec_that_changes_restarts_groups_that_were_taken_over(change: dict[str, Any]) -> None:
+def test_a_spec_that_changes_restarts_groups_that_were_taken_over(
+    change: dict[str, Any],
+) -> None:
     operator = taken_over(FIRST, "three replicas of two nodes")
     operator.run(SETTLED)
     before = uids(operator)
@@ -147,7 +186,9 @@ def test_a_spec_that_changed_while_no_operator_ran_restarts_them() -> None:
     assert uids(operator).isdisjoint(before)
 
 
-def test_what_groups_were_made_for_is_kept_before_another_plan_of_record_is_written() -> None:
+def test_what_groups_were_made_for_is_kept_before_another_plan_of_record_is_written() -> (
+    None
+):
     operator = taken_over(FIRST, "two nodes")
     before = uids(operator)
     record = operator.cluster.objects[record_key(OWNER)]["data"]
@@ -162,8 +203,12 @@ def test_what_groups_were_made_for_is_kept_before_another_plan_of_record_is_writ
     assert uids(operator).isdisjoint(before)
 
 
-@pytest.mark.parametrize("spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}])
-def test_upgrade_downgrade_and_upgrade_restart_nothing(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}]
+)
+def test_upgrade_downgrade_and_upgrade_restart_nothing(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     operator = serving(**spec)
     before, own = uids(operator), written_hashes(operator)
 
@@ -181,14 +226,20 @@ def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pending = condition(operator.run(SETTLED).status, "RolloutPending")
 
-    probes = ", ".join(f"spec.containers[engine].{name}Probe.timeoutSeconds" for name in ("liveness", "readiness", "startup"))
+    probes = ", ".join(
+        f"spec.containers[engine].{name}Probe.timeoutSeconds"
+        for name in ("liveness", "readiness", "startup")
+    )
     assert pending["message"] == (
-        "llama-0: rendered by another release of the operator, or for another LimitRange or image pull policy; "
+        "llama-0: rendered by another release of the operator, or for another LimitRange or image "
+        "pull policy; "
         f"the next restart of a group changes {probes} of its pods"
     )
 
 
-def test_a_single_pod_that_is_evicted_comes_back_as_this_release_renders_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_pod_that_is_evicted_comes_back_as_this_release_renders_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving()
     older = hashes(operator)
     release(monkeypatch, 6)
@@ -201,22 +252,35 @@ def test_a_single_pod_that_is_evicted_comes_back_as_this_release_renders_it(monk
     assert condition(published.status, "RolloutPending")["status"] == "False"
 
 
-def test_a_template_that_somebody_edits_is_set_right_and_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_somebody_edits_is_set_right_and_restarts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**TWO_NODES)
     before = uids(operator)
     release(monkeypatch, 6)
     operator.run(60)
-    rendered = operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"]
-    operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"] = "somebody/elses:image"
+    rendered = operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]["image"]
+    operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0][
+        "image"
+    ] = "somebody/elses:image"
     operator.cluster.version += 1
 
     operator.run(60)
 
-    assert operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"] == rendered
+    assert (
+        operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0][
+            "image"
+        ]
+        == rendered
+    )
     assert uids(operator) == before
 
 
-def test_pods_of_a_group_that_are_still_missing_come_as_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_of_a_group_that_are_still_missing_come_as_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster = SmallCluster()
     cluster.add_nodes(2)
     operator = Operator(cluster, TWO_NODES)
@@ -234,7 +298,9 @@ def test_pods_of_a_group_that_are_still_missing_come_as_those_that_there_are(mon
     assert not cluster.mixed
 
 
-def test_another_objective_with_the_same_plan_leaves_pods_of_an_earlier_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_objective_with_the_same_plan_leaves_pods_of_an_earlier_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE)
     before = uids(operator)
     release(monkeypatch, 6)
@@ -246,7 +312,9 @@ def test_another_objective_with_the_same_plan_leaves_pods_of_an_earlier_release(
     assert uids(operator) == before
 
 
-def test_a_change_that_restarted_nothing_is_not_made_up_for_by_the_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_restarted_nothing_is_not_made_up_for_by_the_next_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE)
     before = uids(operator)
     operator.edit(placement={"tolerations": []})
@@ -258,7 +326,9 @@ def test_a_change_that_restarted_nothing_is_not_made_up_for_by_the_next_release(
     assert uids(operator) == before
 
 
-def test_a_pause_after_a_failure_outlasts_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_after_a_failure_outlasts_a_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**TWO_NODES, restart={"delaySeconds": 300})
     for _ in range(2):
         operator.cluster.put(crashed("llama-0-1"))
@@ -270,7 +340,9 @@ def test_a_pause_after_a_failure_outlasts_a_release(monkeypatch: pytest.MonkeyPa
     assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
 
 
-def test_roll_restarts_groups_one_after_another_as_this_release_renders_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roll_restarts_groups_one_after_another_as_this_release_renders_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE, replicas=3, rollout={"onUpgrade": "Roll"})
     before = uids(operator)
     release(monkeypatch, 6)
@@ -285,7 +357,9 @@ def test_roll_restarts_groups_one_after_another_as_this_release_renders_them(mon
     assert hashes(operator) == written_hashes(operator)
 
 
-def test_roll_asked_for_later_takes_on_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roll_asked_for_later_takes_on_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE, replicas=2)
     before = uids(operator)
     release(monkeypatch, 6)
@@ -298,7 +372,9 @@ def test_roll_asked_for_later_takes_on_what_was_kept(monkeypatch: pytest.MonkeyP
     assert uids(operator).isdisjoint(before)
 
 
-def test_a_group_that_is_added_is_as_this_release_renders_it_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_is_added_is_as_this_release_renders_it_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving(**ONE_NODE, replicas=2)
     before = uids(operator)
     release(monkeypatch, 6)
@@ -311,13 +387,22 @@ def test_a_group_that_is_added_is_as_this_release_renders_it_and_the_others_stay
 
 
 def subject(kept_version: str | None = None, **spec: Any) -> Subject:
-    return resolve(Question(resource=parse_manifest(a_sharded_model(**spec)), kept_version=kept_version))
+    return resolve(
+        Question(
+            resource=parse_manifest(a_sharded_model(**spec)), kept_version=kept_version
+        )
+    )
 
 
-def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_plan_of_record() -> None:
+def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_plan_of_record() -> (
+    None
+):
     found = subject("0.32.0")
 
-    assert (found.default_version, found.deployment.engine_version) == ("0.32.0", "0.32.0")
+    assert (found.default_version, found.deployment.engine_version) == (
+        "0.32.0",
+        "0.32.0",
+    )
     assert found.deployment.image == "vllm/vllm-openai:v0.32.0"
     assert found.input_hash != subject().input_hash
     kept = serving().kept
@@ -330,7 +415,12 @@ def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_
     [
         {"engine": {"version": "0.33.0"}},
         {"engine": {"image": "vllm/vllm-openai:v0.33.0"}},
-        {"engine": {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}},
+        {
+            "engine": {
+                "name": "TensorRTLLM",
+                "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
+            }
+        },
     ],
 )
 def test_what_the_spec_names_goes_before_it(spec: dict[str, Any]) -> None:
@@ -338,11 +428,21 @@ def test_what_the_spec_names_goes_before_it(spec: dict[str, Any]) -> None:
     assert subject(**spec).default_version == ""
 
 
-def test_an_engine_that_is_kept_says_what_the_newest_version_mends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_kept_says_what_the_newest_version_mends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = serving()
-    fix = Fix(id="CVE-1", what="a request could end it", source="https://example.com/1", engine="vLLM", version="0.34.0")
+    fix = Fix(
+        id="CVE-1",
+        what="a request could end it",
+        source="https://example.com/1",
+        engine="vLLM",
+        version="0.34.0",
+    )
     monkeypatch.setattr("shardwright.rendering.fixes.known_fixes", lambda: (fix,))
-    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+    assert (
+        condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+    )
 
     monkeypatch.setattr("shardwright.reconcile.publish.NEWEST_DEFAULT", "0.34.0")
     operator.edit(replicas=2)
@@ -350,13 +450,17 @@ def test_an_engine_that_is_kept_says_what_the_newest_version_mends(monkeypatch: 
 
     assert (pending["status"], pending["reason"]) == ("True", "OlderEngine")
     assert pending["message"] == (
-        "vLLM 0.33.0 is kept as it was planned; 0.34.0 is the default of this release, and comes with spec.engine.version or "
+        "vLLM 0.33.0 is kept as it was planned; 0.34.0 is the default of this release, and comes "
+        "with spec.engine.version or "
         "rollout.onUpgrade: Roll; that mends CVE-1 (a request could end it, https://example.com/1)"
     )
 
 
 def test_with_roll_the_engine_follows_the_newest_version() -> None:
-    assert subject("0.32.0", rollout={"onUpgrade": "Roll"}).default_version == NEWEST_DEFAULT
+    assert (
+        subject("0.32.0", rollout={"onUpgrade": "Roll"}).default_version
+        == NEWEST_DEFAULT
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,10 +485,14 @@ def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
     stored = StoredRecord(text=encode(a_record(engine_version=said)), signed=signed)
 
     assert kept_version(stored, None, serial) == kept
-    assert kept_version(None, a_record(engine_version=said), serial) == (None if said != "0.32.0" else "0.32.0")
+    assert kept_version(None, a_record(engine_version=said), serial) == (
+        None if said != "0.32.0" else "0.32.0"
+    )
 
 
-def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spec_behind() -> None:
+def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spec_behind() -> (
+    None
+):
     operator = serving(**TWO_NODES)
     asked = dict(operator.spec)
     operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
@@ -403,7 +511,9 @@ def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spe
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_parts_are_refused(kind: str) -> None:
+def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_parts_are_refused(
+    kind: str,
+) -> None:
     operator = taken_over(FIRST, "two nodes")
     operator.cluster.refuses.append(Refuses(kind=kind))
     before = uids(operator)
@@ -414,7 +524,9 @@ def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_parts_are_ref
     assert uids(operator) == before
 
 
-def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_created() -> None:
+def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_created() -> (
+    None
+):
     operator = serving(**TWO_NODES)
     operator.cluster.refuses.append(Refuses(kind="Secret"))
     operator.cluster.put(crashed("llama-0-1"))
@@ -422,14 +534,20 @@ def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_c
     published = operator.run(SETTLED)
 
     assert condition(published.status, "Ready")["reason"] == "Serving"
-    assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
+    assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [
+        2
+    ]
 
 
-def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it() -> None:
+def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it() -> (
+    None
+):
     operator = taken_over(FIRST, "one whole node")
     operator.run(60)
     older = hashes(operator)
-    operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)["status"]
+    operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)[
+        "status"
+    ]
 
     operator.run(SETTLED)
 

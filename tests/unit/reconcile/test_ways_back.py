@@ -1,4 +1,6 @@
-"""Going back where not all is as it was: hardware that is gone, revisions that are not kept, requests for what there is not."""
+"""Going back where not all is as it was: hardware that is gone, revisions that are not kept,
+requests for what there is not.
+"""
 
 from typing import Any
 
@@ -23,12 +25,17 @@ from tests.support.going_back import (
 from tests.support.small_cluster import DROPPED, Refuses
 
 H200 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H200"}}}
-H100 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
+H100 = {
+    "placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
+}
 
 
 def products(operator: Operator) -> set[str]:
     """Return of which kind the nodes are that groups stand on."""
-    return {str(pod["spec"].get("nodeName")).partition("-")[0] for pod in operator.cluster.pods.values()}
+    return {
+        str(pod["spec"].get("nodeName")).partition("-")[0]
+        for pod in operator.cluster.pods.values()
+    }
 
 
 class TestHardwareThatIsGone:
@@ -39,7 +46,10 @@ class TestHardwareThatIsGone:
         operator.cluster.set_node("h200-0", product="NVIDIA-H200")
         operator.edit(engine=GOOD, **H200)
         operator.run(SETTLED)
-        assert (revisions(operator), products(operator)) == ([(1, False), (2, True)], {"h200"})
+        assert (revisions(operator), products(operator)) == (
+            [(1, False), (2, True)],
+            {"h200"},
+        )
         if gone:
             operator.cluster.delete_node("h100-0")
         else:
@@ -51,27 +61,53 @@ class TestHardwareThatIsGone:
         operator = self.moved({})
         ask(operator, "1")
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("True", "Asked"))
-        assert (products(operator), set(variables(operator).values())) == ({"h200"}, {None})
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("True", "Asked"),
+        )
+        assert (products(operator), set(variables(operator).values())) == (
+            {"h200"},
+            {None},
+        )
 
-    def test_a_change_that_does_not_come_up_is_taken_back_to_it_all_the_same(self) -> None:
+    def test_a_change_that_does_not_come_up_is_taken_back_to_it_all_the_same(
+        self,
+    ) -> None:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.cluster.set_node("h200-0", product="NVIDIA-H200")
         operator.edit(engine=HANGS, **H200)
         operator.run(200)
         operator.cluster.delete_node("h100-0")
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (("False", "RolledBack"), ("True", "ProgressDeadlineExceeded"))
-        assert (products(operator), set(variables(operator).values())) == ({"h200"}, {None})
+        assert (ready(operator), rolled_back(operator)) == (
+            ("False", "RolledBack"),
+            ("True", "ProgressDeadlineExceeded"),
+        )
+        assert (products(operator), set(variables(operator).values())) == (
+            {"h200"},
+            {None},
+        )
 
-    @pytest.mark.parametrize(("gone", "reason"), [(True, "NothingFits"), (False, "InsufficientCapacity")])
-    def test_where_it_has_no_place_what_runs_goes_on_and_the_way_out_is_said(self, gone: bool, reason: str) -> None:  # noqa: FBT001
+    @pytest.mark.parametrize(
+        ("gone", "reason"), [(True, "NothingFits"), (False, "InsufficientCapacity")]
+    )
+    def test_where_it_has_no_place_what_runs_goes_on_and_the_way_out_is_said(
+        self,
+        gone: bool,  # noqa: FBT001
+        reason: str,
+    ) -> None:
         operator = self.moved(H100, gone=gone)
         ask(operator, "1")
         operator.run(SETTLED)
-        way_out = "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout retry'"
+        way_out = (
+            "what runs goes on; change the spec, or have it run with 'kubectl shardwright "
+            "rollout retry'"
+        )
 
-        assert (ready(operator), rolled_back(operator)) == (("False", reason), ("True", "Asked"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("False", reason),
+            ("True", "Asked"),
+        )
         assert list(operator.cluster.serving()) == ["llama-0"]
         assert set(variables(operator).values()) == {"INFO"}
         assert condition(operator, "Ready")["message"].endswith(
@@ -83,7 +119,10 @@ class TestHardwareThatIsGone:
 
         ask(operator, "spec@1")
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "Idle"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("False", "Idle"),
+        )
 
 
 class TestRevisionsThatAreRefused:
@@ -91,7 +130,11 @@ class TestRevisionsThatAreRefused:
         """Return an operator of a model that has served with four specs."""
         cluster.add_nodes(1)
         operator = until_it_serves(Operator(cluster, {**ONE_NODE}))
-        for engine in (GOOD, OTHER, {"env": [{"name": "NCCL_DEBUG", "value": "ABORT"}]}):
+        for engine in (
+            GOOD,
+            OTHER,
+            {"env": [{"name": "NCCL_DEBUG", "value": "ABORT"}]},
+        ):
             operator.edit(engine=engine)
             operator.run(400)
         return operator
@@ -104,26 +147,42 @@ class TestRevisionsThatAreRefused:
         operator.edit(engine=GOOD)
         operator.run(400)
 
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "RevisionRefused"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("False", "RevisionRefused"),
+        )
         assert condition(operator, "RolledBack")["message"] == (
-            "what all groups serve with cannot be kept as a revision: exceeded quota: objects, revision 1 is what would be gone "
+            "what all groups serve with cannot be kept as a revision: exceeded quota: objects, "
+            "revision 1 is what would be gone "
             "back to; it is tried again; mend what is named"
         )
         assert revisions(operator) == [(1, False)]
 
         cluster.refuses.clear()
         operator.run(400)
-        assert (rolled_back(operator), revisions(operator)) == (("False", "Idle"), [(1, False), (2, True)])
+        assert (rolled_back(operator), revisions(operator)) == (
+            ("False", "Idle"),
+            [(1, False), (2, True)],
+        )
 
     def test_one_that_does_not_go_is_said_and_named_until_it_goes(self) -> None:
         cluster = Cluster()
         cluster.refuses.append(Refuses(kind=DROPPED, message="denied by policy"))
         operator = self.four_specs(cluster)
 
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "RevisionRefused"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("False", "RevisionRefused"),
+        )
         assert [number for number, _ in revisions(operator)] == [2, 3, 4]
-        assert (len(operator.status["surplusRevisions"]), len(cluster.revisions)) == (1, 4)
-        assert "cannot be deleted: denied by policy" in condition(operator, "RolledBack")["message"]
+        assert (len(operator.status["surplusRevisions"]), len(cluster.revisions)) == (
+            1,
+            4,
+        )
+        assert (
+            "cannot be deleted: denied by policy"
+            in condition(operator, "RolledBack")["message"]
+        )
 
         cluster.refuses.clear()
         operator.run(400)
@@ -137,7 +196,10 @@ class TestRevisionsThatAreRefused:
         operator.edit(engine={})
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "ERROR"}]})
         operator.run(400)
-        assert ([number for number, _ in revisions(operator)], len(cluster.revisions)) == ([2, 3, 4], 3)
+        assert (
+            [number for number, _ in revisions(operator)],
+            len(cluster.revisions),
+        ) == ([2, 3, 4], 3)
         assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
         assert sum(isinstance(write, KeepRevision) for write in operator.written) == 4
 
@@ -150,12 +212,17 @@ class TestARequestForWhatThereIsNot:
         return operator
 
     @pytest.mark.parametrize("request_", ["2", "7@now", "the one before", "-1"])
-    def test_it_is_answered_once_and_said_as_long_as_it_stands(self, request_: str) -> None:
+    def test_it_is_answered_once_and_said_as_long_as_it_stands(
+        self, request_: str
+    ) -> None:
         operator = self.asked(request_)
         written = list(operator.written)
         operator.run(SETTLED)
         assert operator.written == written
-        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "RevisionUnknown"))
+        assert (ready(operator), rolled_back(operator)) == (
+            ("True", "Serving"),
+            ("False", "RevisionUnknown"),
+        )
         assert condition(operator, "RolledBack")["message"].startswith(
             f"metadata.annotations: shardwright.io/rollback-to: '{request_.partition('@')[0]}' "
             "names no revision that there was when it was set; there are 1; ask for one"
@@ -167,12 +234,18 @@ class TestARequestForWhatThereIsNot:
         operator.run(400)
         operator.edit(engine=OTHER)
         operator.run(400)
-        assert (revisions(operator)[-1], rolled_back(operator)) == ((3, True), ("False", "RevisionUnknown"))
+        assert (revisions(operator)[-1], rolled_back(operator)) == (
+            (3, True),
+            ("False", "RevisionUnknown"),
+        )
         assert set(variables(operator).values()) == {"VERSION"}
 
         ask(operator, "2@again")
         operator.run(400)
-        assert (rolled_back(operator), set(variables(operator).values())) == (("True", "Asked"), {"INFO"})
+        assert (rolled_back(operator), set(variables(operator).values())) == (
+            ("True", "Asked"),
+            {"INFO"},
+        )
 
     def test_the_end_of_the_annotation_is_its_end(self) -> None:
         operator = self.asked("2")

@@ -1,4 +1,6 @@
-"""The key that clients must send: a reference in the pod, nowhere a value, and the watcher sends it, too."""
+"""The key that clients must send: a reference in the pod, nowhere a value, and the watcher sends
+it, too.
+"""
 
 import json
 from pathlib import Path
@@ -26,12 +28,19 @@ def test_the_kubelet_hands_the_key_to_the_engine_and_to_nobody_else() -> None:
     assert environment_of(bundle)["VLLM_API_KEY"] == REFERENCE
     (download,) = pod_of(bundle)["initContainers"]
     assert "VLLM_API_KEY" not in {variable["name"] for variable in download["env"]}
-    assert "clients" not in json.dumps([engine_of(bundle)["args"], *map(dict, bundle.of_kind("ConfigMap"))])
+    assert "clients" not in json.dumps(
+        [engine_of(bundle)["args"], *map(dict, bundle.of_kind("ConfigMap"))]
+    )
     assert "VLLM_API_KEY" not in environment_of(render(a_plan(), a_deployment()))
 
 
 def test_only_a_launch_script_whose_engine_demands_a_key_looks_at_it() -> None:
-    launch = [render(a_plan(), a_deployment(api_key=key)).of_kind("ConfigMap")[0]["data"]["launch.sh"] for key in (KEY, None)]
+    launch = [
+        render(a_plan(), a_deployment(api_key=key)).of_kind("ConfigMap")[0]["data"][
+            "launch.sh"
+        ]
+        for key in (KEY, None)
+    ]
     assert ["VLLM_API_KEY" in text for text in launch] == [True, False]
 
 
@@ -41,27 +50,48 @@ def test_a_variable_of_the_user_never_replaces_the_key() -> None:
 
 
 def test_another_reference_is_another_template() -> None:
-    keys = (None, KEY, SecretKey(name="clients", key="next"), SecretKey(name="others", key="api-key"))
+    keys = (
+        None,
+        KEY,
+        SecretKey(name="clients", key="next"),
+        SecretKey(name="others", key="api-key"),
+    )
     bundles = [render(a_plan(), a_deployment(api_key=key)) for key in keys]
 
-    hashes = {bundle.of_kind("StatefulSet")[0]["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH] for bundle in bundles}
+    hashes = {
+        bundle.of_kind("StatefulSet")[0]["spec"]["template"]["metadata"]["labels"][
+            TEMPLATE_HASH
+        ]
+        for bundle in bundles
+    }
     assert len(hashes) == len(keys)
 
 
 def protected(tmp_path: Path, **settings: Any) -> Any:
     deployment = a_deployment(api_key=KEY, silence_seconds=1, idle_seconds=1)
-    return ranks_of(a_small_plan(), deployment, tmp_path, silence_seconds=30, idle_seconds=0.2, **settings)
+    return ranks_of(
+        a_small_plan(),
+        deployment,
+        tmp_path,
+        silence_seconds=30,
+        idle_seconds=0.2,
+        **settings,
+    )
 
 
 def is_ready(rank: Rank) -> bool:
     return rank.run("probe.sh", "readiness").returncode == 0
 
 
-def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(tmp_path: Path) -> None:
+def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
+    tmp_path: Path,
+) -> None:
     with protected(tmp_path) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout)
+        wait_for(
+            lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout
+        )
         with pytest.raises(HTTPError, match="401"):
             urlopen(f"http://127.0.0.1:{rank.settings.http_port}/v1/models")
         assert not is_ready(rank)
@@ -73,12 +103,15 @@ def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
 
 
 @pytest.mark.parametrize("key", ["", "two words", "a line\n", "caf\u00e9"])
-def test_a_key_that_no_client_could_send_starts_no_engine(key: str, tmp_path: Path) -> None:
+def test_a_key_that_no_client_could_send_starts_no_engine(
+    key: str, tmp_path: Path
+) -> None:
     with protected(tmp_path) as (rank,):
         rank.environment["VLLM_API_KEY"] = key
         rank.start()
         assert rank.wait() == 65
         assert rank.last_words == (
-            "shardwright: rank 0: the API key is empty, or holds a space, a line break or what is not ASCII: fix the Secret\n"
+            "shardwright: rank 0: the API key is empty, or holds a space, a line break or what is "
+            "not ASCII: fix the Secret\n"
         )
         assert not rank.started()

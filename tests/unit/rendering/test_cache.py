@@ -1,4 +1,6 @@
-"""Downloads that are kept: the claim, the container that fills it, and what the engine is then told."""
+"""Downloads that are kept: the claim, the container that fills it, and what the engine is then
+told.
+"""
 
 import json
 import os
@@ -19,7 +21,10 @@ from tests.support.rendered import environment_of, pod_of
 
 TOKEN = SecretKey(name="hub", key="token")
 SHARED = a_deployment(
-    cache=CacheClaim(claim="downloads"), hub_token=TOKEN, revision="a" * 40, environment=(("HF_HUB_X", "$(Y)"),)
+    cache=CacheClaim(claim="downloads"),
+    hub_token=TOKEN,
+    revision="a" * 40,
+    environment=(("HF_HUB_X", "$(Y)"),),
 )
 OWN = a_deployment(cache=CacheClaim(storage="900Gi", storage_class="fast"))
 
@@ -45,20 +50,35 @@ def snapshot_download(model, revision=None, ignore_patterns=None, local_dir=None
 def test_a_shared_claim_is_mounted_and_filled_before_the_engine_starts() -> None:
     pod = pod_of(render(a_plan(), SHARED))
 
-    assert {"name": "cache", "persistentVolumeClaim": {"claimName": "downloads"}} in pod["volumes"]
+    assert {
+        "name": "cache",
+        "persistentVolumeClaim": {"claimName": "downloads"},
+    } in pod["volumes"]
     (container,) = pod["initContainers"]
     assert container["command"] == ["python3", "/etc/shardwright/weights.py"]
     assert container["args"] == [SHARED.model, "a" * 40, ""]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/etc/shardwright", "/cache", "/tmp"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "/etc/shardwright",
+        "/cache",
+        "/tmp",
+    }
 
 
-def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_offline() -> None:
+def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_offline() -> (
+    None
+):
     bundle = render(a_plan(), SHARED)
     (container,) = pod_of(bundle)["initContainers"]
-    downloading = {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
+    downloading = {
+        item["name"]: item.get("value", item.get("valueFrom"))
+        for item in container["env"]
+    }
 
     assert downloading["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
-    assert (downloading["HF_HOME"], downloading["HF_HUB_X"]) == ("/cache/huggingface", "$$(Y)")
+    assert (downloading["HF_HOME"], downloading["HF_HUB_X"]) == (
+        "/cache/huggingface",
+        "$$(Y)",
+    )
     assert "HF_TOKEN" not in environment_of(bundle)
     assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
     assert environment_of(bundle)["HF_HOME"] == "/cache/huggingface"
@@ -70,7 +90,10 @@ def test_what_is_a_pods_own_lies_under_its_name_in_a_claim_that_may_be_shared() 
 
     assert environment["VLLM_CACHE_ROOT"] == "/cache/pods/$(POD_NAME)/vllm"
     assert environment["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
-    assert names.index("POD_NAME") < min(names.index(name) for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR"))
+    assert names.index("POD_NAME") < min(
+        names.index(name)
+        for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR")
+    )
 
 
 def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> None:
@@ -85,8 +108,13 @@ def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> Non
             "storageClassName": "fast",
         },
     }
-    assert item["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Delete", "whenScaled": "Retain"}
-    assert "cache" not in {volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]}
+    assert item["spec"]["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": "Delete",
+        "whenScaled": "Retain",
+    }
+    assert "cache" not in {
+        volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]
+    }
 
 
 def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() -> None:
@@ -100,8 +128,14 @@ def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() ->
 
 @pytest.mark.parametrize("deployment", [SHARED, OWN])
 def test_the_engines_own_budget_no_longer_counts_the_download(deployment: Any) -> None:
-    kept, fresh = (start_budget(a_plan(), item).load_seconds for item in (deployment, a_deployment()))
-    assert (kept, fresh) == (2100, 16680)  # 405 GB at 500 MB/s, twice; 810 GB at 200 MB/s, four times
+    kept, fresh = (
+        start_budget(a_plan(), item).load_seconds
+        for item in (deployment, a_deployment())
+    )
+    assert (kept, fresh) == (
+        2100,
+        16680,
+    )  # 405 GB at 500 MB/s, twice; 810 GB at 200 MB/s, four times
 
 
 class Pods:
@@ -110,7 +144,9 @@ class Pods:
     def __init__(self, folder: Path, files: str) -> None:
         self.calls = folder / "calls"
         (folder / "huggingface_hub.py").write_text(HUB)
-        (folder / "weights.py").write_text(scripts(ScriptSettings(ranks=1, downloads=True))["weights.py"])
+        (folder / "weights.py").write_text(
+            scripts(ScriptSettings(ranks=1, downloads=True))["weights.py"]
+        )
         self._folder = folder
         self._environment = {
             "PATH": os.environ["PATH"],
@@ -123,7 +159,11 @@ class Pods:
     def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         command = [sys.executable, str(self._folder / "weights.py"), *arguments]
         return subprocess.Popen(
-            command, env=self._environment | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            env=self._environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
@@ -157,7 +197,10 @@ def test_a_restart_asks_the_hub_for_nothing(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "model.safetensors")
     assert pods.run("org/model", "", "")[0] == 0
 
-    assert pods.run("org/model", "", "", FAIL="1") == (0, "shardwright: org/model is in the cache\n")
+    assert pods.run("org/model", "", "", FAIL="1") == (
+        0,
+        "shardwright: org/model is in the cache\n",
+    )
     assert len(pods.asked()) == 1
     assert pods.run("org/model", "def", "")[0] == 0
     assert len(pods.asked()) == 2
@@ -170,12 +213,23 @@ def test_a_download_that_fails_is_tried_again_by_the_next_start(tmp_path: Path) 
 
     assert (code, "the hub hung up" in said) == (1, True)
     assert pods.run("org/model", "", "")[0] == 0
-    assert pods.asked() == ["org/model None None None"] * 2  # without safetensors the other formats are the weights
+    assert (
+        pods.asked() == ["org/model None None None"] * 2
+    )  # without safetensors the other formats are the weights
 
 
-def test_adapters_are_fetched_once_each_into_folders_of_their_own(tmp_path: Path) -> None:
+def test_adapters_are_fetched_once_each_into_folders_of_their_own(
+    tmp_path: Path,
+) -> None:
     pods = Pods(tmp_path, "adapter_model.safetensors")
-    adapters = ("org/a", "abc", "/cache/adapters/org/a/abc", "org/a", "def", "/cache/adapters/org/a/def")
+    adapters = (
+        "org/a",
+        "abc",
+        "/cache/adapters/org/a/abc",
+        "org/a",
+        "def",
+        "/cache/adapters/org/a/def",
+    )
 
     assert [pods.run("org/model", "abc", "", *adapters)[0] for _ in range(2)] == [0, 0]
     assert [call.split(" [")[0] for call in pods.asked()] == [
@@ -186,4 +240,6 @@ def test_adapters_are_fetched_once_each_into_folders_of_their_own(tmp_path: Path
 
 
 def test_the_objects_are_plain_data() -> None:
-    assert json.loads(json.dumps([dict(item) for item in render(a_plan(), OWN).objects]))
+    assert json.loads(
+        json.dumps([dict(item) for item in render(a_plan(), OWN).objects])
+    )

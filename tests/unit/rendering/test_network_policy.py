@@ -6,23 +6,34 @@ import pytest
 
 from shardwright.rendering.deployment import NetworkRules
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan, a_trtllm_deployment
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_small_plan,
+    a_trtllm_deployment,
+)
 from tests.support.rendered import by_name
 
 OURS = {"matchLabels": {"shardwright.io/model": "llama-405b"}}
 MEMBERS = [{"podSelector": OURS}]
 SERVING = [{"protocol": "TCP", "port": 8000}]
 GATEWAY = {"podSelector": {"matchLabels": {"app": "gateway"}}}
-MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+MONITORING = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+}
 STORE = {"to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"port": 443}]}
 
 
 def spec_under(rules: NetworkRules) -> Any:
-    (policy,) = render(a_plan(), a_deployment(network_rules=rules)).of_kind("NetworkPolicy")
+    (policy,) = render(a_plan(), a_deployment(network_rules=rules)).of_kind(
+        "NetworkPolicy"
+    )
     return policy["spec"]
 
 
-def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_they_want() -> None:
+def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_they_want() -> (
+    None
+):
     assert spec_under(NetworkRules()) == {
         "podSelector": OURS,
         "policyTypes": ["Ingress"],
@@ -32,7 +43,10 @@ def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_t
 
 def test_clients_that_are_named_are_the_only_ones_but_for_who_reads_metrics() -> None:
     named = spec_under(NetworkRules(clients=(GATEWAY,), metrics=(MONITORING,)))
-    assert named["ingress"] == [{"from": MEMBERS}, {"ports": SERVING, "from": [GATEWAY, MONITORING]}]
+    assert named["ingress"] == [
+        {"from": MEMBERS},
+        {"ports": SERVING, "from": [GATEWAY, MONITORING]},
+    ]
 
 
 def test_who_reads_metrics_shuts_nobody_out_where_clients_are_everybody() -> None:
@@ -40,7 +54,9 @@ def test_who_reads_metrics_shuts_nobody_out_where_clients_are_everybody() -> Non
 
 
 @pytest.mark.parametrize("admitted", [(), (STORE,)])
-def test_egress_that_is_restricted_leaves_members_dns_and_what_is_admitted(admitted: tuple[dict[str, Any], ...]) -> None:
+def test_egress_that_is_restricted_leaves_members_dns_and_what_is_admitted(
+    admitted: tuple[dict[str, Any], ...],
+) -> None:
     bounded = spec_under(NetworkRules(egress=admitted))
     dns = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
     assert bounded["policyTypes"] == ["Ingress", "Egress"]
@@ -49,7 +65,9 @@ def test_egress_that_is_restricted_leaves_members_dns_and_what_is_admitted(admit
 
 @pytest.mark.parametrize("deployment", [a_deployment(), a_trtllm_deployment()])
 @pytest.mark.parametrize("plan", [a_plan(), a_small_plan()])
-def test_it_selects_every_pod_of_the_model_whatever_the_engine_and_the_size(plan: Any, deployment: Any) -> None:
+def test_it_selects_every_pod_of_the_model_whatever_the_engine_and_the_size(
+    plan: Any, deployment: Any
+) -> None:
     bundle = render(plan, deployment)
     (policy,), (group,) = bundle.of_kind("NetworkPolicy"), bundle.of_kind("StatefulSet")
     labels = group["spec"]["template"]["metadata"]["labels"]
@@ -58,7 +76,10 @@ def test_it_selects_every_pod_of_the_model_whatever_the_engine_and_the_size(plan
 
 
 def test_there_is_none_where_it_is_turned_off_and_no_pod_is_another_for_it() -> None:
-    without, restricted = (render(a_plan(), a_deployment(network_rules=rules)) for rules in (None, NetworkRules(egress=())))
+    without, restricted = (
+        render(a_plan(), a_deployment(network_rules=rules))
+        for rules in (None, NetworkRules(egress=()))
+    )
     assert without.of_kind("NetworkPolicy") == ()
     key = ("StatefulSet", "llama-405b-0")
     assert by_name(without)[key] == by_name(restricted)[key]

@@ -1,4 +1,6 @@
-"""Pods that ask for nodes which do not exist yet, and the template that names them once they are there."""
+"""Pods that ask for nodes which do not exist yet, and the template that names them once they are
+there.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -23,13 +25,17 @@ def on(*nodes: str) -> Plan:
 
 
 def stateful_set(plan: Plan, *sought: Sought, **options: Any) -> dict[str, Any]:
-    (found,) = render(plan, a_deployment(sought=sought, **options)).of_kind("StatefulSet")
+    (found,) = render(plan, a_deployment(sought=sought, **options)).of_kind(
+        "StatefulSet"
+    )
     return dict(found)
 
 
 def terms(item: dict[str, Any]) -> list[dict[str, Any]]:
     affinity = item["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-    return list(affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"])
+    return list(
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    )
 
 
 def named(node: str) -> dict[str, Any]:
@@ -41,13 +47,21 @@ def label_of(item: dict[str, Any]) -> str:
     return str(item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH])
 
 
-def test_pods_ask_for_any_node_of_the_pool_but_those_that_are_kept_and_one_a_node() -> None:
+def test_pods_ask_for_any_node_of_the_pool_but_those_that_are_kept_and_one_a_node() -> (
+    None
+):
     asking = stateful_set(on("~spot-0", "~spot-1"), ASKS)
     pool = {"key": "pool", "operator": "In", "values": ["spot"]}
-    apart = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["host-a", "host-b"]}
+    apart = {
+        "key": "kubernetes.io/hostname",
+        "operator": "NotIn",
+        "values": ["host-a", "host-b"],
+    }
 
     assert terms(asking) == [{"matchExpressions": [ARCH, pool, apart]}]
-    (anti,) = asking["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (anti,) = asking["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert anti["topologyKey"] == "kubernetes.io/hostname"
 
 
@@ -59,7 +73,9 @@ def test_nodes_that_exist_are_named_beside_those_that_come() -> None:
 
 
 @pytest.mark.parametrize("scheduling", [None, VOLCANO], ids=["none", "Volcano"])
-def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_template(scheduling: Scheduling | None) -> None:
+def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_template(
+    scheduling: Scheduling | None,
+) -> None:
     asking = stateful_set(on("~spot-0", "~spot-1"), ASKS, scheduling=scheduling)
     partly = stateful_set(on("x", "~spot-1"), ASKS, scheduling=scheduling)
     pinned = stateful_set(on("x", "y"), ASKS, scheduling=scheduling)
@@ -67,12 +83,17 @@ def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_
     assert terms(partly) == terms(asking)
     assert terms(pinned) == [named("x"), named("y")]
     assert {label_of(item) for item in (asking, partly, pinned)} == {label_of(asking)}
-    without = [item["spec"]["template"]["spec"] | {"affinity": None} for item in (asking, pinned)]
+    without = [
+        item["spec"]["template"]["spec"] | {"affinity": None}
+        for item in (asking, pinned)
+    ]
     assert without[0] == without[1]
     assert pinned["metadata"]["annotations"][CONTENT_HASH] == content_hash(pinned)
 
 
-def test_a_group_that_asks_again_or_is_planned_on_nodes_alone_is_of_another_template() -> None:
+def test_a_group_that_asks_again_or_is_planned_on_nodes_alone_is_of_another_template() -> (
+    None
+):
     plans = (on("~spot-0", "~spot-1"), on("x", "y"))
     labels = [
         label_of(stateful_set(plans[0], ASKS)),

@@ -13,7 +13,9 @@ from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.rendered import engine_of, pod_of
 
-KEPT = HostCache(pod_bytes=100 * GIB, engine_bytes=200 * GIB, region_bytes=200 * GIB, tokens=1)
+KEPT = HostCache(
+    pod_bytes=100 * GIB, engine_bytes=200 * GIB, region_bytes=200 * GIB, tokens=1
+)
 """Of an engine over two nodes."""
 
 
@@ -31,29 +33,63 @@ def test_an_engine_is_told_what_all_of_its_ranks_keep() -> None:
     words = engine_of(render(keeping(), a_deployment()))["args"]
     at = words.index("--kv-offloading-size")
 
-    assert words[at : at + 4] == ["--kv-offloading-size", "200", "--kv-offloading-backend", "native"]
-    assert not [word for word in engine_of(render(a_plan(), a_deployment()))["args"] if "offload" in word]
+    assert words[at : at + 4] == [
+        "--kv-offloading-size",
+        "200",
+        "--kv-offloading-backend",
+        "native",
+    ]
+    assert not [
+        word
+        for word in engine_of(render(a_plan(), a_deployment()))["args"]
+        if "offload" in word
+    ]
 
 
-def test_a_pod_requests_its_part_and_its_shared_memory_has_room_for_the_files_of_the_whole() -> None:
-    volumes = {volume["name"]: volume for volume in pod_of(render(keeping(), a_deployment()))["volumes"]}
+def test_a_pod_requests_its_part_and_its_shared_memory_has_room_for_the_files_of_the_whole() -> (
+    None
+):
+    volumes = {
+        volume["name"]: volume
+        for volume in pod_of(render(keeping(), a_deployment()))["volumes"]
+    }
 
-    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "205Gi"}  # 5 without
-    assert (memory(a_plan(), "requests"), memory(keeping(), "requests")) == ("41Gi", "141Gi")
-    assert (memory(a_plan(), "limits"), memory(keeping(), "limits")) == ("542Gi", "742Gi")
+    assert volumes["shm"]["emptyDir"] == {
+        "medium": "Memory",
+        "sizeLimit": "205Gi",
+    }  # 5 without
+    assert (memory(a_plan(), "requests"), memory(keeping(), "requests")) == (
+        "41Gi",
+        "141Gi",
+    )
+    assert (memory(a_plan(), "limits"), memory(keeping(), "limits")) == (
+        "542Gi",
+        "742Gi",
+    )
 
 
 @pytest.mark.parametrize(
     ("stated", "requested", "limit"),
-    [("64Gi", "164Gi", "264Gi"), ("1.5Gi", "103936Mi", "206336Mi"), ("0", "100Gi", None)],
+    [
+        ("64Gi", "164Gi", "264Gi"),
+        ("1.5Gi", "103936Mi", "206336Mi"),
+        ("0", "100Gi", None),
+    ],
 )
-def test_memory_that_a_user_states_is_beside_it(stated: str, requested: str, limit: str | None) -> None:
-    assert (memory(keeping(), "requests", stated), memory(keeping(), "limits", stated)) == (requested, limit)
+def test_memory_that_a_user_states_is_beside_it(
+    stated: str, requested: str, limit: str | None
+) -> None:
+    assert (
+        memory(keeping(), "requests", stated),
+        memory(keeping(), "limits", stated),
+    ) == (requested, limit)
 
 
 def test_filling_it_takes_time_at_the_start() -> None:
     bases = [
-        render(plan, a_deployment()).of_kind("StatefulSet")[0]["metadata"]["annotations"]["shardwright.io/start-up-budget"]
+        render(plan, a_deployment()).of_kind("StatefulSet")[0]["metadata"][
+            "annotations"
+        ]["shardwright.io/start-up-budget"]
         for plan in (a_plan(), keeping())
     ]
 

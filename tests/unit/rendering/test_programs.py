@@ -1,4 +1,6 @@
-"""The programs of the pods run on an engine's image, which has nothing of ours: they are held to its standard library."""
+"""The programs of the pods run on an engine's image, which has nothing of ours: they are held to
+its standard library.
+"""
 
 import ast
 import signal
@@ -38,7 +40,9 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_program_imports_the_standard_library_and_nothing_of_ours(path: Path) -> None:
-    assert imported(path) - sys.stdlib_module_names == OF_THE_IMAGE.get(path.name, set())
+    assert imported(path) - sys.stdlib_module_names == OF_THE_IMAGE.get(
+        path.name, set()
+    )
 
 
 def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -> None:
@@ -51,31 +55,65 @@ def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -
     assert mounted == {path.name: path.read_text() for path in FILES}
 
 
-@pytest.mark.parametrize(("engine", "counters"), [("vllm", "counters_vllm.py"), ("trtllm", "counters_trtllm.py")])
-def test_the_watcher_has_the_counters_of_its_engine_beside_it(engine: str, counters: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "counters"),
+    [("vllm", "counters_vllm.py"), ("trtllm", "counters_trtllm.py")],
+)
+def test_the_watcher_has_the_counters_of_its_engine_beside_it(
+    engine: str, counters: str
+) -> None:
     found = scripts(ScriptSettings(ranks=1, engine=engine, silence_seconds=60))
-    assert sorted(name for name in found if name.endswith(".py")) == [counters, "serving.py"]
+    assert sorted(name for name in found if name.endswith(".py")) == [
+        counters,
+        "serving.py",
+    ]
     assert f"set -- {counters.removesuffix('.py')} VLLM_API_KEY " in found["launch.sh"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_program_is_read_where_there_is_nothing_but_python(path: Path) -> None:
-    alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({str(path)!r})"]
-    assert subprocess.run(alone, capture_output=True, text=True, check=False).stderr == ""
+    alone = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import runpy; runpy.run_path({str(path)!r})",
+    ]
+    assert (
+        subprocess.run(alone, capture_output=True, text=True, check=False).stderr == ""
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
-def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(engine: str, tmp_path: Path) -> None:
+def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(
+    engine: str, tmp_path: Path
+) -> None:
     (tmp_path / "..version").mkdir()
     (tmp_path / "..data").symlink_to("..version")
     for name, text in scripts(replace(EVERYTHING, engine=engine)).items():
         (tmp_path / "..version" / name).write_text(text)
         (tmp_path / name).symlink_to(f"..data/{name}")
 
-    silence, idle, poll, stale = "60", "30", "60", "0.1"  # its first look is its last: the alarm ends it in the pause
-    arguments = (f"counters_{engine}", "VLLM_API_KEY", str(free_port()), str(tmp_path / "tokens"), silence, idle, poll, stale)
+    silence, idle, poll, stale = (
+        "60",
+        "30",
+        "60",
+        "0.1",
+    )  # its first look is its last: the alarm ends it in the pause
+    arguments = (
+        f"counters_{engine}",
+        "VLLM_API_KEY",
+        str(free_port()),
+        str(tmp_path / "tokens"),
+        silence,
+        idle,
+        poll,
+        stale,
+    )
     command = [sys.executable, str(tmp_path / "serving.py"), *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=30
+    )
     assert (ended.returncode, ended.stderr) == (-signal.SIGALRM, "")
 
 
@@ -104,6 +142,11 @@ def test_tensorrt_llm_tells_every_iteration_once_so_the_last_one_is_kept() -> No
     assert counters.read('["{\\"iter\\": 9}"]', 0) == (9, 0.0)
 
 
-def test_an_answer_of_tensorrt_llm_is_progress_though_its_iterations_were_read_by_somebody_else() -> None:
+def test_an_answer_of_tensorrt_llm_is_progress_though_its_iterations_were_read_by_somebody_else() -> (
+    None
+):
     counters = TRTLLM()
-    assert [counters.read('[{"iter": 4}]', 0), counters.read("[]", 1)] == [(4, 0.0), (5, 0.0)]
+    assert [counters.read('[{"iter": 4}]', 0), counters.read("[]", 1)] == [
+        (4, 0.0),
+        (5, 0.0),
+    ]

@@ -1,4 +1,6 @@
-"""The rendered scripts of a group that Ray joins, in a real shell against a stand-in for Ray and the stub engine."""
+"""The rendered scripts of a group that Ray joins, in a real shell against a stand-in for Ray and
+the stub engine.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,9 @@ LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
 def joined(root: Path, **settings: Any) -> Iterator[list[Rank]]:
     """Yield the ranks of a group of three pods that find each other, none started yet."""
     (root / "hosts").write_text(f"{LEADER} 127.0.0.1\n")
-    with ranks_of(THREE_NODES, OVER_RAY, root, **({"ray_port": free_port()} | settings)) as ranks:
+    with ranks_of(
+        THREE_NODES, OVER_RAY, root, **({"ray_port": free_port()} | settings)
+    ) as ranks:
         yield ranks
 
 
@@ -33,7 +37,10 @@ def with_ray(rank: Rank, does: str) -> None:
 
 def head_of(leader: Rank) -> Mapping[str, Any]:
     """Return how the head of the cluster was started, once it is."""
-    (file,) = wait_for(lambda: list((leader.root / "state").glob("head-*")), what="the head of the cluster")
+    (file,) = wait_for(
+        lambda: list((leader.root / "state").glob("head-*")),
+        what="the head of the cluster",
+    )
     found: Mapping[str, Any] = json.loads(file.read_text())
     return found
 
@@ -44,22 +51,38 @@ def lives(process: Mapping[str, Any]) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks(tmp_path: Path) -> None:
+def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks(
+    tmp_path: Path,
+) -> None:
     with joined(tmp_path) as (leader, first, second):
         start(leader, first, second)
         port = str(leader.settings.ray_port)
         node = [
             *("start", "--node-ip-address=127.0.0.1", "--num-gpus=8", "--num-cpus=1"),
-            *("--object-store-memory=268435456", "--disable-usage-stats", "--log-color=false", "--block"),
+            *(
+                "--object-store-memory=268435456",
+                "--disable-usage-stats",
+                "--log-color=false",
+                "--block",
+            ),
         ]
-        assert head_of(leader)["argv"] == [*node, "--head", f"--port={port}", "--include-dashboard=false"]
-        assert [rank.engine()["argv"] for rank in (first, second)] == [[*node, f"--address=127.0.0.1:{port}"]] * 2
+        assert head_of(leader)["argv"] == [
+            *node,
+            "--head",
+            f"--port={port}",
+            "--include-dashboard=false",
+        ]
+        assert [rank.engine()["argv"] for rank in (first, second)] == [
+            [*node, f"--address=127.0.0.1:{port}"]
+        ] * 2
         role = ["--host", "0.0.0.0", "--port", str(leader.settings.http_port)]  # noqa: S104
         assert leader.engine()["argv"] == ["serve", *leader.arguments, *role]
         assert leader.engine()["environment"]["RAY_ADDRESS"] == f"127.0.0.1:{port}"
 
 
-def test_every_part_of_the_cluster_has_the_environment_of_its_pod(tmp_path: Path) -> None:
+def test_every_part_of_the_cluster_has_the_environment_of_its_pod(
+    tmp_path: Path,
+) -> None:
     with joined(tmp_path) as ranks:
         start(*ranks)
         told = {
@@ -73,7 +96,9 @@ def test_every_part_of_the_cluster_has_the_environment_of_its_pod(tmp_path: Path
             assert part["environment"].items() >= (rank.environment | told).items()
 
 
-def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(tmp_path: Path) -> None:
+def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(
+    tmp_path: Path,
+) -> None:
     with joined(tmp_path, ray_join_seconds=4) as (leader, first, second):
         with_ray(second, "exec sleep 60")
         start(leader, first, second)
@@ -88,7 +113,8 @@ def test_a_head_that_ends_ends_the_leader(tmp_path: Path) -> None:
         start(leader, first, second)
         assert leader.wait() == 76
         assert leader.last_words.endswith(
-            "no such port\nshardwright: rank 0: the head of the Ray cluster ended while it waited for the other ranks\n"
+            "no such port\nshardwright: rank 0: the head of the Ray cluster ended while it waited "
+            "for the other ranks\n"
         )
 
 
@@ -97,10 +123,15 @@ def test_a_follower_that_finds_no_head_says_so(tmp_path: Path) -> None:
         with_ray(leader, "exec sleep 60")
         start(leader, first, second)
         assert first.wait() == 76
-        assert f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray_port} after 1 s" in first.last_words
+        assert (
+            f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray_port} after 1 s"
+            in first.last_words
+        )
 
 
-def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_it(tmp_path: Path) -> None:
+def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_it(
+    tmp_path: Path,
+) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "exec sleep 60")
         start(leader, first, second)
@@ -111,11 +142,14 @@ def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_
 
 def test_an_image_without_ray_is_named_before_anybody_waits(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, _, _):
-        leader.environment["PATH"] = f"{leader.root / 'bin'}:/usr/bin:/bin"  # no stand-ins
+        leader.environment["PATH"] = (
+            f"{leader.root / 'bin'}:/usr/bin:/bin"  # no stand-ins
+        )
         leader.start()
         assert leader.wait() == 127
         assert leader.last_words == (
-            "shardwright: rank 0: the image has no ray: executor Ray needs it, in the Python environment of the engine\n"
+            "shardwright: rank 0: the image has no ray: executor Ray needs it, in the Python "
+            "environment of the engine\n"
         )
 
 
@@ -126,18 +160,25 @@ def test_followers_end_with_their_leader(tmp_path: Path) -> None:
         node = first.engine()
         leader.vanish()
         assert (first.wait(), second.wait()) == (77, 77)
-        assert first.last_words.endswith("shardwright: rank 1: the group has ended around this rank\n")
+        assert first.last_words.endswith(
+            "shardwright: rank 1: the group has ended around this rank\n"
+        )
         assert not lives(node)
 
 
-def test_a_leader_that_is_asked_to_stop_ends_its_engine_and_the_head_with_it(tmp_path: Path) -> None:
+def test_a_leader_that_is_asked_to_stop_ends_its_engine_and_the_head_with_it(
+    tmp_path: Path,
+) -> None:
     with joined(tmp_path) as (leader, first, second):
         start(leader, first, second)
         engine, head = leader.engine(), head_of(leader)
         leader.terminate()
         assert leader.wait() == 0
         assert leader.last_words.endswith("the engine stopped with code 0, as asked\n")
-        wait_for(lambda: not lives(engine) and not lives(head), what="the end of engine and head")
+        wait_for(
+            lambda: not lives(engine) and not lives(head),
+            what="the end of engine and head",
+        )
 
 
 def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) -> None:
@@ -148,17 +189,23 @@ def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) ->
         for rank in (leader, first, second):
             rank.terminate()
         assert (leader.wait(), first.wait()) == (0, 0)
-        wait_for(lambda: not lives(head) and not lives(node), what="the end of the cluster")
+        wait_for(
+            lambda: not lives(head) and not lives(node), what="the end of the cluster"
+        )
 
 
 def test_a_cluster_that_does_not_answer_holds_up_no_stop(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "touch $STUB_STATE/$1; exec sleep 600")
         start(leader, first, second)
-        wait_for((leader.root / "state/status").exists, what="the question to the cluster")
+        wait_for(
+            (leader.root / "state/status").exists, what="the question to the cluster"
+        )
         leader.terminate()
         assert leader.wait() == 0
-        assert leader.last_words.endswith("asked to stop before the engine had started\n")
+        assert leader.last_words.endswith(
+            "asked to stop before the engine had started\n"
+        )
 
 
 def test_what_an_earlier_start_left_of_ray_is_removed(tmp_path: Path) -> None:

@@ -27,10 +27,25 @@ from shardwright.rendering.deployment import (
     SecretKey,
     ServedAdapter,
 )
-from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH, content_hash, digest, plan_hash, template_hash
+from shardwright.rendering.hashing import (
+    CONTENT_HASH,
+    OWN_HASH,
+    TEMPLATE_HASH,
+    content_hash,
+    digest,
+    plan_hash,
+    template_hash,
+)
 from shardwright.rendering.render import render
 from shardwright.units import GIB
-from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
+from tests.support.builders_deployment import (
+    a_deployment,
+    a_plan,
+    a_plan_of,
+    a_small_plan,
+    a_trtllm_deployment,
+    an_owner,
+)
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
 
 FULL = a_deployment(
@@ -41,7 +56,14 @@ FULL = a_deployment(
     arguments={"seed": 3},
     environment=(("NCCL_DEBUG", "INFO"),),
     node_selector=(("team", "a"),),
-    tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},),
+    tolerations=(
+        {
+            "key": "dedicated",
+            "operator": "Equal",
+            "value": "llm",
+            "effect": "NoSchedule",
+        },
+    ),
     cpu="12",
     memory="200Gi",
     ephemeral_storage="300Gi",
@@ -49,7 +71,9 @@ FULL = a_deployment(
     priority_class="serving",
     image_pull_secrets=("mirror",),
 )
-ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc")
+ON_CLAIM = a_deployment(
+    claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc"
+)
 
 ADAPTERS = Adapters(
     served=(
@@ -62,35 +86,64 @@ CASES = {
     "one GPU": (a_small_plan(), a_deployment()),
     "one node": (a_plan_of(Layout(tensor=8)), a_deployment()),
     "two nodes": (a_plan(), a_deployment()),
-    "three groups": (a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2), FULL),
+    "three groups": (
+        a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2),
+        FULL,
+    ),
     "from a claim": (a_plan(), ON_CLAIM),
-    "from an image": (a_plan(), a_deployment(weights_image=ImagePath(reference="a/b", path="", pull_policy="Always"))),
+    "from an image": (
+        a_plan(),
+        a_deployment(
+            weights_image=ImagePath(reference="a/b", path="", pull_policy="Always")
+        ),
+    ),
     "with adapters": (a_plan(), a_deployment(adapters=ADAPTERS)),
-    "kept on a shared claim": (a_plan(), a_deployment(cache=CacheClaim(claim="hub"), served_name="llama")),
-    "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
-    "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),
+    "kept on a shared claim": (
+        a_plan(),
+        a_deployment(cache=CacheClaim(claim="hub"), served_name="llama"),
+    ),
+    "kept on claims of the pods": (
+        a_plan(),
+        a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors"),
+    ),
+    "with RDMA": (
+        a_plan(rdma=(("rdma/hca", 1),)),
+        a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True)),
+    ),
     "over trays of a rack": (a_plan(compute_domain=True), a_deployment()),
     "over Ray": (a_plan(), a_deployment(over_ray=True)),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
     "TensorRT-LLM in one pod": (a_small_plan(), a_trtllm_deployment()),
-    "TensorRT-LLM on two nodes": (a_plan(), a_trtllm_deployment(cache=CacheClaim(storage="1Ti"))),
-    "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
+    "TensorRT-LLM on two nodes": (
+        a_plan(),
+        a_trtllm_deployment(cache=CacheClaim(storage="1Ti")),
+    ),
+    "another version": (
+        a_plan(),
+        a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0"),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kubernetes", ["1.31", "1.37"])
-def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kubernetes: str) -> None:
+def test_every_object_has_the_shape_that_kubernetes_publishes(
+    case: str, kubernetes: str
+) -> None:
     for item in render(*CASES[case]).objects:
         if item["kind"] == "ComputeDomain" or (
-            kubernetes == "1.31" and item["kind"] == "StatefulSet" and CASES[case][0].compute_domain
+            kubernetes == "1.31"
+            and item["kind"] == "StatefulSet"
+            and CASES[case][0].compute_domain
         ):
             continue
         kubernetes_validate.validate(dict(item), kubernetes, strict=True)
 
 
 def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
-    bundle = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment())
+    bundle = render(
+        a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment()
+    )
     assert [(item["kind"], item["metadata"]["name"]) for item in bundle.objects] == [
         ("ConfigMap", "llama-405b-scripts-cb180cb6"),
         ("NetworkPolicy", "llama-405b-network"),
@@ -104,13 +157,23 @@ def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("case", ["two nodes", "TensorRT-LLM on two nodes"])
-def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_change(case: str) -> None:
+def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_change(
+    case: str,
+) -> None:
     plan, deployment = CASES[case]
     found = []
-    for one in (deployment, replace(deployment, silence_seconds=60), replace(deployment, cpu="3")):
+    for one in (
+        deployment,
+        replace(deployment, silence_seconds=60),
+        replace(deployment, cpu="3"),
+    ):
         bundle = render(plan, one)
         (scripts,) = bundle.of_kind("ConfigMap")
-        mounted = {v["configMap"]["name"] for v in pod_of(bundle)["volumes"] if "configMap" in v}
+        mounted = {
+            v["configMap"]["name"]
+            for v in pod_of(bundle)["volumes"]
+            if "configMap" in v
+        }
         assert (mounted, scripts["immutable"]) == ({scripts["metadata"]["name"]}, True)
         found.append(scripts["metadata"]["name"])
 
@@ -130,22 +193,38 @@ def test_every_object_is_controlled_by_its_resource_and_knows_its_own_content() 
                 "blockOwnerDeletion": True,
             }
         ]
-        assert item["metadata"]["annotations"]["shardwright.io/content-hash"] == content_hash(item)
+        assert item["metadata"]["annotations"][
+            "shardwright.io/content-hash"
+        ] == content_hash(item)
 
 
 def test_the_clients_reach_leaders_only_and_the_peers_reach_everybody_early() -> None:
     named = by_name(render(a_plan(), a_deployment()))
-    client, peers = named["Service", "llama-405b"]["spec"], named["Service", "llama-405b-0-peers"]["spec"]
-    assert client["selector"] == {"shardwright.io/model": "llama-405b", "apps.kubernetes.io/pod-index": "0"}
-    assert [(port["name"], port["port"], port["targetPort"]) for port in client["ports"]] == [("http", 8000, 8000)]
+    client, peers = (
+        named["Service", "llama-405b"]["spec"],
+        named["Service", "llama-405b-0-peers"]["spec"],
+    )
+    assert client["selector"] == {
+        "shardwright.io/model": "llama-405b",
+        "apps.kubernetes.io/pod-index": "0",
+    }
+    assert [
+        (port["name"], port["port"], port["targetPort"]) for port in client["ports"]
+    ] == [("http", 8000, 8000)]
     assert (peers["clusterIP"], peers["publishNotReadyAddresses"]) == ("None", True)
-    assert peers["selector"] == {"shardwright.io/model": "llama-405b", "shardwright.io/group": "llama-405b-0"}
+    assert peers["selector"] == {
+        "shardwright.io/model": "llama-405b",
+        "shardwright.io/group": "llama-405b-0",
+    }
 
 
 def test_a_group_is_one_stateful_set_that_only_the_operator_rolls() -> None:
     (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
     spec = item["spec"]
-    assert {key: spec[key] for key in ("replicas", "serviceName", "podManagementPolicy", "updateStrategy")} == {
+    assert {
+        key: spec[key]
+        for key in ("replicas", "serviceName", "podManagementPolicy", "updateStrategy")
+    } == {
         "replicas": 2,
         "serviceName": "llama-405b-0-peers",
         "podManagementPolicy": "Parallel",
@@ -158,40 +237,86 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     arch = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]
     assert affinity["nodeAffinity"][required]["nodeSelectorTerms"] == [
-        {"matchExpressions": arch, "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        {
+            "matchExpressions": arch,
+            "matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [node]}
+            ],
+        }
         for node in ("h100-a-01", "h100-a-02")
     ]
     assert affinity["podAntiAffinity"][required] == [
         {
             "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {"shardwright.io/model": "llama-405b", "shardwright.io/group": "llama-405b-0"}},
+            "labelSelector": {
+                "matchLabels": {
+                    "shardwright.io/model": "llama-405b",
+                    "shardwright.io/group": "llama-405b-0",
+                }
+            },
         }
     ]
-    assert "podAntiAffinity" not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
+    assert (
+        "podAntiAffinity"
+        not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
+    )
 
 
 def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() -> None:
     layout = Layout(tensor=8, replicas=2)
     bundle = render(a_plan_of(layout, nodes=2, compute_domain=True), a_deployment())
     domains = bundle.of_kind("ComputeDomain")
-    assert [item["metadata"]["name"] for item in domains] == ["llama-405b-0", "llama-405b-1"]
-    for group, (domain, item) in enumerate(zip(domains, bundle.of_kind("StatefulSet"), strict=True)):
+    assert [item["metadata"]["name"] for item in domains] == [
+        "llama-405b-0",
+        "llama-405b-1",
+    ]
+    for group, (domain, item) in enumerate(
+        zip(domains, bundle.of_kind("StatefulSet"), strict=True)
+    ):
         template = {"name": f"llama-405b-{group}-channel"}
         assert domain["apiVersion"] == "resource.nvidia.com/v1beta1"
-        assert domain["spec"] == {"numNodes": 0, "channel": {"allocationMode": "Single", "resourceClaimTemplate": template}}
+        assert domain["spec"] == {
+            "numNodes": 0,
+            "channel": {"allocationMode": "Single", "resourceClaimTemplate": template},
+        }
         spec = item["spec"]["template"]["spec"]
-        claim = {"name": "compute-domain-channel", "resourceClaimTemplateName": template["name"]}
+        claim = {
+            "name": "compute-domain-channel",
+            "resourceClaimTemplateName": template["name"],
+        }
         assert spec["resourceClaims"] == [claim]
-        assert spec["containers"][0]["resources"]["claims"] == [{"name": "compute-domain-channel"}]
+        assert spec["containers"][0]["resources"]["claims"] == [
+            {"name": "compute-domain-channel"}
+        ]
     kinds = [item["kind"] for item in bundle.objects]
     assert kinds.index("ComputeDomain") < kinds.index("StatefulSet")
 
 
-def test_attention_replicas_on_several_nodes_are_told_how_many_are_in_each_pod_and_nothing_of_nodes() -> None:
-    args = engine_of(render(a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2), a_deployment()))["args"]
-    told = {name: value for name, value in pairwise(args) if name.startswith("--data-parallel")}
-    assert told == {"--data-parallel-size": "4", "--data-parallel-size-local": "2", "--data-parallel-rpc-port": "13345"}
-    assert {"--nnodes", "--device-ids", "--master-port", "--distributed-executor-backend"}.isdisjoint(args)
+def test_attention_replicas_on_several_nodes_are_told_how_many_are_in_each_pod_and_nothing_of_nodes() -> (
+    None
+):
+    args = engine_of(
+        render(
+            a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2),
+            a_deployment(),
+        )
+    )["args"]
+    told = {
+        name: value
+        for name, value in pairwise(args)
+        if name.startswith("--data-parallel")
+    }
+    assert told == {
+        "--data-parallel-size": "4",
+        "--data-parallel-size-local": "2",
+        "--data-parallel-rpc-port": "13345",
+    }
+    assert {
+        "--nnodes",
+        "--device-ids",
+        "--master-port",
+        "--distributed-executor-backend",
+    }.isdisjoint(args)
     assert "--enable-expert-parallel" in args
 
 
@@ -208,23 +333,43 @@ RDMA = (("rdma/hca", 1), ("vpc.amazonaws.com/efa", 32))
 def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
     resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
     devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
-    assert resources["limits"] == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
-    assert resources["requests"] == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "0"} | devices
+    assert (
+        resources["limits"]
+        == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
+    )
+    assert (
+        resources["requests"]
+        == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "0"} | devices
+    )
 
 
 def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
-    deployment = a_deployment(network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1")))
+    deployment = a_deployment(
+        network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1"))
+    )
     wanted = {"k8s.v1.cni.cncf.io/networks": "fabric/rail-0,rail-1,rail-1"}
-    for plan, attached in ((a_plan(), wanted), (a_small_plan(), {}), (a_plan_of(Layout(tensor=8)), {})):
+    for plan, attached in (
+        (a_plan(), wanted),
+        (a_small_plan(), {}),
+        (a_plan_of(Layout(tensor=8)), {}),
+    ):
         (item,) = render(plan, deployment).of_kind("StatefulSet")
         annotations = item["spec"]["template"]["metadata"]["annotations"]
-        assert {key: value for key, value in annotations.items() if "cni" in key} == attached
+        assert {
+            key: value for key, value in annotations.items() if "cni" in key
+        } == attached
 
 
 @pytest.mark.parametrize(
     ("plan", "deployment", "user", "capabilities"),
     [
-        pytest.param(a_plan(rdma=RDMA), a_deployment(), 10001, {"drop": ["ALL"]}, id="not asked for"),
+        pytest.param(
+            a_plan(rdma=RDMA),
+            a_deployment(),
+            10001,
+            {"drop": ["ALL"]},
+            id="not asked for",
+        ),
         pytest.param(
             a_plan(rdma=RDMA),
             a_deployment(network=PodNetwork(lock_memory=True)),
@@ -233,10 +378,18 @@ def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> No
             id="asked for",
         ),
         pytest.param(
-            a_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="without RDMA devices"
+            a_plan(),
+            a_deployment(network=PodNetwork(lock_memory=True)),
+            10001,
+            {"drop": ["ALL"]},
+            id="without RDMA devices",
         ),
         pytest.param(
-            a_small_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="on one node"
+            a_small_plan(),
+            a_deployment(network=PodNetwork(lock_memory=True)),
+            10001,
+            {"drop": ["ALL"]},
+            id="on one node",
         ),
     ],
 )
@@ -245,7 +398,11 @@ def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
 ) -> None:
     bundle = render(plan, deployment)
     context = pod_of(bundle)["securityContext"]
-    assert (context["runAsUser"], context["runAsNonRoot"], context["fsGroup"]) == (user, user != 0, 10001)
+    assert (context["runAsUser"], context["runAsNonRoot"], context["fsGroup"]) == (
+        user,
+        user != 0,
+        10001,
+    )
     assert engine_of(bundle)["securityContext"]["capabilities"] == capabilities
 
 
@@ -255,15 +412,32 @@ def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
         (a_small_plan(), "1", "1536Mi", ("9728Mi", "41Gi"), ("0", "80Gi")),
         (a_plan_of(Layout(tensor=2)), "2", "2Gi", ("14Gi", "140Gi"), ("0", "805Gi")),
         (a_plan(), "8", "5Gi", ("41Gi", "542Gi"), ("0", "1559Gi")),
-        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", ("41Gi", "542Gi"), ("0", "805Gi")),
-        (a_plan(resource="amd.com/gpu"), "8", "5Gi", ("41Gi", "542Gi"), ("0", "1559Gi")),
+        (
+            a_plan_of(Layout(tensor=4, pipeline=2), nodes=1),
+            "8",
+            "5Gi",
+            ("41Gi", "542Gi"),
+            ("0", "805Gi"),
+        ),
+        (
+            a_plan(resource="amd.com/gpu"),
+            "8",
+            "5Gi",
+            ("41Gi", "542Gi"),
+            ("0", "1559Gi"),
+        ),
     ],
 )
 def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_and_disk_for_them(
     plan: Plan, gpus: str, shm: str, memory: tuple[str, str], disk: tuple[str, str]
 ) -> None:
     bundle = render(plan, a_deployment())
-    requests = {"cpu": str(1 + int(gpus)), "memory": memory[0], "ephemeral-storage": disk[0], plan.resource: gpus}
+    requests = {
+        "cpu": str(1 + int(gpus)),
+        "memory": memory[0],
+        "ephemeral-storage": disk[0],
+        plan.resource: gpus,
+    }
     limits = {"memory": memory[1], "ephemeral-storage": disk[1], plan.resource: gpus}
     assert engine_of(bundle)["resources"] == {"requests": requests, "limits": limits}
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
@@ -276,14 +450,18 @@ def test_pods_that_ray_joins_have_room_for_it_and_are_met_at_its_port() -> None:
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     peers = by_name(bundle)["Service", "llama-405b-0-peers"]["spec"]["ports"]
 
-    assert engine["resources"]["requests"]["memory"] == "42880Mi"  # 41 GiB, 640 MiB of processes, 256 MiB of objects
+    assert (
+        engine["resources"]["requests"]["memory"] == "42880Mi"
+    )  # 41 GiB, 640 MiB of processes, 256 MiB of objects
     assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "5376Mi"}
     assert [port["name"] for port in engine["ports"]] == ["http", "ray", "rendezvous"]
     assert [(port["name"], port["port"]) for port in peers] == [("ray", 6379)]
 
 
 def test_one_pod_is_the_same_with_ray() -> None:
-    assert render(a_small_plan(), a_deployment(over_ray=True)) == render(a_small_plan(), a_deployment())
+    assert render(a_small_plan(), a_deployment(over_ray=True)) == render(
+        a_small_plan(), a_deployment()
+    )
 
 
 def test_what_the_user_says_about_the_pod_is_there() -> None:
@@ -294,10 +472,18 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     assert pod["priorityClassName"] == "serving"
     assert "priorityClassName" not in pod_of(render(a_plan(), a_deployment()))
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
-    dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
+    dedicated = {
+        "key": "dedicated",
+        "operator": "Equal",
+        "value": "llm",
+        "effect": "NoSchedule",
+    }
     assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]
     bounds = {"memory": "200Gi", "ephemeral-storage": "300Gi", "nvidia.com/gpu": "8"}
-    assert engine["resources"] == {"requests": {"cpu": "12", **bounds}, "limits": bounds}
+    assert engine["resources"] == {
+        "requests": {"cpu": "12", **bounds},
+        "limits": bounds,
+    }
     environment = environment_of(bundle)
     assert environment["NCCL_DEBUG"] == "INFO"
     assert environment["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
@@ -310,10 +496,21 @@ def test_weights_on_a_claim_are_read_from_there_and_the_engine_is_offline() -> N
     bundle = render(a_plan(), ON_CLAIM)
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     mounts = {mount["name"]: mount for mount in engine_of(bundle)["volumeMounts"]}
-    assert volumes["models"]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
-    assert mounts["models"] == {"name": "models", "mountPath": "/models", "readOnly": True}
+    assert volumes["models"]["persistentVolumeClaim"] == {
+        "claimName": "weights",
+        "readOnly": True,
+    }
+    assert mounts["models"] == {
+        "name": "models",
+        "mountPath": "/models",
+        "readOnly": True,
+    }
     words = engine_of(bundle)["args"]
-    assert words[:3] == ["/models/llama/405b", "--served-model-name", "meta-llama/Llama-3.1-405B-Instruct"]
+    assert words[:3] == [
+        "/models/llama/405b",
+        "--served-model-name",
+        "meta-llama/Llama-3.1-405B-Instruct",
+    ]
     assert "--revision" not in words
     assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in environment_of(render(a_plan(), a_deployment()))
@@ -321,7 +518,10 @@ def test_weights_on_a_claim_are_read_from_there_and_the_engine_is_offline() -> N
 
 def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
     pod, engine = pod_of(render(a_plan(), FULL)), engine_of(render(a_plan(), FULL))
-    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (
+        False,
+        False,
+    )
     assert pod["securityContext"] == {
         "runAsNonRoot": True,
         "runAsUser": 10001,
@@ -335,15 +535,25 @@ def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
     }
-    assert {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers"}.isdisjoint(pod)
+    assert {
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "serviceAccountName",
+        "initContainers",
+    }.isdisjoint(pod)
 
 
 def test_the_environment_of_a_group_is_complete() -> None:
     assert environment_of(render(a_plan(), a_deployment())) == {
-        "POD_INDEX": {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}},
+        "POD_INDEX": {
+            "fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}
+        },
         "VLLM_HOST_IP": {"fieldRef": {"fieldPath": "status.podIP"}},
         "SHARDWRIGHT_LEADER": "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local",
-        "SHARDWRIGHT_GENERATION": {"fieldRef": {"fieldPath": "metadata.labels['shardwright.io/template-hash']"}},
+        "SHARDWRIGHT_GENERATION": {
+            "fieldRef": {"fieldPath": "metadata.labels['shardwright.io/template-hash']"}
+        },
         "HF_HOME": "/cache/huggingface",
         "HOME": "/cache/home",
         "CUDA_CACHE_PATH": "/cache/home/.nv/ComputeCache",
@@ -363,7 +573,11 @@ def test_the_environment_of_a_group_is_complete() -> None:
 def test_a_variable_of_the_user_never_replaces_one_of_ours() -> None:
     theirs = (("VLLM_HOST_IP", "10.0.0.1"), ("HF_TOKEN", "x"), ("HOME", "/root"))
     environment = environment_of(render(a_plan(), replace(FULL, environment=theirs)))
-    assert environment == {name: value for name, value in environment_of(render(a_plan(), FULL)).items() if name != "NCCL_DEBUG"}
+    assert environment == {
+        name: value
+        for name, value in environment_of(render(a_plan(), FULL)).items()
+        if name != "NCCL_DEBUG"
+    }
 
 
 @pytest.mark.parametrize(
@@ -375,12 +589,20 @@ def test_a_variable_of_the_user_never_replaces_one_of_ours() -> None:
         (a_plan(), ON_CLAIM, 2100),  # 480 + 2 x 405 GB / 500 MB/s
     ],
 )
-def test_the_start_up_budget_follows_from_the_bytes_to_load(plan: Plan, deployment: Deployment, load: int) -> None:
+def test_the_start_up_budget_follows_from_the_bytes_to_load(
+    plan: Plan, deployment: Deployment, load: int
+) -> None:
     bundle = render(plan, deployment)
     engine = engine_of(bundle)
-    (launch,) = (item["data"]["launch.sh"] for item in bundle.of_kind("ConfigMap") if "launch.sh" in item["data"])
+    (launch,) = (
+        item["data"]["launch.sh"]
+        for item in bundle.of_kind("ConfigMap")
+        if "launch.sh" in item["data"]
+    )
     assert re.findall(r"^  sleep (\d+)$", launch, re.MULTILINE) == [str(load + 60)]
-    assert engine["startupProbe"]["failureThreshold"] == 2**31 - 1  # the launch script keeps the budget
+    assert (
+        engine["startupProbe"]["failureThreshold"] == 2**31 - 1
+    )  # the launch script keeps the budget
     assert environment_of(bundle)["VLLM_ENGINE_READY_TIMEOUT_S"] == str(load)
     words = engine["args"]
     assert words[words.index("--distributed-timeout-seconds") + 1] == str(load)
@@ -390,7 +612,8 @@ def test_the_start_up_budget_follows_from_the_bytes_to_load(plan: Plan, deployme
 def test_the_start_up_budget_is_spelled_out() -> None:
     (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
     assert item["metadata"]["annotations"]["shardwright.io/start-up-budget"] == (
-        "16680 s: 180 s start, 754.4 GiB downloaded at 200 MB/s (assumed) x 4, 300 s compilation; at least 600 s; "
+        "16680 s: 180 s start, 754.4 GiB downloaded at 200 MB/s (assumed) x 4, 300 s compilation; "
+        "at least 600 s; "
         "from when all ranks have met, for which there is no limit"
     )
 
@@ -401,13 +624,22 @@ def test_a_rank_has_time_to_drain_before_it_is_killed() -> None:
     words = engine["args"]
     assert pod_of(bundle)["terminationGracePeriodSeconds"] == 105
     assert words[words.index("--shutdown-timeout") + 1] == "10"
-    assert engine["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}}
+    assert engine["lifecycle"] == {
+        "preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}
+    }
 
 
-def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> None:
+def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> (
+    None
+):
     def size(quantization: str | None) -> float:
-        (item,) = render(a_plan(), a_deployment(quantization=quantization)).of_kind("StatefulSet")
-        found = re.search(r"([0-9.,]+) GiB", item["metadata"]["annotations"]["shardwright.io/start-up-budget"])
+        (item,) = render(a_plan(), a_deployment(quantization=quantization)).of_kind(
+            "StatefulSet"
+        )
+        found = re.search(
+            r"([0-9.,]+) GiB",
+            item["metadata"]["annotations"]["shardwright.io/start-up-budget"],
+        )
         assert found
         return float(found[1].replace(",", ""))
 
@@ -418,7 +650,11 @@ def test_only_our_scripts_are_run_by_a_shell() -> None:
     engine = engine_of(render(a_plan(), FULL))
     assert engine["command"] == ["/bin/bash", "/etc/shardwright/launch.sh"]
     for probe in ("startup", "readiness", "liveness"):
-        assert engine[f"{probe}Probe"]["exec"]["command"] == ["/bin/bash", "/etc/shardwright/probe.sh", probe]
+        assert engine[f"{probe}Probe"]["exec"]["command"] == [
+            "/bin/bash",
+            "/etc/shardwright/probe.sh",
+            probe,
+        ]
 
 
 @pytest.mark.parametrize(
@@ -432,8 +668,12 @@ def test_only_our_scripts_are_run_by_a_shell() -> None:
         (Layout(tensor=8, pipeline=2, replicas=3), 2, 2, 1),
     ],
 )
-def test_one_disruption_budget_lets_one_pod_go_at_a_time(layout: Layout, nodes: int, ready_pods: int | None, least: int) -> None:
-    (item,) = render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods).of_kind("PodDisruptionBudget")
+def test_one_disruption_budget_lets_one_pod_go_at_a_time(
+    layout: Layout, nodes: int, ready_pods: int | None, least: int
+) -> None:
+    (item,) = render(
+        a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
+    ).of_kind("PodDisruptionBudget")
     assert item["spec"] == {
         "minAvailable": least,
         "selector": {"matchLabels": {"shardwright.io/model": "llama-405b"}},
@@ -442,13 +682,19 @@ def test_one_disruption_budget_lets_one_pod_go_at_a_time(layout: Layout, nodes: 
 
 
 def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() -> None:
-    (item,) = render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).of_kind("StatefulSet")
+    (item,) = render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).of_kind(
+        "StatefulSet"
+    )
     template = item["spec"]["template"]
     labels = dict(template["metadata"]["labels"])
     carried = labels.pop("shardwright.io/template-hash")
-    assert carried == template_hash({**template, "metadata": {**template["metadata"], "labels": labels}})
+    assert carried == template_hash(
+        {**template, "metadata": {**template["metadata"], "labels": labels}}
+    )
     assert carried == item["metadata"]["annotations"]["shardwright.io/template-hash"]
-    assert template["metadata"]["annotations"]["shardwright.io/model-name"] == "qwen2.5-7b"
+    assert (
+        template["metadata"]["annotations"]["shardwright.io/model-name"] == "qwen2.5-7b"
+    )
 
 
 @pytest.mark.parametrize(
@@ -460,38 +706,70 @@ def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() 
         {"kv_cache_dtype": "fp8"},
     ],
 )
-def test_the_template_hash_changes_with_everything_that_pods_are_made_of(changed: dict[str, Any]) -> None:
-    assert template_of(a_plan(), a_deployment()) != template_of(a_plan(), a_deployment(**changed))
+def test_the_template_hash_changes_with_everything_that_pods_are_made_of(
+    changed: dict[str, Any],
+) -> None:
+    assert template_of(a_plan(), a_deployment()) != template_of(
+        a_plan(), a_deployment(**changed)
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("scheduler", ["", "Kueue", "Volcano"])
-def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_without_it(case: str, scheduler: str) -> None:
-    told = Scheduling(integration=scheduler, api_version="", queue="serving") if scheduler else None
-    plan, deployment = CASES[case][0], replace(CASES[case][1], memory=None, scheduling=told)
-    limited = replace(deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),))
+def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_without_it(
+    case: str, scheduler: str
+) -> None:
+    told = (
+        Scheduling(integration=scheduler, api_version="", queue="serving")
+        if scheduler
+        else None
+    )
+    plan, deployment = (
+        CASES[case][0],
+        replace(CASES[case][1], memory=None, scheduling=told),
+    )
+    limited = replace(
+        deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),)
+    )
 
-    own, found = (render(plan, item).of_kind("StatefulSet") for item in (deployment, limited))
+    own, found = (
+        render(plan, item).of_kind("StatefulSet") for item in (deployment, limited)
+    )
 
-    assert [labels_of(item)[OWN_HASH] for item in found] == [labels_of(item)[TEMPLATE_HASH] for item in own]
+    assert [labels_of(item)[OWN_HASH] for item in found] == [
+        labels_of(item)[TEMPLATE_HASH] for item in own
+    ]
     assert all(OWN_HASH not in labels_of(item) for item in own)
-    assert all(labels_of(item)[OWN_HASH] != labels_of(item)[TEMPLATE_HASH] for item in found)
-    assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in found)
+    assert all(
+        labels_of(item)[OWN_HASH] != labels_of(item)[TEMPLATE_HASH] for item in found
+    )
+    assert all(
+        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item)
+        for item in found
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_be_without_it(case: str) -> None:
+def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_be_without_it(
+    case: str,
+) -> None:
     plan, deployment = CASES[case]
     pulling = replace(deployment, marks=replace(deployment.marks, pull_policy="Always"))
 
-    own, found = (render(plan, item).of_kind("StatefulSet") for item in (deployment, pulling))
+    own, found = (
+        render(plan, item).of_kind("StatefulSet") for item in (deployment, pulling)
+    )
 
-    assert [labels_of(item)[OWN_HASH] for item in found] == [labels_of(item)[TEMPLATE_HASH] for item in own]
+    assert [labels_of(item)[OWN_HASH] for item in found] == [
+        labels_of(item)[TEMPLATE_HASH] for item in own
+    ]
 
 
 def test_a_limit_range_that_changes_nothing_of_pods_leaves_them_as_they_are() -> None:
     high = Ceiling(resource="memory", most_bytes=4096 * GIB)
-    assert render(a_plan(), a_deployment(ceilings=(high,))) == render(a_plan(), a_deployment())
+    assert render(a_plan(), a_deployment(ceilings=(high,))) == render(
+        a_plan(), a_deployment()
+    )
 
 
 def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
@@ -501,13 +779,19 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 def test_a_prediction_that_changes_restarts_nothing() -> None:
     plan = a_plan()
-    faster = replace(plan, performance=replace(plan.performance, tpot_seconds=0.01), reasons=("another",))
+    faster = replace(
+        plan,
+        performance=replace(plan.performance, tpot_seconds=0.01),
+        reasons=("another",),
+    )
     assert template_of(plan, a_deployment()) == template_of(faster, a_deployment())
 
 
 def template_of(plan: Plan, deployment: Deployment) -> str:
     (item,) = render(plan, deployment).of_kind("StatefulSet")
-    return str(item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"])
+    return str(
+        item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"]
+    )
 
 
 def test_a_plan_that_can_only_be_shown_is_not_rendered() -> None:
@@ -522,7 +806,9 @@ def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
 
     words = _arguments(plan)
 
-    assert {name: words[words.index(name) + 1] for name in words if "parallel-size" in name} == {
+    assert {
+        name: words[words.index(name) + 1] for name in words if "parallel-size" in name
+    } == {
         "--tensor-parallel-size": "4",
         "--pipeline-parallel-size": "1",
         "--data-parallel-size": "2",
@@ -531,7 +817,9 @@ def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
     assert "--enable-expert-parallel" in words
 
 
-def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it() -> None:
+def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it() -> (
+    None
+):
     words = _arguments(a_plan_of(Layout(tensor=4, attention_data=2, expert=8)))
 
     assert words[words.index("--all2all-backend") + 1] == "allgather_reducescatter"
@@ -539,7 +827,9 @@ def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it(
 
 
 def test_degrees_of_one_are_left_to_the_engine() -> None:
-    assert not {"--data-parallel-size", "--decode-context-parallel-size"} & set(_arguments(a_plan()))
+    assert not {"--data-parallel-size", "--decode-context-parallel-size"} & set(
+        _arguments(a_plan())
+    )
 
 
 def test_uneven_stages_are_the_same_setting_on_every_pod() -> None:
@@ -577,7 +867,9 @@ def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
 
 def test_a_draft_model_is_named_by_its_folder() -> None:
     draft = HubCommit(id="acme/draft", revision="a" * 40)
-    (item,) = render(a_plan(), a_deployment(draft_tokens=3, draft_model=draft)).of_kind("StatefulSet")
+    (item,) = render(a_plan(), a_deployment(draft_tokens=3, draft_model=draft)).of_kind(
+        "StatefulSet"
+    )
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {
@@ -589,9 +881,21 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
 
 def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     plan = a_plan()
-    later = ("gpu_price", "host_cache", "numbers", "uncounted")  # absent where they say nothing
+    later = (
+        "gpu_price",
+        "host_cache",
+        "numbers",
+        "uncounted",
+    )  # absent where they say nothing
     said = {name: value for name, value in asdict(plan).items() if name not in later}
     assert plan_hash(plan) == digest(said)[:16]
-    assert plan_hash(replace(plan, numbers=(1,))) == digest(said | {"numbers": (1,)})[:16]
-    assert plan_hash(replace(plan, uncounted=("enable-eplb",))) == digest(said | {"uncounted": ("enable-eplb",)})[:16]
-    assert plan_hash(replace(plan, performance=replace(plan.performance, ttft_seconds=9.5))) != plan_hash(plan)
+    assert (
+        plan_hash(replace(plan, numbers=(1,))) == digest(said | {"numbers": (1,)})[:16]
+    )
+    assert (
+        plan_hash(replace(plan, uncounted=("enable-eplb",)))
+        == digest(said | {"uncounted": ("enable-eplb",)})[:16]
+    )
+    assert plan_hash(
+        replace(plan, performance=replace(plan.performance, ttft_seconds=9.5))
+    ) != plan_hash(plan)

@@ -11,13 +11,17 @@ import pytest
 from shardwright.rendering.scripts import ScriptSettings, scripts
 from shardwright.units import KIB
 
-SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
+SHELLCHECK = shutil.which(
+    "shellcheck", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin"
+)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
 @pytest.mark.parametrize("silence", [0, 60])
 @pytest.mark.parametrize("ranks", [1, 2, 16])
-def test_shellcheck_finds_nothing(ranks: int, silence: int, engine: str, tmp_path: Path) -> None:
+def test_shellcheck_finds_nothing(
+    ranks: int, silence: int, engine: str, tmp_path: Path
+) -> None:
     assert SHELLCHECK is not None
     over_ssh = engine == "trtllm" and ranks > 1
     settings = ScriptSettings(
@@ -31,28 +35,49 @@ def test_shellcheck_finds_nothing(ranks: int, silence: int, engine: str, tmp_pat
     for name, text in scripts(settings).items():
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
-            found = subprocess.run([SHELLCHECK, str(tmp_path / name)], capture_output=True, text=True, check=False)
+            found = subprocess.run(
+                [SHELLCHECK, str(tmp_path / name)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(tmp_path: Path) -> None:
+def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(
+    tmp_path: Path,
+) -> None:
     assert SHELLCHECK is not None
     launch = tmp_path / "launch.sh"
     launch.write_text(scripts(ScriptSettings(ranks=2, over_ray=True))["launch.sh"])
-    found = subprocess.run([SHELLCHECK, str(launch)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [SHELLCHECK, str(launch)], capture_output=True, text=True, check=False
+    )
     assert (found.returncode, found.stdout) == (0, "")
 
 
 def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
     alone = scripts(ScriptSettings(ranks=1))
     assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]
-    assert not any(re.search(r"rendezvous|SHARDWRIGHT|headless|python", text) for text in alone.values())
+    assert not any(
+        re.search(r"rendezvous|SHARDWRIGHT|headless|python", text)
+        for text in alone.values()
+    )
 
 
 def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
     found = scripts(ScriptSettings(ranks=2, engine="trtllm", over_ssh=True))
     assert sorted(found) == [
-        *("drain.sh", "launch.sh", "passwd", "probe.sh", "remote.sh", "rendezvous.py", "ssh_config", "sshd_config"),
+        *(
+            "drain.sh",
+            "launch.sh",
+            "passwd",
+            "probe.sh",
+            "remote.sh",
+            "rendezvous.py",
+            "ssh_config",
+            "sshd_config",
+        ),
     ]
     assert "shardwright:x:10001:10001:" in found["passwd"]
 

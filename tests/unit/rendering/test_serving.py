@@ -1,4 +1,6 @@
-"""Ready means that tokens come out: the rules, and the rendered scripts in a real shell with a stub engine."""
+"""Ready means that tokens come out: the rules, and the rendered scripts in a real shell with a stub
+engine.
+"""
 
 import os
 import re
@@ -25,20 +27,28 @@ def watch() -> Watch:
     return watch
 
 
-def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up() -> None:
+def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up() -> (
+    None
+):
     watch = Watch(SILENCE, IDLE)
     watch.look(0, 0, 0)
     assert (watch.verdict(0), watch.ask_now(0)) == ("", True)
 
     watch.asked_in_vain(0)
     watch.look(0, 0, 1000)
-    assert (watch.verdict(1000), watch.ask_now(1000), watch.over(1000)) == ("", True, False)
+    assert (watch.verdict(1000), watch.ask_now(1000), watch.over(1000)) == (
+        "",
+        True,
+        False,
+    )
 
     watch.look(1, 0, 1001)
     assert watch.verdict(1001) == "serving"
 
 
-def test_an_engine_that_nobody_asks_is_asked_when_it_has_been_idle_for_long_enough(watch: Watch) -> None:
+def test_an_engine_that_nobody_asks_is_asked_when_it_has_been_idle_for_long_enough(
+    watch: Watch,
+) -> None:
     watch.look(10, 0, 29)
     assert not watch.ask_now(29)
     assert watch.ask_now(30)
@@ -55,10 +65,16 @@ def test_a_token_that_was_asked_for_in_vain_is_due_since_then(watch: Watch) -> N
 def test_a_token_that_comes_late_makes_everything_well(watch: Watch) -> None:
     watch.asked_in_vain(30)
     watch.look(11, 0, 100)
-    assert (watch.verdict(100), watch.ask_now(100), watch.over(1000)) == ("serving", False, False)
+    assert (watch.verdict(100), watch.ask_now(100), watch.over(1000)) == (
+        "serving",
+        False,
+        False,
+    )
 
 
-def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(watch: Watch) -> None:
+def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(
+    watch: Watch,
+) -> None:
     watch.look(10, 3, 1000)
     assert watch.verdict(1059) == "serving"
     watch.look(10, 3, 1060)
@@ -80,7 +96,12 @@ def test_an_engine_that_does_not_answer_owes_a_token(watch: Watch) -> None:
 
 def serves(tmp_path: Path, **settings: Any) -> Any:
     quick = {"silence_seconds": 1, "idle_seconds": 0.2}
-    return ranks_of(a_small_plan(), a_deployment(silence_seconds=1, idle_seconds=1), tmp_path, **{**quick, **settings})
+    return ranks_of(
+        a_small_plan(),
+        a_deployment(silence_seconds=1, idle_seconds=1),
+        tmp_path,
+        **{**quick, **settings},
+    )
 
 
 def readiness(rank: Rank) -> tuple[int, str]:
@@ -93,33 +114,50 @@ def test_a_pod_is_ready_when_its_first_token_has_come(tmp_path: Path) -> None:
     with serves(tmp_path, silence_seconds=30) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
+        wait_for(
+            lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
+        )
 
         rank.tell("completion", "200")
         wait_for(lambda: readiness(rank) == (0, ""))
 
 
-def test_an_engine_that_never_brings_a_token_has_not_started_within_its_budget(tmp_path: Path) -> None:
+def test_an_engine_that_never_brings_a_token_has_not_started_within_its_budget(
+    tmp_path: Path,
+) -> None:
     with serves(tmp_path, silence_seconds=30, start_seconds=2) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(lambda: rank.run("probe.sh", "startup").stdout == "rank 0: startup: no token has come yet\n")
+        wait_for(
+            lambda: (
+                rank.run("probe.sh", "startup").stdout
+                == "rank 0: startup: no token has come yet\n"
+            )
+        )
         assert rank.wait() == 79
 
 
-def test_an_engine_that_hangs_after_it_served_is_not_ready_and_then_ends_though_its_health_is_well(tmp_path: Path) -> None:
+def test_an_engine_that_hangs_after_it_served_is_not_ready_and_then_ends_though_its_health_is_well(
+    tmp_path: Path,
+) -> None:
     with serves(tmp_path) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 
         rank.tell("completion", "hang")
-        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token for 1 s\n"))
+        wait_for(
+            lambda: readiness(rank) == (1, "rank 0: readiness: no token for 1 s\n")
+        )
         assert rank.wait() == 78
-        assert rank.last_words.endswith("shardwright: rank 0: the engine brings no tokens\n")
+        assert rank.last_words.endswith(
+            "shardwright: rank 0: the engine brings no tokens\n"
+        )
 
 
 @pytest.mark.parametrize("status", ["404", "501"])
-def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(tmp_path: Path, status: str) -> None:
+def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(
+    tmp_path: Path, status: str
+) -> None:
     with serves(tmp_path) as (rank,):
         rank.tell("completion", status)
         rank.start()
@@ -136,44 +174,69 @@ def last_look(rank: Rank) -> int:
     return int((rank.root / "run/tokens").read_text().split()[0])
 
 
-def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(tmp_path: Path) -> None:
+def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(
+    tmp_path: Path,
+) -> None:
     with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 
         os.kill(rank.pid_of("serving.py"), signal.SIGKILL)
-        wait_for(lambda: "the watcher of the tokens ended with code 137 and starts again in 0.1 s" in rank.log)
+        wait_for(
+            lambda: (
+                "the watcher of the tokens ended with code 137 and starts again in 0.1 s"
+                in rank.log
+            )
+        )
         wait_for(lambda: readiness(rank) == (0, ""))
 
         rank.tell("completion", "hang")
         assert rank.wait() == 78
 
 
-@pytest.mark.parametrize(("program", "code"), [("raise RuntimeError('broken')\n", 1), ("", 0)])
-def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(program: str, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "code"), [("raise RuntimeError('broken')\n", 1), ("", 0)]
+)
+def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(
+    program: str, code: int, tmp_path: Path
+) -> None:
     with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
         (rank.root / "scripts/serving.py").write_text(program)
         rank.start()
-        wait_for(lambda: rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1)
-        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
+        wait_for(
+            lambda: (
+                rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1
+            )
+        )
+        wait_for(
+            lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
+        )
 
 
-def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(tmp_path: Path) -> None:
-    with serves(tmp_path, silence_seconds=2, look_seconds=1, watch_pause_seconds=0.1) as (rank,):
+def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(
+    tmp_path: Path,
+) -> None:
+    with serves(
+        tmp_path, silence_seconds=2, look_seconds=1, watch_pause_seconds=0.1
+    ) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 
         hung = rank.pid_of("serving.py")
         os.kill(hung, signal.SIGSTOP)
         said = wait_for(lambda: readiness(rank)[1])
-        assert re.fullmatch(r"rank 0: readiness: nobody has watched the tokens for \d+ s\n", said)
+        assert re.fullmatch(
+            r"rank 0: readiness: nobody has watched the tokens for \d+ s\n", said
+        )
 
         os.kill(hung, signal.SIGCONT)  # its alarm has come meanwhile
         wait_for(lambda: "the watcher of the tokens ended with code 142" in rank.log)
         wait_for(lambda: readiness(rank) == (0, ""))
 
 
-def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_tokens(tmp_path: Path) -> None:
+def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_tokens(
+    tmp_path: Path,
+) -> None:
     with serves(tmp_path) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))

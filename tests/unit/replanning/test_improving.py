@@ -41,7 +41,9 @@ def the_best(subject: Subject) -> PlanRecord:
     return made
 
 
-def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands() -> None:
+def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands() -> (
+    None
+):
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
 
@@ -49,7 +51,9 @@ def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands()
 
     assert found == plan_anew(subject, record, stock(subject, H100S))
     assert found.record
-    assert found.record.plan.layout == the_best(subject).plan.layout != record.plan.layout
+    assert (
+        found.record.plan.layout == the_best(subject).plan.layout != record.plan.layout
+    )
 
 
 def test_one_that_is_not_to_be_taken_is_said() -> None:
@@ -61,7 +65,12 @@ def test_one_that_is_not_to_be_taken_is_said() -> None:
     assert (found.record, found.short) == (record, None)
     assert found.better
     assert found.better.gain
-    assert found.better == Better(layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=found.better.gain)
+    assert found.better == Better(
+        layout=best.layout,
+        pool=best.pool,
+        objective=OptimizeFor.LATENCY,
+        gain=found.better.gain,
+    )
     assert found.better.gain > GAIN_MIN
 
 
@@ -75,7 +84,9 @@ def test_the_best_plan_stands_and_nothing_is_said(*, take: bool) -> None:
 
 def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> None:
     subject = a_subject(**FAST)
-    taken = improve(subject, a_record_on_one_gpu(subject), stock(subject, H100S), take=True).record
+    taken = improve(
+        subject, a_record_on_one_gpu(subject), stock(subject, H100S), take=True
+    ).record
     assert taken
 
     again = improve(subject, taken, stock(subject, H100S), take=True)
@@ -88,27 +99,42 @@ def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> Non
     [(None, False), (0.9, False), (1.0, True)],
     ids=["as one, or by its data sheet", "by another list", "by the same list"],
 )
-def test_what_only_other_list_prices_make_better_is_said_and_not_taken(counted: float | None, *, moves: bool) -> None:
+def test_what_only_other_list_prices_make_better_is_said_and_not_taken(
+    counted: float | None, *, moves: bool
+) -> None:
     asked = {"objective": {"optimizeFor": "Throughput"}, "parallelism": ONE_GPU}
-    subject, both = a_subject(**asked), [*H100S, a_node("a100", "NVIDIA-A100-SXM4-40GB")]
-    price = None if counted is None else GpuPrice(per_hour=counted, basis=PriceBasis.LISTED)
+    subject, both = (
+        a_subject(**asked),
+        [*H100S, a_node("a100", "NVIDIA-A100-SXM4-40GB")],
+    )
+    price = (
+        None if counted is None else GpuPrice(per_hour=counted, basis=PriceBasis.LISTED)
+    )
     record = the_best(subject)
     record = replace(record, plan=replace(record.plan, gpu_price=price))
 
     found = improve(subject, record, stock(subject, both), take=True)
 
     assert found.record
-    assert found.record.plan.product == ("NVIDIA-A100-SXM4-40GB" if moves else "NVIDIA-H100-80GB-HBM3")
-    assert (found.better.relisted if found.better else None) is (None if moves else True)
+    assert found.record.plan.product == (
+        "NVIDIA-A100-SXM4-40GB" if moves else "NVIDIA-H100-80GB-HBM3"
+    )
+    assert (found.better.relisted if found.better else None) is (
+        None if moves else True
+    )
 
 
-def test_what_data_sheets_make_better_too_is_taken_by_a_plan_whose_gpus_counted_as_one() -> None:
+def test_what_data_sheets_make_better_too_is_taken_by_a_plan_whose_gpus_counted_as_one() -> (
+    None
+):
     subject = a_subject(**FAST, parallelism=ONE_GPU)
     record = record_of(subject, plan_serving(subject, stock(subject, [an_l40s_node()])))
     assert record
     assert record.plan.gpu_price is None
 
-    found = improve(subject, record, stock(subject, [an_l40s_node(), *H100S]), take=True)
+    found = improve(
+        subject, record, stock(subject, [an_l40s_node(), *H100S]), take=True
+    )
 
     assert found.record
     assert found.record.plan.product == "NVIDIA-H100-80GB-HBM3"
@@ -120,7 +146,12 @@ def test_what_was_predicted_when_the_plan_was_made_counts_for_nothing() -> None:
     slow = replace(record.plan.performance, ttft_seconds=99.0, tpot_seconds=99.0)
     as_it_was = improve(subject, record, stock(subject, H100S), take=False)
 
-    found = improve(subject, replace(record, plan=replace(record.plan, performance=slow)), stock(subject, H100S), take=False)
+    found = improve(
+        subject,
+        replace(record, plan=replace(record.plan, performance=slow)),
+        stock(subject, H100S),
+        take=False,
+    )
 
     assert found.better == as_it_was.better
 
@@ -137,7 +168,12 @@ def test_a_plan_whose_layout_has_no_room_any_more_is_left_alone() -> None:
 def two_plans() -> tuple[Subject, Plan, Plan, Inventory]:
     subject = a_subject(**FAST)
     inventory = stock(subject, H100S)
-    return subject, plan_of(plan_serving(subject, inventory)), a_record_on_one_gpu(subject).plan, inventory
+    return (
+        subject,
+        plan_of(plan_serving(subject, inventory)),
+        a_record_on_one_gpu(subject).plan,
+        inventory,
+    )
 
 
 def test_one_plan_is_better_than_another_or_the_other_way_round_never_both() -> None:
@@ -149,27 +185,49 @@ def test_one_plan_is_better_than_another_or_the_other_way_round_never_both() -> 
 
 @pytest.mark.parametrize(
     ("now", "then", "is_better"),
-    [({}, {"carries_load": False}, True), ({"carries_load": False}, {}, False), ({"tight": True}, {}, False)],
+    [
+        ({}, {"carries_load": False}, True),
+        ({"carries_load": False}, {}, False),
+        ({"tight": True}, {}, False),
+    ],
     ids=["it carries the load", "it does not carry the load", "it may not start"],
 )
 def test_what_carries_the_load_and_surely_starts_is_not_given_up_for_speed(
     now: dict[str, Any], then: dict[str, Any], *, is_better: bool
 ) -> None:
     subject, best, other, inventory = two_plans()
-    best, other = (replace(plan, carries_load=True, tight=False) for plan in (best, other))
+    best, other = (
+        replace(plan, carries_load=True, tight=False) for plan in (best, other)
+    )
 
-    found = better(replace(best, **now), replace(other, **then), inventory, Scale.of(subject.request, inventory))
+    found = better(
+        replace(best, **now),
+        replace(other, **then),
+        inventory,
+        Scale.of(subject.request, inventory),
+    )
 
-    carries = Better(layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=None)
+    carries = Better(
+        layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=None
+    )
     assert found == (carries if is_better else None)
 
 
 def test_a_plan_is_better_by_how_much_longer_the_other_one_takes() -> None:
     subject, best, _, inventory = two_plans()
     speed = best.performance
-    slower = replace(speed, ttft_seconds=speed.ttft_seconds * 1.25, tpot_seconds=speed.tpot_seconds * 1.25)
+    slower = replace(
+        speed,
+        ttft_seconds=speed.ttft_seconds * 1.25,
+        tpot_seconds=speed.tpot_seconds * 1.25,
+    )
 
-    found = better(best, replace(best, performance=slower), inventory, Scale.of(subject.request, inventory))
+    found = better(
+        best,
+        replace(best, performance=slower),
+        inventory,
+        Scale.of(subject.request, inventory),
+    )
 
     assert found
     assert found.gain == pytest.approx(0.25)
@@ -179,11 +237,18 @@ def test_a_better_plan_is_taken_once_in_an_hour() -> None:
     record = a_record_on_one_gpu(a_subject(**FAST))
     assert is_due(record, NOW)
     taken = replace(record, improved_at=NOW)
-    assert [is_due(taken, NOW + PAUSE + timedelta(seconds=more)) for more in (-1, 0)] == [False, True]
+    assert [
+        is_due(taken, NOW + PAUSE + timedelta(seconds=more)) for more in (-1, 0)
+    ] == [False, True]
 
 
-def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later_plan() -> None:
-    subject, after = a_subject(**FAST), a_subject(**FAST, engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
+def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later_plan() -> (
+    None
+):
+    subject, after = (
+        a_subject(**FAST),
+        a_subject(**FAST, engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]}),
+    )
     record: Any = replace(a_record_on_one_gpu(subject), improved_at=NOW)
 
     assert decode(encode(record)) == record
@@ -193,20 +258,36 @@ def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later
 
 
 @pytest.mark.parametrize(("faster", "taken"), [(1.09, False), (1.11, True)])
-def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(faster: float, *, taken: bool) -> None:
+def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(
+    faster: float, *, taken: bool
+) -> None:
     subject = a_subject(**FAST)
     record, inventory = a_record_on_one_gpu(subject), stock(subject, H100S)
     stands = record.plan.performance
-    speed = replace(stands, ttft_seconds=stands.ttft_seconds / faster, tpot_seconds=stands.tpot_seconds / faster)
+    speed = replace(
+        stands,
+        ttft_seconds=stands.ttft_seconds / faster,
+        tpot_seconds=stands.tpot_seconds / faster,
+    )
     cost = Scale.of(subject.request, inventory).cost_on
     pool = inventory.pools[0]
     two = replace(record.plan.layout, tensor=2)
-    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(1 - DOUBLING_GAIN)
-    speed = replace(speed, ttft_seconds=speed.ttft_seconds / dearer, tpot_seconds=speed.tpot_seconds / dearer)
+    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(
+        1 - DOUBLING_GAIN
+    )
+    speed = replace(
+        speed,
+        ttft_seconds=speed.ttft_seconds / dearer,
+        tpot_seconds=speed.tpot_seconds / dearer,
+    )
     found = replace(record.plan, layout=two, gpus_per_node=2, performance=speed)
 
     answer = improve(
-        subject, record, inventory, lambda *_: Report(outcome=found, alternatives=(), excluded=(), considered=1), take=True
+        subject,
+        record,
+        inventory,
+        lambda *_: Report(outcome=found, alternatives=(), excluded=(), considered=1),
+        take=True,
     )
 
     assert answer.record

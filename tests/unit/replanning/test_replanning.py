@@ -1,4 +1,6 @@
-"""What becomes of a plan when the number of replicas changes, groups lose their nodes or need a second place."""
+"""What becomes of a plan when the number of replicas changes, groups lose their nodes or need a
+second place.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -9,16 +11,37 @@ from shardwright.api.record import PlanRecord
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, rescaled, restore
+from shardwright.replanning import (
+    KEPT,
+    Held,
+    mend,
+    place_beside,
+    plan_anew,
+    rehouse,
+    rescale,
+    rescaled,
+    restore,
+)
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
-from tests.support.builders_subject import LARGE, OWN, a_subject, h100_facts, plan_of, pods_of, stock
+from tests.support.builders_subject import (
+    LARGE,
+    OWN,
+    a_subject,
+    h100_facts,
+    plan_of,
+    pods_of,
+    stock,
+)
 
 
 def test_growing_adds_groups_and_moves_none() -> None:
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
-    kept = replace(plan_of(plan_serving(before, stock(before, h100_nodes(4)))), groups=(("h100-02", "h100-01"),))
+    kept = replace(
+        plan_of(plan_serving(before, stock(before, h100_nodes(4)))),
+        groups=(("h100-02", "h100-01"),),
+    )
 
     plan = plan_of(rescale(after, kept, stock(after, h100_nodes(4))))
 
@@ -57,25 +80,38 @@ def test_shrinking_drops_the_last_groups() -> None:
 
 
 def three_groups() -> PlanRecord:
-    """Return the record of three groups of a node each, of which the last one is to be of a third generation."""
+    """Return the record of three groups of a node each, of which the last one is to be of a third
+    generation.
+    """
     subject = a_subject(**ONE_EACH, replicas=3)
     record = a_record_of(subject, h100_nodes(3))
     groups = (("h100-00",), ("h100-01",), ("h100-02",))
-    return replace(record, plan=replace(record.plan, groups=groups), generations=(0, 1, 2))
+    return replace(
+        record, plan=replace(record.plan, groups=groups), generations=(0, 1, 2)
+    )
 
 
-def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_nodes_and_generations() -> None:
+def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_nodes_and_generations() -> (
+    None
+):
     fewer, record = a_subject(**ONE_EACH, replicas=2), three_groups()
 
     found = rescaled(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
 
     assert found is not None
-    assert (found.plan.groups, found.plan.group_numbers) == ((("h100-01",), ("h100-02",)), (1, 2))
+    assert (found.plan.groups, found.plan.group_numbers) == (
+        (("h100-01",), ("h100-02",)),
+        (1, 2),
+    )
     assert (found.generations, found.plan.layout.replicas) == ((1, 2), 2)
 
 
 def test_growing_again_fills_the_hole_and_changes_nothing_of_the_others() -> None:
-    fewer, more, record = a_subject(**ONE_EACH, replicas=2), a_subject(**ONE_EACH, replicas=4), three_groups()
+    fewer, more, record = (
+        a_subject(**ONE_EACH, replicas=2),
+        a_subject(**ONE_EACH, replicas=4),
+        three_groups(),
+    )
     left = rescaled(fewer, record, stock(fewer, h100_nodes(4)), (1, 2, 0)).record
     assert left is not None
     assert left.plan.group_numbers == (0, 2)
@@ -86,17 +122,28 @@ def test_growing_again_fills_the_hole_and_changes_nothing_of_the_others() -> Non
     assert found.plan.group_numbers == (0, 1, 2, 3)
     assert found.plan.numbers == ()
     assert (found.plan.groups[0], found.plan.groups[2]) == (("h100-00",), ("h100-02",))
-    assert sorted(found.plan.groups) == [("h100-00",), ("h100-01",), ("h100-02",), ("h100-03",)]
+    assert sorted(found.plan.groups) == [
+        ("h100-00",),
+        ("h100-01",),
+        ("h100-02",),
+        ("h100-03",),
+    ]
     assert found.generations == (0, 0, 2, 0)
 
 
 def test_a_new_plan_with_fewer_groups_drops_the_worst() -> None:
     record, edited = three_groups(), a_subject(**ONE_EACH, **EDITED, replicas=1)
 
-    found = plan_anew(edited, record, stock(edited, h100_nodes(3)), worst=(2, 0, 1)).record
+    found = plan_anew(
+        edited, record, stock(edited, h100_nodes(3)), worst=(2, 0, 1)
+    ).record
 
     assert found is not None
-    assert (found.plan.groups, found.plan.numbers, found.generations) == ((("h100-01",),), (1,), (1,))
+    assert (found.plan.groups, found.plan.numbers, found.generations) == (
+        (("h100-01",),),
+        (1,),
+        (1,),
+    )
 
 
 def test_growing_says_that_the_cut_was_kept() -> None:
@@ -122,7 +169,11 @@ def test_growing_stays_in_the_pool_of_the_plan() -> None:
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
     kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
 
-    report = rescale(after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))]))
+    report = rescale(
+        after,
+        kept,
+        stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))]),
+    )
 
     assert isinstance(report.outcome, NoPlan)
 
@@ -134,10 +185,16 @@ def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
 
     plan = plan_of(rescale(after, kept, stock(after, relabelled)))
 
-    assert (plan.pool, len(plan.groups), plan.groups[0]) == (kept.pool, 2, kept.groups[0])
+    assert (plan.pool, len(plan.groups), plan.groups[0]) == (
+        kept.pool,
+        2,
+        kept.groups[0],
+    )
 
 
-def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> None:
+def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> (
+    None
+):
     spec = {
         "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
         "parallelism": {"tensor": 4, "pipeline": 1},
@@ -150,19 +207,30 @@ def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in
 
 
 def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
-    spec = {"workload": {"concurrency": 10}, "parallelism": {"tensor": 1, "pipeline": 1}}
+    spec = {
+        "workload": {"concurrency": 10},
+        "parallelism": {"tensor": 1, "pipeline": 1},
+    }
     before, after = a_subject(**spec), a_subject(**spec, replicas=2)
     nodes = [a_node(f"l4-{index}", product="NVIDIA-L4", gpus=1) for index in range(2)]
     kept = plan_of(plan_serving(before, stock(before, nodes)))
 
     grown = plan_of(rescale(after, kept, stock(after, nodes)))
 
-    first, same = (bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"] for plan in (kept, grown))
+    first, same = (
+        bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"]
+        for plan in (kept, grown)
+    )
     assert first == same
-    assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
+    assert (
+        grown.performance.output_tokens_per_second
+        > kept.performance.output_tokens_per_second
+    )
 
 
-def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_and_says_why() -> None:
+def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_and_says_why() -> (
+    None
+):
     """The group has the trays of one rack and a ComputeDomain; those of two racks can have none."""
     spec = {**LARGE, "parallelism": {"tensor": 4, "pipeline": 3}}
     before, after = a_subject(**spec), a_subject(**spec, replicas=2)
@@ -175,16 +243,23 @@ def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_an
     assert isinstance(outcome, NoPlan)
     assert outcome.heals_by_itself
     assert outcome.problem.sentence() == (
-        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups that there are, "
-        "what is free has no nodes that share an NVLink domain, unlike the plan; free or add nodes as those of the plan; "
+        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
+        "that there are, "
+        "what is free has no nodes that share an NVLink domain, unlike the plan; free or add "
+        "nodes as those of the plan; "
         "spec.replan: Always plans all groups anew"
     )
 
 
 @pytest.mark.parametrize(("offered", "more"), [("8", True), ("16", True), ("4", False)])
-def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(offered: str, *, more: bool) -> None:
+def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(
+    offered: str, *, more: bool
+) -> None:
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
-    nodes = [a_node(f"h100-{index}", allocatable={"rdma/ib": "8" if index < 2 else offered}) for index in range(4)]
+    nodes = [
+        a_node(f"h100-{index}", allocatable={"rdma/ib": "8" if index < 2 else offered})
+        for index in range(4)
+    ]
     kept = plan_of(plan_serving(before, stock(before, nodes[:2])))
 
     grown = rescale(after, kept, stock(after, nodes)).outcome
@@ -194,22 +269,39 @@ def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(offer
 
 
 def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None]:
-    """Return the plan of groups on two nodes each, and what becomes of it without some of its nodes, but ``nodes`` in all."""
+    """Return the plan of groups on two nodes each, and what becomes of it without some of its
+    nodes, but ``nodes`` in all.
+    """
     subject = a_subject(**LARGE, replicas=of)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2 * of))))
-    plan = replace(plan, groups=tuple((f"h100-{first:02}", f"h100-{first + 1:02}") for first in range(0, 2 * of, 2)))
+    plan = replace(
+        plan,
+        groups=tuple(
+            (f"h100-{first:02}", f"h100-{first + 1:02}")
+            for first in range(0, 2 * of, 2)
+        ),
+    )
     left = [node for node in h100_nodes(nodes) if node["metadata"]["name"] not in lost]
-    leaving = frozenset(index for index, group in enumerate(plan.groups) if set(group).intersection(lost))
+    leaving = frozenset(
+        index
+        for index, group in enumerate(plan.groups)
+        if set(group).intersection(lost)
+    )
     return plan, *rehouse(subject, plan, stock(subject, left), leaving)
 
 
 def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None:
     plan, moved, short = lose(6, "h100-01")
 
-    assert (moved, short) == (replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03"))), None)
+    assert (moved, short) == (
+        replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03"))),
+        None,
+    )
 
 
-def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> None:
+def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> (
+    None
+):
     plan, moved, short = lose(4, "h100-03")
 
     assert moved == plan
@@ -217,10 +309,19 @@ def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_
     assert short.problem.code == "InsufficientCapacity"
 
 
-def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> None:
-    plan, moved, short = lose(10, "h100-01", "h100-05", "h100-07", of=4)  # h100-00, -04, -06, -08 and -09 are free
+def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> (
+    None
+):
+    plan, moved, short = lose(
+        10, "h100-01", "h100-05", "h100-07", of=4
+    )  # h100-00, -04, -06, -08 and -09 are free
 
-    assert moved.groups == (("h100-00", "h100-04"), ("h100-02", "h100-03"), ("h100-06", "h100-08"), plan.groups[3])
+    assert moved.groups == (
+        ("h100-00", "h100-04"),
+        ("h100-02", "h100-03"),
+        ("h100-06", "h100-08"),
+        plan.groups[3],
+    )
     assert short is not None
     assert short.problem.sentence().startswith(
         "tensor 16 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each, 1 free of 7"
@@ -237,19 +338,28 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     subject = a_subject()
     record = a_record_of(subject, h100_nodes(1))
 
-    found = mend(subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0}))
+    found = mend(
+        subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0})
+    )
 
     assert found.record is not None
-    assert (found.record.plan.pool != record.plan.pool, found.record.plan.groups) == (True, (("l40s-0",),))
+    assert (found.record.plan.pool != record.plan.pool, found.record.plan.groups) == (
+        True,
+        (("l40s-0",),),
+    )
 
 
-def test_a_lost_group_moves_while_there_is_no_room_for_more_and_more_are_still_wanted_afterwards() -> None:
+def test_a_lost_group_moves_while_there_is_no_room_for_more_and_more_are_still_wanted_afterwards() -> (
+    None
+):
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
     record, left = a_record_of(before, h100_nodes(2)), h100_nodes(4)[1:]
 
     found = mend(after, record, stock(after, left), frozenset({0}))
 
-    assert found.record == replace(record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),)))
+    assert found.record == replace(
+        record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),))
+    )
     assert found.short is not None
     assert found.report == found.record.report()
 
@@ -263,7 +373,10 @@ def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() ->
     assert found.record is not None
     assert found.short is None
     assert found.record.plan.groups == (("h100-01", "h100-02"), ("h100-03", "h100-04"))
-    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1, 0))
+    assert (found.record.input_hash, found.record.generations) == (
+        after.input_hash,
+        (1, 0),
+    )
 
 
 def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
@@ -273,11 +386,17 @@ def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
     found = plan_anew(after, record, stock(after, h100_nodes(2)))
 
     assert found.record is not None
-    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+    assert (found.record.input_hash, found.record.generations) == (
+        after.input_hash,
+        (1,),
+    )
 
 
 EDITED = {"workload": {"concurrency": 7}}
-PAIR, ONE_EACH = {**LARGE, "parallelism": {"tensor": 8, "pipeline": 2}}, {"parallelism": {"tensor": 8, "pipeline": 1}}
+PAIR, ONE_EACH = (
+    {**LARGE, "parallelism": {"tensor": 8, "pipeline": 2}},
+    {"parallelism": {"tensor": 8, "pipeline": 1}},
+)
 
 
 def held_by(spec: dict[str, Any], *groups: tuple[str, ...]) -> PlanRecord:
@@ -287,10 +406,14 @@ def held_by(spec: dict[str, Any], *groups: tuple[str, ...]) -> PlanRecord:
     return replace(record, plan=replace(record.plan, groups=groups))
 
 
-def groups_anew(spec: dict[str, Any], record: PlanRecord | None, *names: str, **options: Any) -> tuple[tuple[str, ...], ...]:
+def groups_anew(
+    spec: dict[str, Any], record: PlanRecord | None, *names: str, **options: Any
+) -> tuple[tuple[str, ...], ...]:
     """Return where the groups of a new plan are, on nodes of these names."""
     subject = a_subject(**spec)
-    found = plan_anew(subject, record, stock(subject, [a_node(name) for name in names]), **options)
+    found = plan_anew(
+        subject, record, stock(subject, [a_node(name) for name in names]), **options
+    )
     assert found.record is not None
     assert found.short is None
     assert found.report.outcome == found.record.plan
@@ -302,33 +425,62 @@ SIX = tuple(f"h100-{index:02}" for index in range(6))
 
 @pytest.mark.parametrize(
     ("spec", "groups"),
-    [(ONE_EACH, (("h100-04",), ("h100-01",))), (PAIR, (("h100-05", "h100-00"), ("h100-02", "h100-01")))],
+    [
+        (ONE_EACH, (("h100-04",), ("h100-01",))),
+        (PAIR, (("h100-05", "h100-00"), ("h100-02", "h100-01"))),
+    ],
     ids=["a node", "two nodes"],
 )
-def test_a_new_plan_leaves_groups_on_the_nodes_that_they_have(spec: dict[str, Any], groups: tuple[tuple[str, ...], ...]) -> None:
-    assert groups_anew({**spec, **EDITED, "replicas": 2}, held_by(spec, *groups), *SIX) == groups
+def test_a_new_plan_leaves_groups_on_the_nodes_that_they_have(
+    spec: dict[str, Any], groups: tuple[tuple[str, ...], ...]
+) -> None:
+    assert (
+        groups_anew({**spec, **EDITED, "replicas": 2}, held_by(spec, *groups), *SIX)
+        == groups
+    )
 
 
 def test_a_new_plan_moves_the_groups_alone_that_have_lost_a_node() -> None:
     record = held_by(ONE_EACH, ("h100-00",), ("h100-01",), ("h100-02",))
-    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX[1:4]) == (("h100-03",), ("h100-01",), ("h100-02",))
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX[1:4]) == (
+        ("h100-03",),
+        ("h100-01",),
+        ("h100-02",),
+    )
 
 
-def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last() -> None:
+def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last() -> (
+    None
+):
     record = held_by(ONE_EACH, ("h100-04",), ("h100-01",))
-    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX) == (("h100-04",), ("h100-01",), ("h100-00",))
-    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 1}, record, *SIX) == (("h100-04",),)
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX) == (
+        ("h100-04",),
+        ("h100-01",),
+        ("h100-00",),
+    )
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 1}, record, *SIX) == (
+        ("h100-04",),
+    )
 
 
 def test_a_new_plan_without_a_record_leaves_groups_where_they_stand() -> None:
     held = (Held(number=0, nodes=("h100-04",)), Held(number=2, nodes=("h100-01",)))
     spec = {**ONE_EACH, "replicas": 3}
-    assert groups_anew(spec, None, *SIX, held=held) == (("h100-04",), ("h100-00",), ("h100-01",))
+    assert groups_anew(spec, None, *SIX, held=held) == (
+        ("h100-04",),
+        ("h100-00",),
+        ("h100-01",),
+    )
 
 
-def test_groups_of_another_shape_get_the_places_that_share_most_nodes_with_theirs() -> None:
+def test_groups_of_another_shape_get_the_places_that_share_most_nodes_with_theirs() -> (
+    None
+):
     record = held_by(ONE_EACH, ("h100-02",), ("h100-00",))
-    assert groups_anew({**PAIR, "replicas": 2}, record, *SIX[:4]) == (("h100-02", "h100-03"), ("h100-00", "h100-01"))
+    assert groups_anew({**PAIR, "replicas": 2}, record, *SIX[:4]) == (
+        ("h100-02", "h100-03"),
+        ("h100-00", "h100-01"),
+    )
 
 
 def test_groups_that_share_nodes_stay_and_further_ones_fill_these_nodes_up() -> None:
@@ -339,10 +491,16 @@ def test_groups_that_share_nodes_stay_and_further_ones_fill_these_nodes_up() -> 
     assert sorted(found[2:]) == [("h100-00",), ("h100-01",)]
 
 
-def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
+def beside(
+    subject: Subject, plan: Plan, nodes: int, group: int = 0
+) -> tuple[str, ...] | None:
     """Return a second place for a group whose plan is kept and whose pods are all bound."""
     kept = reservations_of(OWN, plan)
-    return place_beside(subject, plan, take_stock(subject, h100_facts(nodes), pods_of(plan), kept, beside=group))
+    return place_beside(
+        subject,
+        plan,
+        take_stock(subject, h100_facts(nodes), pods_of(plan), kept, beside=group),
+    )
 
 
 def test_a_second_place_for_a_group_is_on_gpus_that_no_pod_and_no_plan_holds() -> None:
@@ -360,11 +518,15 @@ def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
     assert beside(subject, plan, nodes=1, group=1) == ("h100-00",)
 
 
-def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
+def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> (
+    None
+):
     subject = a_subject(**LARGE, replicas=2)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
     for group in (0, 1):
-        inventory = take_stock(subject, h100_facts(4), (), reservations_of(OWN, plan), beside=group)
+        inventory = take_stock(
+            subject, h100_facts(4), (), reservations_of(OWN, plan), beside=group
+        )
         assert place_beside(subject, plan, inventory) == plan.groups[group]
 
 
@@ -380,10 +542,18 @@ SMALL = "meta-llama/Llama-3.1-8B-Instruct"
     ],
     ids=["weights", "cache", "adapters"],
 )
-def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(model: dict[str, Any]) -> None:
-    one_gpu = {"model": {"id": SMALL} | model, "parallelism": {"tensor": 8, "pipeline": 1}}
+def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(
+    model: dict[str, Any],
+) -> None:
+    one_gpu = {
+        "model": {"id": SMALL} | model,
+        "parallelism": {"tensor": 8, "pipeline": 1},
+    }
     alone, on_two = a_subject(**one_gpu), a_subject(**one_gpu, replicas=2)
-    plans = [plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))) for subject in (alone, on_two)]
+    plans = [
+        plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+        for subject in (alone, on_two)
+    ]
 
     assert beside(alone, plans[0], nodes=3) is None
     assert beside(on_two, plans[1], nodes=3) == ("h100-02",)
@@ -391,7 +561,10 @@ def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(model: dict[s
 
 def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
     subject = a_subject(
-        model={"id": SMALL, "weights": {"image": {"reference": "registry.internal/llama"}}},
+        model={
+            "id": SMALL,
+            "weights": {"image": {"reference": "registry.internal/llama"}},
+        },
         parallelism={"tensor": 8, "pipeline": 1},
     )
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
@@ -401,7 +574,8 @@ def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
 
 def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -> None:
     subject = a_subject(
-        model={"id": SMALL, "weights": {"pvc": {"claimName": "weights"}}}, parallelism={"tensor": 1, "pipeline": 1}
+        model={"id": SMALL, "weights": {"pvc": {"claimName": "weights"}}},
+        parallelism={"tensor": 1, "pipeline": 1},
     )
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
@@ -410,9 +584,16 @@ def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -
 
 @pytest.mark.parametrize(
     ("budget", "allowed"),
-    [({"gpus": 31}, False), ({"gpus": 32}, True), ({"nodes": 3}, False), ({"nodes": 4}, True)],
+    [
+        ({"gpus": 31}, False),
+        ({"gpus": 32}, True),
+        ({"nodes": 3}, False),
+        ({"nodes": 4}, True),
+    ],
 )
-def test_a_second_place_stays_within_the_budget(budget: dict[str, int], *, allowed: bool) -> None:
+def test_a_second_place_stays_within_the_budget(
+    budget: dict[str, int], *, allowed: bool
+) -> None:
     subject = a_subject(**LARGE, budget=budget)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
 
@@ -430,34 +611,63 @@ def test_growing_from_none_plans_anew() -> None:
 TRIPLE = {**LARGE, "parallelism": {"tensor": 8, "pipeline": 3}}
 
 
-def anew_above(partition: int, record: PlanRecord, nodes: int, **options: Any) -> tuple[tuple[str, ...], ...]:
-    """Return where two groups of three nodes each are planned of which those below the partition keep what they have."""
-    spec = {**TRIPLE, "replicas": len(record.plan.groups), "rollout": {"partition": partition}}
-    return groups_anew(spec, record, *(f"h100-{index:02}" for index in range(nodes)), **options)
+def anew_above(
+    partition: int, record: PlanRecord, nodes: int, **options: Any
+) -> tuple[tuple[str, ...], ...]:
+    """Return where two groups of three nodes each are planned of which those below the partition
+    keep what they have.
+    """
+    spec = {
+        **TRIPLE,
+        "replicas": len(record.plan.groups),
+        "rollout": {"partition": partition},
+    }
+    return groups_anew(
+        spec, record, *(f"h100-{index:02}" for index in range(nodes)), **options
+    )
 
 
 FIRST, SECOND = SIX[:3], SIX[3:]
 
 
-def test_a_group_above_the_partition_changes_places_with_one_below_that_stands_where_it_was_to_go() -> None:
+def test_a_group_above_the_partition_changes_places_with_one_below_that_stands_where_it_was_to_go() -> (
+    None
+):
     record = held_by(PAIR, ("h100-00", "h100-06"), ("h100-01", "h100-02"))
-    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [(SECOND, FIRST), (FIRST, SECOND)]
+    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [
+        (SECOND, FIRST),
+        (FIRST, SECOND),
+    ]
 
 
-def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_in_all_places_of_the_plan() -> None:
+def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_in_all_places_of_the_plan() -> (
+    None
+):
     record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))
-    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [(SECOND, FIRST), (SECOND, (*FIRST[:2], "h100-06"))]
+    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [
+        (SECOND, FIRST),
+        (SECOND, (*FIRST[:2], "h100-06")),
+    ]
 
 
-def test_without_room_beside_the_groups_below_the_partition_the_plan_is_as_it_would_be() -> None:
+def test_without_room_beside_the_groups_below_the_partition_the_plan_is_as_it_would_be() -> (
+    None
+):
     record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))
-    assert [anew_above(partition, record, 6) for partition in (0, 1)] == [(SECOND, FIRST)] * 2
+    assert [anew_above(partition, record, 6) for partition in (0, 1)] == [
+        (SECOND, FIRST)
+    ] * 2
 
 
-def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_to_go() -> None:
+def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_to_go() -> (
+    None
+):
     record = held_by(PAIR, SECOND[:2], FIRST[:2])
     elsewhere = (Held(number=0, nodes=("h100-02", "h100-06")),)
-    assert [anew_above(1, record, 9, held=held) for held in ((), elsewhere)] == [(SECOND, FIRST), (FIRST, SECOND)]
+    assert [anew_above(1, record, 9, held=held) for held in ((), elsewhere)] == [
+        (SECOND, FIRST),
+        (FIRST, SECOND),
+    ]
 
 
 def test_an_earlier_plan_of_a_model_without_groups_holds_no_node() -> None:
@@ -467,7 +677,11 @@ def test_an_earlier_plan_of_a_model_without_groups_holds_no_node() -> None:
     found = restore(none, record, plan, stock(none, h100_nodes(3)), (), ()).record
 
     assert found is not None
-    assert (found.plan.groups, found.plan.group_numbers, found.plan.layout) == ((), (), replace(plan.layout, replicas=0))
+    assert (found.plan.groups, found.plan.group_numbers, found.plan.layout) == (
+        (),
+        (),
+        replace(plan.layout, replicas=0),
+    )
 
 
 def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -> None:
@@ -476,46 +690,81 @@ def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -
     places = []
     for partition in (0, 1):
         subject = a_subject(**ONE_EACH, replicas=2, rollout={"partition": partition})
-        held = tuple(Held(number=number, nodes=nodes) for number, nodes in enumerate(now.plan.groups))
-        found = restore(subject, now, former.plan, stock(subject, h100_nodes(6)), held, ()).record
+        held = tuple(
+            Held(number=number, nodes=nodes)
+            for number, nodes in enumerate(now.plan.groups)
+        )
+        found = restore(
+            subject, now, former.plan, stock(subject, h100_nodes(6)), held, ()
+        ).record
         assert found is not None
         places.append(found.plan.groups)
     assert places == [(("h100-00",), ("h100-01",)), (("h100-00",), ("h100-02",))]
 
 
-ZONES = [node for zone in "ab" for node in h100_nodes(2, prefix=zone, labels={"topology.kubernetes.io/zone": zone})]
-SPREAD = {"parallelism": {"tensor": 8, "pipeline": 1}, "pod": {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}}
+ZONES = [
+    node
+    for zone in "ab"
+    for node in h100_nodes(2, prefix=zone, labels={"topology.kubernetes.io/zone": zone})
+]
+SPREAD = {
+    "parallelism": {"tensor": 8, "pipeline": 1},
+    "pod": {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}},
+}
 
 
 def test_groups_are_spread_and_those_that_come_go_where_the_fewest_are() -> None:
     before, after = a_subject(**SPREAD), a_subject(**SPREAD, replicas=3)
-    kept = replace(plan_of(plan_serving(before, stock(before, ZONES))), groups=(("b-00",),))
+    kept = replace(
+        plan_of(plan_serving(before, stock(before, ZONES))), groups=(("b-00",),)
+    )
 
     planned = plan_of(plan_serving(after, stock(after, ZONES)))
     grown = plan_of(rescale(after, kept, stock(after, ZONES)))
 
     assert planned.groups == (("a-00",), ("b-00",), ("a-01",))
     assert grown.groups == (("b-00",), ("a-00",), ("a-01",))
-    assert not any("spread" in warning for warning in (*planned.warnings, *grown.warnings))
+    assert not any(
+        "spread" in warning for warning in (*planned.warnings, *grown.warnings)
+    )
 
 
 def test_a_group_that_leaves_its_node_goes_where_the_others_are_not() -> None:
     subject = a_subject(**SPREAD, replicas=2)
-    plan = replace(plan_of(plan_serving(subject, stock(subject, ZONES))), groups=(("a-00",), ("b-00",)))
+    plan = replace(
+        plan_of(plan_serving(subject, stock(subject, ZONES))),
+        groups=(("a-00",), ("b-00",)),
+    )
 
-    moved, short = rehouse(subject, plan, stock(subject, ZONES).without_nodes({"b-00"}), frozenset({1}))
+    moved, short = rehouse(
+        subject, plan, stock(subject, ZONES).without_nodes({"b-00"}), frozenset({1})
+    )
 
     assert (moved.groups, short) == ((("a-00",), ("b-01",)), None)
 
 
 def test_a_plan_says_where_groups_are_that_have_no_room_to_be_spread() -> None:
     subject = a_subject(**SPREAD, replicas=3)
-    nodes = [*ZONES[:1], *ZONES[2:], *h100_nodes(2, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"})]
-    one_zone = [*ZONES[2:], *h100_nodes(1, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"})]
+    nodes = [
+        *ZONES[:1],
+        *ZONES[2:],
+        *h100_nodes(2, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"}),
+    ]
+    one_zone = [
+        *ZONES[2:],
+        *h100_nodes(1, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"}),
+    ]
 
-    even, uneven = (plan_of(plan_serving(subject, stock(subject, found))) for found in (nodes, one_zone))
+    even, uneven = (
+        plan_of(plan_serving(subject, stock(subject, found)))
+        for found in (nodes, one_zone)
+    )
 
     assert not any("spread" in warning for warning in even.warnings)
     assert [warning for warning in uneven.warnings if "spread" in warning] == [
-        "replicas are not spread evenly over topology.kubernetes.io/zone: 3 in b, as far as there is room"
+        (
+            "replicas are not spread evenly over topology.kubernetes.io/zone: 3 in b, as far as "
+            "there "
+            "is room"
+        )
     ]

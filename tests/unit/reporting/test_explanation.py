@@ -17,7 +17,15 @@ from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
 from shardwright.units import GIB
 from tests.support.builders_plan import a_pool, an_inventory
-from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, a_stage, an_exclusion
+from tests.support.builders_reporting import (
+    a_performance,
+    a_plan,
+    a_refusal,
+    a_report,
+    a_request,
+    a_stage,
+    an_exclusion,
+)
 
 
 def _fact(facts: tuple[Fact, ...], label: str) -> str:
@@ -28,12 +36,18 @@ def test_a_plan_is_said_in_one_line() -> None:
     explanation = explain(a_report())
 
     assert explanation.fits
-    assert explanation.headline == ("tensor 8 x pipeline 2 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)")
+    assert explanation.headline == (
+        "tensor 8 x pipeline 2 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)"
+    )
 
 
 def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
-    """Ranks run over tensor first, then pipeline: two stages share a node of eight when tensor is 4."""
-    plan = a_plan(layout=Layout(tensor=4, pipeline=2), groups=(("n1",),), nodes_per_replica=1)
+    """Ranks run over tensor first, then pipeline: two stages share a node of eight when tensor is
+    4.
+    """
+    plan = a_plan(
+        layout=Layout(tensor=4, pipeline=2), groups=(("n1",),), nodes_per_replica=1
+    )
 
     drawn = explain(a_report(plan)).nodes
 
@@ -45,17 +59,33 @@ def test_gpus_that_are_left_over_are_drawn_as_free() -> None:
 
     drawn = explain(a_report(plan)).nodes
 
-    assert [node.stages for node in drawn] == [(0, 0, 0, 0, 0, 0, 1, 1), (1, 1, 1, 1, None, None, None, None)]
+    assert [node.stages for node in drawn] == [
+        (0, 0, 0, 0, 0, 0, 1, 1),
+        (1, 1, 1, 1, None, None, None, None),
+    ]
 
 
 def test_replicas_on_one_node_count_it_once() -> None:
-    plan = a_plan(layout=Layout(replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=1)
+    plan = a_plan(
+        layout=Layout(replicas=2),
+        groups=(("n1",), ("n1",)),
+        nodes_per_replica=1,
+        gpus_per_node=1,
+    )
 
-    assert explain(a_report(plan)).headline == "one GPU, 2 replicas on 2 GPUs of 1 node (NVIDIA-H100-80GB-HBM3)"
+    assert (
+        explain(a_report(plan)).headline
+        == "one GPU, 2 replicas on 2 GPUs of 1 node (NVIDIA-H100-80GB-HBM3)"
+    )
 
 
 def test_neighbouring_stages_that_are_alike_share_a_bar() -> None:
-    stages = (a_stage(0, 0, 9, weights_gib=50), a_stage(1, 10, 19), a_stage(2, 20, 29), a_stage(3, 30, 39, weights_gib=51))
+    stages = (
+        a_stage(0, 0, 9, weights_gib=50),
+        a_stage(1, 10, 19),
+        a_stage(2, 20, 29),
+        a_stage(3, 30, 39, weights_gib=51),
+    )
 
     bars = explain(a_report(a_plan(stages=stages))).memory
 
@@ -68,37 +98,65 @@ def test_neighbouring_stages_that_are_alike_share_a_bar() -> None:
 
 
 def test_the_load_and_the_limits_are_said() -> None:
-    objective = Objective(optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05)
+    objective = Objective(
+        optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05
+    )
 
     facts = explain(a_report(), request=a_request(objective=objective)).facts
 
-    assert _fact(facts, "Load") == "64 requests in flight, 2,048 input + 512 output tokens each"
-    assert _fact(facts, "Objective") == "Latency, first token within 2.0 s, each token within 50 ms"
+    assert (
+        _fact(facts, "Load")
+        == "64 requests in flight, 2,048 input + 512 output tokens each"
+    )
+    assert (
+        _fact(facts, "Objective")
+        == "Latency, first token within 2.0 s, each token within 50 ms"
+    )
 
 
 def test_it_says_when_requests_will_queue() -> None:
-    plan = a_plan(kv_tokens=51_200, carries_load=False, performance=a_performance(running=20))
+    plan = a_plan(
+        kv_tokens=51_200, carries_load=False, performance=a_performance(running=20)
+    )
 
-    said = _fact(explain(a_report(plan), request=a_request(concurrency=64)).facts, "K/V cache")
+    said = _fact(
+        explain(a_report(plan), request=a_request(concurrency=64)).facts, "K/V cache"
+    )
 
-    assert said == "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at once"
+    assert said == (
+        "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at "
+        "once"
+    )
 
 
 def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
     layout = Layout(attention_data=8, expert=8, replicas=2)
-    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=160))
+    plan = a_plan(
+        layout=layout, carries_load=False, performance=a_performance(running=160)
+    )
 
-    said = _fact(explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache")
+    said = _fact(
+        explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache"
+    )
 
     assert said.endswith("requests queue: 160 of 512 run at once")
 
 
 def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
-    problem = Problem(code="AcrossTrays", what="tensor parallelism across trays", limit="is not deployed yet")
+    problem = Problem(
+        code="AcrossTrays",
+        what="tensor parallelism across trays",
+        limit="is not deployed yet",
+    )
 
-    warnings = explain(a_report(a_plan(undeployable=problem, warnings=("unmeasured GPU",)))).warnings
+    warnings = explain(
+        a_report(a_plan(undeployable=problem, warnings=("unmeasured GPU",)))
+    ).warnings
 
-    assert warnings == ("planned, not yet deployed: tensor parallelism across trays is not deployed yet", "unmeasured GPU")
+    assert warnings == (
+        "planned, not yet deployed: tensor parallelism across trays is not deployed yet",
+        "unmeasured GPU",
+    )
 
 
 def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
@@ -106,7 +164,8 @@ def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
 
     assert not explanation.fits
     assert explanation.headline == (
-        "nothing fits. the weights need 96.2 GiB per GPU must fit 40.5 GiB, 55.7 GiB short; add nodes, or take a quantized model"
+        "nothing fits. the weights need 96.2 GiB per GPU must fit 40.5 GiB, 55.7 GiB short; add "
+        "nodes, or take a quantized model"
     )
     assert _fact(explanation.facts, "Reason") == "WeightsExceedMemory"
     assert _fact(explanation.facts, "Outlook") == "waiting does not help"
@@ -115,19 +174,30 @@ def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
 @pytest.mark.parametrize(
     ("outcome", "outlook"),
     [
-        (replace(a_refusal(), heals_by_itself=True), "waiting helps: the hardware is there, but not free or not ready"),
         (
-            replace(a_refusal(), lack=Lack(pool="p", gpus_per_node=8, missing_nodes=1, nodes=2)),
+            replace(a_refusal(), heals_by_itself=True),
+            "waiting helps: the hardware is there, but not free or not ready",
+        ),
+        (
+            replace(
+                a_refusal(),
+                lack=Lack(pool="p", gpus_per_node=8, missing_nodes=1, nodes=2),
+            ),
             "waiting helps only where nodes are added",
         ),
         (
-            NoPlan(problem=Problem(code="NoGpuNodes", what="no node has GPUs"), heals_by_itself=True),
+            NoPlan(
+                problem=Problem(code="NoGpuNodes", what="no node has GPUs"),
+                heals_by_itself=True,
+            ),
             "waiting helps once GPU nodes are added, by an autoscaler too",
         ),
     ],
 )
 def test_the_outlook_says_for_what_waiting_helps(outcome: NoPlan, outlook: str) -> None:
-    assert _fact(explain(a_report(outcome, alternatives=())).facts, "Outlook") == outlook
+    assert (
+        _fact(explain(a_report(outcome, alternatives=())).facts, "Outlook") == outlook
+    )
 
 
 def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
@@ -141,20 +211,29 @@ def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
 
 
 def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
-    excluded = (an_exclusion("WeightsExceedMemory", 1031), an_exclusion("PoolTooSmall", 7), an_exclusion("Cordoned", 2))
+    excluded = (
+        an_exclusion("WeightsExceedMemory", 1031),
+        an_exclusion("PoolTooSmall", 7),
+        an_exclusion("Cordoned", 2),
+    )
 
     explanation = explain(a_report(excluded=excluded, considered=1032))
 
     assert explanation.ruled_out == (
-        "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has; nodes not used: 2 cordoned"
+        "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has; "
+        "nodes not used: 2 cordoned"
     )
-    assert [item.code for item in explanation.exclusions] == ["WeightsExceedMemory", "PoolTooSmall"]
+    assert [item.code for item in explanation.exclusions] == [
+        "WeightsExceedMemory",
+        "PoolTooSmall",
+    ]
 
 
 def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
     text = "".join(
-        (files("shardwright.planning") / name).read_text() for name in ("checks.py", "formats.py", "offload.py", "shapes.py")
+        (files("shardwright.planning") / name).read_text()
+        for name in ("checks.py", "formats.py", "offload.py", "shapes.py")
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
@@ -162,14 +241,20 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
 
 
 def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
-    cordoned = Problem(code="Cordoned", what="a cordoned node", limit="takes no new pods")
-    unready = Problem(code="NotReady", what="a node that is not ready", limit="takes no new pods")
+    cordoned = Problem(
+        code="Cordoned", what="a cordoned node", limit="takes no new pods"
+    )
+    unready = Problem(
+        code="NotReady", what="a node that is not ready", limit="takes no new pods"
+    )
     excluded = (
         NodeExclusion(node="n0", problem=unready),
         *(NodeExclusion(node=f"n{index}", problem=cordoned) for index in range(1, 6)),
     )
 
-    unusable = explain(a_report(), inventory=Inventory(pools=(), excluded=excluded)).unusable
+    unusable = explain(
+        a_report(), inventory=Inventory(pools=(), excluded=excluded)
+    ).unusable
 
     assert unusable == (
         "cordoned: n1, n2, n3 and 2 others (a cordoned node takes no new pods)",
@@ -180,65 +265,103 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
 def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
     inventory = Inventory(pools=(), known_pods=KnownPods.NONE)
 
-    warnings = explain(a_report(a_refusal(), alternatives=()), inventory=inventory).warnings
+    warnings = explain(
+        a_report(a_refusal(), alternatives=()), inventory=inventory
+    ).warnings
 
     assert warnings == ("no pods are known: every allocatable GPU counts as free",)
 
 
 def test_one_layout_does_in_the_singular() -> None:
-    excluded = (an_exclusion("HeadsNotDivisible", 1), an_exclusion("ExpertsFewerThanRanks", 1), an_exclusion("MigEnabled", 1))
+    excluded = (
+        an_exclusion("HeadsNotDivisible", 1),
+        an_exclusion("ExpertsFewerThanRanks", 1),
+        an_exclusion("MigEnabled", 1),
+    )
 
     ruled_out = explain(a_report(excluded=excluded, considered=3)).ruled_out
 
     assert ruled_out == (
-        "of 3 layouts tried: 1 does not divide the attention heads, 1 has more ranks than experts; nodes not used: 1 MIG enabled"
+        "of 3 layouts tried: 1 does not divide the attention heads, 1 has more ranks than "
+        "experts; nodes not used: 1 MIG enabled"
     )
 
 
 def test_where_nothing_was_tried_or_ruled_out_that_is_said() -> None:
-    assert explain(a_report(excluded=(), considered=1)).ruled_out == "of 1 layout tried: none"
-    assert explain(a_report(excluded=(), considered=0)).ruled_out == "no layout was tried"
+    assert (
+        explain(a_report(excluded=(), considered=1)).ruled_out
+        == "of 1 layout tried: none"
+    )
+    assert (
+        explain(a_report(excluded=(), considered=0)).ruled_out == "no layout was tried"
+    )
 
 
 def test_what_waiting_helps_against_is_not_called_impossible() -> None:
     busy = replace(a_refusal(), heals_by_itself=True)
 
-    assert explain(a_report(busy, alternatives=())).headline.startswith("no room now. the weights need")
+    assert explain(a_report(busy, alternatives=())).headline.startswith(
+        "no room now. the weights need"
+    )
 
 
 def test_one_gpu_is_said_once() -> None:
-    plan = a_plan(layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1)
+    plan = a_plan(
+        layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1
+    )
 
-    assert explain(a_report(plan)).headline == "one GPU of 1 node (NVIDIA-H100-80GB-HBM3)"
+    assert (
+        explain(a_report(plan)).headline == "one GPU of 1 node (NVIDIA-H100-80GB-HBM3)"
+    )
 
 
 def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
-    plan = a_plan(layout=Layout(tensor=2, replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    plan = a_plan(
+        layout=Layout(tensor=2, replicas=2),
+        groups=(("n1",), ("n1",)),
+        nodes_per_replica=1,
+        gpus_per_node=2,
+    )
     inventory = an_inventory(replace(a_pool(gpus_per_node=8), name=plan.pool))
 
     drawn = explain(a_report(plan), inventory=inventory).nodes
 
     free = (None,) * 4
-    assert [node.stages for node in drawn] == [(0, 0, None, None, *free), (None, None, 0, 0, *free)]
+    assert [node.stages for node in drawn] == [
+        (0, 0, None, None, *free),
+        (None, None, 0, 0, *free),
+    ]
 
 
-def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no_end_of_the_queue() -> None:
+def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no_end_of_the_queue() -> (
+    None
+):
     request = a_request()
-    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
-    plan = a_plan(carries_load=False, performance=a_performance(output=512 * 6.64, running=585))
+    request = replace(
+        request, workload=replace(request.workload, requests_per_second=20.0)
+    )
+    plan = a_plan(
+        carries_load=False, performance=a_performance(output=512 * 6.64, running=585)
+    )
 
     facts = explain(a_report(plan), request=request).facts
 
-    assert _fact(facts, "K/V cache").endswith("up to 3,072 per request; serves 6.64 of 20 requests a second")
+    assert _fact(facts, "K/V cache").endswith(
+        "up to 3,072 per request; serves 6.64 of 20 requests a second"
+    )
     assert _fact(facts, "Latency") == "27 ms per token; the queue grows without end"
 
 
 def test_a_rate_that_takes_nearly_all_that_is_served_has_a_first_token() -> None:
     request = a_request()
-    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
+    request = replace(
+        request, workload=replace(request.workload, requests_per_second=20.0)
+    )
     plan = a_plan(carries_load=False, performance=a_performance(output=512 * 20.0))
 
-    assert _fact(explain(a_report(plan), request=request).facts, "Latency").startswith("first token after")
+    assert _fact(explain(a_report(plan), request=request).facts, "Latency").startswith(
+        "first token after"
+    )
 
 
 def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
@@ -249,17 +372,35 @@ def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
         prefill_shares=(TimeShare(name="Queue", seconds=0.1),),
     )
 
-    said = _fact(explain(a_report(a_plan(performance=speed)), request=a_request(objective=limited)).facts, "Latency")
+    said = _fact(
+        explain(
+            a_report(a_plan(performance=speed)), request=a_request(objective=limited)
+        ).facts,
+        "Latency",
+    )
 
-    assert said == "first token after 310 ms, then 27 ms per token (P95, assumed: 510 ms and 29 ms)"
+    assert (
+        said
+        == "first token after 310 ms, then 27 ms per token (P95, assumed: 510 ms and 29 ms)"
+    )
 
 
 def test_the_link_of_attention_replicas_is_named() -> None:
-    inside = a_plan(layout=Layout(attention_data=8, expert=8), tensor_link="", nodes_per_replica=1, groups=(("n1",),))
-    across = a_plan(layout=Layout(attention_data=16, expert=16), tensor_link="", nodes_per_replica=2)
+    inside = a_plan(
+        layout=Layout(attention_data=8, expert=8),
+        tensor_link="",
+        nodes_per_replica=1,
+        groups=(("n1",),),
+    )
+    across = a_plan(
+        layout=Layout(attention_data=16, expert=16), tensor_link="", nodes_per_replica=2
+    )
     inventory = an_inventory(replace(a_pool(), name=inside.pool))
 
-    said = [_fact(explain(a_report(plan), inventory=inventory).facts, "Links") for plan in (inside, across)]
+    said = [
+        _fact(explain(a_report(plan), inventory=inventory).facts, "Links")
+        for plan in (inside, across)
+    ]
 
     assert said == ["experts over NVLink4 NVSwitch", "experts over 400 Gb/s RDMA"]
     assert _fact(explain(a_report(across)).facts, "Links") == "experts between 2 nodes"
@@ -270,14 +411,26 @@ def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
 
     explanation = explain(a_report(plan), request=a_request())
 
-    assert explanation.headline == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
+    assert (
+        explanation.headline
+        == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
+    )
     assert explanation.nodes == ()
 
 
-def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> None:
-    waiting = replace(a_performance(running=20), tpot_seconds=0.05, decode_shares=(TimeShare(name="Bubble", seconds=0.01),))
+def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> (
+    None
+):
+    waiting = replace(
+        a_performance(running=20),
+        tpot_seconds=0.05,
+        decode_shares=(TimeShare(name="Bubble", seconds=0.01),),
+    )
     plan = a_plan(layout=Layout(tensor=8, pipeline=4), performance=waiting)
 
     said = _fact(explain(a_report(plan)).facts, "Stages")
 
-    assert said == "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other stages"
+    assert said == (
+        "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other "
+        "stages"
+    )

@@ -3,7 +3,13 @@
 import pytest
 
 from shardwright.layouts.layout import Layout
-from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
+from shardwright.reporting.figures import (
+    format_count,
+    format_layout,
+    format_output,
+    format_plural,
+    format_seconds,
+)
 from tests.support.builders_reporting import a_performance
 
 
@@ -15,7 +21,14 @@ def test_output_carries_its_band_and_its_basis() -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(0, "0"), (0.0004567, "0.000457"), (0.8431, "0.843"), (9.996, "10.0"), (999.6, "1,000"), (1_234_567, "1,230,000")],
+    [
+        (0, "0"),
+        (0.0004567, "0.000457"),
+        (0.8431, "0.843"),
+        (9.996, "10.0"),
+        (999.6, "1,000"),
+        (1_234_567, "1,230,000"),
+    ],
 )
 def test_counts_keep_three_digits(value: float, said: str) -> None:
     assert format_count(value) == said
@@ -23,7 +36,15 @@ def test_counts_keep_three_digits(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0, "0 ms"), (0.00424, "4.2 ms"), (0.0273, "27 ms"), (0.31, "310 ms"), (1.26, "1.3 s"), (41.3, "41 s"), (312.2, "312 s")],
+    [
+        (0, "0 ms"),
+        (0.00424, "4.2 ms"),
+        (0.0273, "27 ms"),
+        (0.31, "310 ms"),
+        (1.26, "1.3 s"),
+        (41.3, "41 s"),
+        (312.2, "312 s"),
+    ],
 )
 def test_durations_have_the_unit_that_suits_them(seconds: float, said: str) -> None:
     assert format_seconds(seconds) == said
@@ -43,4 +64,8 @@ def test_layouts_name_the_degrees_that_are_not_one(layout: Layout, said: str) ->
 
 
 def test_one_is_singular() -> None:
-    assert [format_plural(count, "node") for count in (0, 1, 2)] == ["0 nodes", "1 node", "2 nodes"]
+    assert [format_plural(count, "node") for count in (0, 1, 2)] == [
+        "0 nodes",
+        "1 node",
+        "2 nodes",
+    ]

@@ -14,7 +14,14 @@ from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import _bar, to_lines, to_text
 from shardwright.units import GIB
 from tests.support.builders_plan import a_pool, an_inventory
-from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, an_alternative
+from tests.support.builders_reporting import (
+    a_performance,
+    a_plan,
+    a_refusal,
+    a_report,
+    a_request,
+    an_alternative,
+)
 
 
 @pytest.mark.parametrize("width", [60, 80, 110, 140])
@@ -27,7 +34,9 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
 
 
 def test_a_refusal_has_no_drawing_and_no_memory() -> None:
-    text = to_text(explain(a_report(a_refusal(), alternatives=())), title="m", width=110)
+    text = to_text(
+        explain(a_report(a_refusal(), alternatives=())), title="m", width=110
+    )
 
     assert "Placement" not in text
     assert "Memory of" not in text
@@ -36,7 +45,9 @@ def test_a_refusal_has_no_drawing_and_no_memory() -> None:
 
 def test_twenty_nodes_are_drawn_and_the_rest_is_counted() -> None:
     names = tuple(f"n{index:02}" for index in range(32))
-    plan = a_plan(layout=Layout(tensor=8, pipeline=32), groups=(names,), nodes_per_replica=32)
+    plan = a_plan(
+        layout=Layout(tensor=8, pipeline=32), groups=(names,), nodes_per_replica=32
+    )
 
     text = to_text(explain(a_report(plan)), title="m", width=110)
 
@@ -46,7 +57,9 @@ def test_twenty_nodes_are_drawn_and_the_rest_is_counted() -> None:
 
 
 def test_each_replica_is_labelled_once() -> None:
-    plan = a_plan(layout=Layout(tensor=8, pipeline=2, replicas=2), groups=(("a", "b"), ("c", "d")))
+    plan = a_plan(
+        layout=Layout(tensor=8, pipeline=2, replicas=2), groups=(("a", "b"), ("c", "d"))
+    )
 
     text = to_text(explain(a_report(plan)), title="m", width=110)
 
@@ -64,11 +77,18 @@ def test_a_column_of_times_that_has_no_room_is_named() -> None:
     shares = (TimeShare(name="Weights", seconds=0.02),)
     plan = a_plan(performance=replace(a_performance(), decode_shares=shares))
 
-    text = to_text(explain(a_report(plan, alternatives=(long,))), title="m", width=60, full=True)
+    text = to_text(
+        explain(a_report(plan, alternatives=(long,))), title="m", width=60, full=True
+    )
 
-    times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0].replace("\n  ", " ")
+    times = (
+        text.split("Where the time of a token goes\n")[1]
+        .split("\n\n")[0]
+        .replace("\n  ", " ")
+    )
     assert times.endswith(
-        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers): a wider terminal or -o markdown has all"
+        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers): a wider terminal or -o "
+        "markdown has all"
     )
 
 
@@ -76,27 +96,43 @@ def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
     elsewhere = replace(an_alternative(Layout(), "slower"), pool="l40s-48gb-8x")
 
     alone = to_text(explain(a_report()), title="m", width=110)
-    several = to_text(explain(a_report(alternatives=(*a_report().alternatives, elsewhere))), title="m", width=110)
+    several = to_text(
+        explain(a_report(alternatives=(*a_report().alternatives, elsewhere))),
+        title="m",
+        width=110,
+    )
 
     assert "\n  layout     output       per token  against the plan\n" in alone
-    assert "\n  layout     pool              output       per token  against the plan\n" in several
+    assert (
+        "\n  layout     pool              output       per token  against the plan\n"
+        in several
+    )
 
 
 def test_prices_have_a_column_where_nodes_state_them() -> None:
-    priced = replace(an_alternative(Layout(tensor=16), "dearer"), million_tokens_price=1.5)
+    priced = replace(
+        an_alternative(Layout(tensor=16), "dearer"), million_tokens_price=1.5
+    )
 
     text = to_text(explain(a_report(alternatives=(priced,))), title="m", width=110)
 
     assert (
-        "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  27 ms      1.50  dearer\n"
-        in text
-    )
+        "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  "
+        "27 ms      1.50  dearer\n"
+    ) in text
 
 
 def test_gpus_of_somebody_else_are_crossed_out() -> None:
-    plan = a_plan(layout=Layout(tensor=2, replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    plan = a_plan(
+        layout=Layout(tensor=2, replicas=2),
+        groups=(("n1",), ("n1",)),
+        nodes_per_replica=1,
+        gpus_per_node=2,
+    )
     pool = a_pool(gpus_per_node=8, free={0: 5})
-    inventory = an_inventory(replace(pool, name=plan.pool, nodes=(replace(pool.nodes[0], name="n1"),)))
+    inventory = an_inventory(
+        replace(pool, name=plan.pool, nodes=(replace(pool.nodes[0], name="n1"),))
+    )
 
     explanation = explain(a_report(plan), inventory=inventory)
 
@@ -108,8 +144,13 @@ def test_gpus_of_somebody_else_are_crossed_out() -> None:
     assert "| 0 | n1 | 0 0 . . . x x x |" in to_markdown(explanation, title="m")
 
 
-@given(counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4), cells=st.integers(8, 60))
-def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(counts: list[int], cells: int) -> None:
+@given(
+    counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4),
+    cells=st.integers(8, 60),
+)
+def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(
+    counts: list[int], cells: int
+) -> None:
     weights, activations, overhead, kv_cache = counts
     bar = MemoryBar(
         label="0",
@@ -141,7 +182,11 @@ def test_the_headline_of_a_refusal_has_its_own_role() -> None:
 
 
 def test_a_table_that_is_too_wide_becomes_records() -> None:
-    lines = table(("name", "meaning"), [("a" * 30, "words that need some room to be read")], width=50)
+    lines = table(
+        ("name", "meaning"),
+        [("a" * 30, "words that need some room to be read")],
+        width=50,
+    )
 
     assert [one.plain() for one in lines] == [
         f"  name     {'a' * 30}",
@@ -149,5 +194,9 @@ def test_a_table_that_is_too_wide_becomes_records() -> None:
     ]
 
 
-def test_a_paragraph_keeps_words_that_are_longer_than_the_line_together_when_it_can() -> None:
-    assert [one.plain() for one in paragraph("one two-three", width=16)] == ["one two-three"]
+def test_a_paragraph_keeps_words_that_are_longer_than_the_line_together_when_it_can() -> (
+    None
+):
+    assert [one.plain() for one in paragraph("one two-three", width=16)] == [
+        "one two-three"
+    ]

@@ -13,18 +13,38 @@ from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_text
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
-from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, a_stage, an_alternative
+from tests.support.builders_reporting import (
+    a_performance,
+    a_plan,
+    a_refusal,
+    a_report,
+    a_request,
+    a_stage,
+    an_alternative,
+)
 
 
 def _shares(**milliseconds: float) -> tuple[TimeShare, ...]:
-    return tuple(TimeShare(name=name, seconds=value / 1000) for name, value in milliseconds.items())
+    return tuple(
+        TimeShare(name=name, seconds=value / 1000)
+        for name, value in milliseconds.items()
+    )
 
 
 def _compared() -> tuple[Plan, Report]:
-    plan = a_plan(performance=replace(a_performance(), decode_shares=_shares(Weights=20, TensorCommunication=5, Bubble=2)))
+    plan = a_plan(
+        performance=replace(
+            a_performance(),
+            decode_shares=_shares(Weights=20, TensorCommunication=5, Bubble=2),
+        )
+    )
     flat = an_alternative(Layout(tensor=16), "more communication")
     flat = replace(
-        flat, performance=replace(flat.performance, decode_shares=_shares(Weights=20, TensorCommunication=30, Queue=1))
+        flat,
+        performance=replace(
+            flat.performance,
+            decode_shares=_shares(Weights=20, TensorCommunication=30, Queue=1),
+        ),
     )
     return plan, a_report(plan, alternatives=(flat,))
 
@@ -62,7 +82,9 @@ def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
     _, report = _compared()
     explanation = explain(report, request=a_request())
 
-    short, full = (to_text(explanation, title="m", width=110, full=flag) for flag in (False, True))
+    short, full = (
+        to_text(explanation, title="m", width=110, full=flag) for flag in (False, True)
+    )
 
     assert "Where the time of a token goes" not in short
     assert "  tensor communication      5.0                    30.0\n" in full
@@ -72,7 +94,9 @@ def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
 def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
     _, report = _compared()
 
-    text = to_text(explain(report), title="m", width=50, full=True).split("Where the time of a token goes\n")[1]
+    text = to_text(explain(report), title="m", width=50, full=True).split(
+        "Where the time of a token goes\n"
+    )[1]
 
     assert text.splitlines()[0].split() == ["ms", "tensor", "8", "x", "pipeline", "2"]
 
@@ -84,12 +108,17 @@ def test_every_figure_says_its_band_and_basis() -> None:
 
     assert explain(a_report(plan), request=request).sure == (
         (
-            "Speed: 1,510 to 3,090 tok/s is the 80 % band (+34% upwards), modelled: hardly any public measurement is like it; "
+            "Speed: 1,510 to 3,090 tok/s is the 80 % band (+34% upwards), modelled: hardly any "
+            "public measurement is like it; "
             "latencies are as uncertain. All are means."
         ),
         "Memory: weights are counted exactly; what is left for K/V may be off by 2.0 GiB per GPU.",
         "Start: reading weights takes 200 s to 60 min; the bandwidth of the storage is assumed.",
-        "Limits: P95 is derived from the predicted means by an assumption about waiting times; it is not predicted.",
+        (
+            "Limits: P95 is derived from the predicted means by an assumption about waiting "
+            "times; it "
+            "is not predicted."
+        ),
     )
 
 
@@ -112,7 +141,9 @@ def test_markdown_has_the_sections_of_the_text() -> None:
 
 
 def test_markdown_shows_names_as_they_are_written() -> None:
-    page = to_markdown(explain(a_report(a_plan(groups=(("a|b<script>\n*x*",),)))), title="[m](x)")
+    page = to_markdown(
+        explain(a_report(a_plan(groups=(("a|b<script>\n*x*",),)))), title="[m](x)"
+    )
 
     assert "| 0 | a&#124;b&lt;script&gt; \\*x\\* |" in page
     assert page.startswith("# \\[m\\](x)\n")
@@ -121,7 +152,10 @@ def test_markdown_shows_names_as_they_are_written() -> None:
 def test_a_refusal_in_markdown_has_no_empty_sections() -> None:
     page = to_markdown(explain(a_report(a_refusal(), alternatives=())), title="m")
 
-    assert [line for line in page.splitlines() if line.startswith("#")] == ["# m", "## Ruled out"]
+    assert [line for line in page.splitlines() if line.startswith("#")] == [
+        "# m",
+        "## Ruled out",
+    ]
 
 
 def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
@@ -130,4 +164,7 @@ def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
 
     split = time_split(plan, replace(report, alternatives=(elsewhere,)))
 
-    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 8 x pipeline 2 on l40s-48gb-8x")
+    assert split.layouts == (
+        "tensor 8 x pipeline 2",
+        "tensor 8 x pipeline 2 on l40s-48gb-8x",
+    )

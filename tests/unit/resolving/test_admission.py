@@ -32,11 +32,17 @@ def sentences(said: Settings, **spec: Any) -> list[str]:
 
 
 def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
-    env = {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "HF_ENDPOINT", "value": "https://hub.example"}]}
+    env = {
+        "env": [
+            {"name": "NCCL_DEBUG", "value": "INFO"},
+            {"name": "HF_ENDPOINT", "value": "https://hub.example"},
+        ]
+    }
 
     (said,) = sentences(Settings(), engine=env)
     assert said == (
-        "EnvironmentForbidden: spec.engine.env[1].name: HF_ENDPOINT is not allowed, because it sends data to, or takes it from, "
+        "EnvironmentForbidden: spec.engine.env[1].name: HF_ENDPOINT is not allowed, because it "
+        "sends data to, or takes it from, "
         "another host; leave it out, or have it added to admittedEnvironment of the chart"
     )
     assert sentences(settings(admittedEnvironment=["HF_ENDPOINT"]), engine=env) == []
@@ -46,14 +52,18 @@ def test_what_every_pod_would_carry_is_bounded_all_of_it_together() -> None:
     names = ("NCCL_ALGO", "NCCL_DEBUG", "NCCL_NET", "NCCL_PROTO")
 
     def said(signs: int, **more: Any) -> list[str]:
-        env = [{"name": name, "value": "é" * signs} for name in names]  # of two bytes each
+        env = [
+            {"name": name, "value": "é" * signs} for name in names
+        ]  # of two bytes each
         return sentences(Settings(), engine={"env": env, "args": {"seed": 7}}, **more)
 
     assert said(2000, replicas=1000) == said(2048, replicas=900) == []
     (refusal,) = said(2048, replicas=1000)
     assert refusal == (
-        "EngineTextTooLarge: spec.engine: 16,426 bytes of variables and arguments must be at most 16,384 with so many replicas, "
-        "42 too many; shorten them, or run fewer replicas; a large file belongs on a claim or into the image"
+        "EngineTextTooLarge: spec.engine: 16,426 bytes of variables and arguments must be at most "
+        "16,384 with so many replicas, "
+        "42 too many; shorten them, or run fewer replicas; a large file belongs on a claim or "
+        "into the image"
     )
     assert said(2048, budget={"gpus": 8, "fill": True}) == [refusal]
 
@@ -62,13 +72,22 @@ def test_a_variable_is_judged_by_the_list_of_its_engine() -> None:
     env = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
 
     assert sentences(Settings(), engine=env) == []
-    assert [problem[:20] for problem in sentences(Settings(), engine=TRTLLM | env)] == ["EnvironmentForbidden"]
+    assert [problem[:20] for problem in sentences(Settings(), engine=TRTLLM | env)] == [
+        "EnvironmentForbidden"
+    ]
 
 
 def test_a_variable_of_the_defaults_needs_no_admission() -> None:
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}
-    subject = resolve(Question(resource=a_resource(), settings=settings(engineDefaults={"engine": {"env": [proxy]}})))
-    assert subject.deployment.environment == (("HTTPS_PROXY", "http://proxy.example:3128"),)
+    subject = resolve(
+        Question(
+            resource=a_resource(),
+            settings=settings(engineDefaults={"engine": {"env": [proxy]}}),
+        )
+    )
+    assert subject.deployment.environment == (
+        ("HTTPS_PROXY", "http://proxy.example:3128"),
+    )
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "VLLM_HOST_IP", "HF_TOKEN"])
@@ -86,12 +105,36 @@ def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example"], True),
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror"], True),
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/"], True),
-        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm"], True),
-        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.33.0"], True),
-        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.32.0"], False),
-        (f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}", ["registry.example/mirror/vllm"], True),
-        (f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}", ["registry.example/mirror/vllm:v0.33.0"], False),
-        ("registry.example/mirror-of-mine/vllm:v0.33.0", ["registry.example/mirror"], False),
+        (
+            "registry.example/mirror/vllm:v0.33.0",
+            ["registry.example/mirror/vllm"],
+            True,
+        ),
+        (
+            "registry.example/mirror/vllm:v0.33.0",
+            ["registry.example/mirror/vllm:v0.33.0"],
+            True,
+        ),
+        (
+            "registry.example/mirror/vllm:v0.33.0",
+            ["registry.example/mirror/vllm:v0.32.0"],
+            False,
+        ),
+        (
+            f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}",
+            ["registry.example/mirror/vllm"],
+            True,
+        ),
+        (
+            f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}",
+            ["registry.example/mirror/vllm:v0.33.0"],
+            False,
+        ),
+        (
+            "registry.example/mirror-of-mine/vllm:v0.33.0",
+            ["registry.example/mirror"],
+            False,
+        ),
         ("registry.example.org/mirror/vllm:v0.33.0", ["registry.example"], False),
         ("registry.example:5000/vllm:v0.33.0", ["registry.example"], False),
         ("registry.example:5000/vllm:v0.33.0", ["registry.example:5000"], True),
@@ -105,20 +148,33 @@ def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
         ("evil/vllm-openai:v0.33.0", ["*"], True),
     ],
 )
-def test_an_image_is_admitted_by_whole_parts_of_its_name(image: str, admitted: list[str], *, fine: bool) -> None:
-    problems = sentences(settings(admittedImages=admitted), engine={"image": image, "version": "0.33.0"})
-    assert [problem.split()[0] for problem in problems] == ([] if fine else ["ImageNotAdmitted:"])
+def test_an_image_is_admitted_by_whole_parts_of_its_name(
+    image: str, admitted: list[str], *, fine: bool
+) -> None:
+    problems = sentences(
+        settings(admittedImages=admitted), engine={"image": image, "version": "0.33.0"}
+    )
+    assert [problem.split()[0] for problem in problems] == (
+        [] if fine else ["ImageNotAdmitted:"]
+    )
 
 
-def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_of_the_defaults_is() -> None:
+def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_of_the_defaults_is() -> (
+    None
+):
     mirror = {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}
 
     (said,) = sentences(settings(admittedImages=["registry.example"]))
     assert said == (
-        "ImageNotAdmitted: spec.engine.image: vllm/vllm-openai:v0.33.0 must be one of, or under, registry.example, where code "
-        "and weights come from is for the administrator to say; use one of these, or have it added to admittedImages of the chart"
+        "ImageNotAdmitted: spec.engine.image: vllm/vllm-openai:v0.33.0 must be one of, or under, "
+        "registry.example, where code "
+        "and weights come from is for the administrator to say; use one of these, or have it "
+        "added to admittedImages of the chart"
     )
-    assert sentences(settings(admittedImages=["registry.example"], engineDefaults=mirror)) == []
+    assert (
+        sentences(settings(admittedImages=["registry.example"], engineDefaults=mirror))
+        == []
+    )
 
 
 def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
@@ -129,12 +185,28 @@ def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
     ]
 
 
-def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> None:
-    draft = {"id": "evil/draft", "config": {}, "revision": COMMIT, "draftTokens": 3, "acceptancePercent": 50}
-    adapters = [{"name": "a", "huggingFace": {"id": "evil/lora", "revision": COMMIT}}, {"name": "b", "pvc": CLAIM}]
-    spec = {"model": {"id": LLAMA, "adapters": adapters}, "workload": {"draftModel": draft}}
+def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> (
+    None
+):
+    draft = {
+        "id": "evil/draft",
+        "config": {},
+        "revision": COMMIT,
+        "draftTokens": 3,
+        "acceptancePercent": 50,
+    }
+    adapters = [
+        {"name": "a", "huggingFace": {"id": "evil/lora", "revision": COMMIT}},
+        {"name": "b", "pvc": CLAIM},
+    ]
+    spec = {
+        "model": {"id": LLAMA, "adapters": adapters},
+        "workload": {"draftModel": draft},
+    }
 
-    problems = sentences(settings(admittedModels=["meta-llama-fakes", "acme/llama"]), **spec)
+    problems = sentences(
+        settings(admittedModels=["meta-llama-fakes", "acme/llama"]), **spec
+    )
 
     assert [problem.split(": ")[:2] for problem in problems] == [
         ["ModelNotAdmitted", "spec.model.id"],
@@ -148,8 +220,12 @@ def test_a_model_is_admitted_by_its_organisation_or_its_whole_id(admitted: str) 
     assert sentences(settings(admittedModels=[admitted])) == []
 
 
-@pytest.mark.parametrize("weights", [{"pvc": CLAIM}, {"image": {"reference": "registry.example/llama:v1"}}])
-def test_weights_that_are_not_from_the_hub_need_neither_its_admission_nor_a_commit(weights: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "weights", [{"pvc": CLAIM}, {"image": {"reference": "registry.example/llama:v1"}}]
+)
+def test_weights_that_are_not_from_the_hub_need_neither_its_admission_nor_a_commit(
+    weights: dict[str, Any],
+) -> None:
     said = settings(admittedModels=[], requireRevision="Deny")
     assert sentences(said, model={"id": LLAMA, "weights": weights}) == []
 
@@ -159,21 +235,38 @@ def test_a_commit_is_required_where_the_administrator_says_so() -> None:
 
     (said,) = sentences(required)
     assert said == (
-        f"RevisionRequired: spec.model.revision: {LLAMA} must be pinned to a commit, the administrator requires it "
-        "(requireRevision: Deny): its publisher can change what the hub gives tomorrow; set the 40 hexadecimal digits of a "
+        f"RevisionRequired: spec.model.revision: {LLAMA} must be pinned to a commit, the "
+        "administrator requires it "
+        "(requireRevision: Deny): its publisher can change what the hub gives tomorrow; set the "
+        "40 hexadecimal digits of a "
         "commit that you have looked at"
     )
     assert sentences(required, model={"id": LLAMA, "revision": COMMIT}) == []
 
 
-@pytest.mark.parametrize(("demand", "revision", "warned"), [("Warn", None, 1), ("Warn", COMMIT, 0), ("Off", None, 0)])
-def test_a_missing_commit_is_warned_of_in_the_plan(demand: str, revision: str | None, warned: int) -> None:
-    resource = a_resource(model={"id": LLAMA} | ({"revision": revision} if revision else {}))
-    subject = resolve(Question(resource=resource, settings=settings(requireRevision=demand)))
+@pytest.mark.parametrize(
+    ("demand", "revision", "warned"),
+    [("Warn", None, 1), ("Warn", COMMIT, 0), ("Off", None, 0)],
+)
+def test_a_missing_commit_is_warned_of_in_the_plan(
+    demand: str, revision: str | None, warned: int
+) -> None:
+    resource = a_resource(
+        model={"id": LLAMA} | ({"revision": revision} if revision else {})
+    )
+    subject = resolve(
+        Question(resource=resource, settings=settings(requireRevision=demand))
+    )
 
     warnings = plan_of(plan_serving(subject, stock(subject, h100_nodes(1)))).warnings
 
-    assert sum(warning.startswith("no commit of the model is named") for warning in warnings) == warned
+    assert (
+        sum(
+            warning.startswith("no commit of the model is named")
+            for warning in warnings
+        )
+        == warned
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,19 +283,33 @@ def test_a_missing_commit_is_warned_of_in_the_plan(demand: str, revision: str | 
 def test_pods_join_networks_of_their_own_namespace_or_of_one_that_is_admitted(
     attachment: str, admitted: list[str], *, fine: bool
 ) -> None:
-    said = "".join(sentences(settings(admittedAttachmentNamespaces=admitted), pod={"network": {"attachments": [attachment]}}))
+    said = "".join(
+        sentences(
+            settings(admittedAttachmentNamespaces=admitted),
+            pod={"network": {"attachments": [attachment]}},
+        )
+    )
 
     refused = (
-        f"AttachmentNotAdmitted: spec.pod.network.attachments[0]: {attachment} must be a network of namespace default, others "
-        "say who joins their networks; name one of your own, or have kube-system added to admittedAttachmentNamespaces of the "
+        f"AttachmentNotAdmitted: spec.pod.network.attachments[0]: {attachment} must be a network "
+        "of namespace default, others "
+        "say who joins their networks; name one of your own, or have kube-system added to "
+        "admittedAttachmentNamespaces of the "
         "chart"
     )
     assert said == ("" if fine else refused)
 
 
-@pytest.mark.parametrize(("admitted", "fine"), [([], False), (["other"], False), (["default"], True), (["*"], True)])
-def test_memory_is_locked_where_it_is_admitted(admitted: list[str], *, fine: bool) -> None:
-    problems = sentences(settings(admittedLockMemory=admitted), pod={"network": {"lockMemory": True}})
+@pytest.mark.parametrize(
+    ("admitted", "fine"),
+    [([], False), (["other"], False), (["default"], True), (["*"], True)],
+)
+def test_memory_is_locked_where_it_is_admitted(
+    admitted: list[str], *, fine: bool
+) -> None:
+    problems = sentences(
+        settings(admittedLockMemory=admitted), pod={"network": {"lockMemory": True}}
+    )
     assert [problem.split(": ")[:2] for problem in problems] == (
         [] if fine else [["LockMemoryNotAdmitted", "spec.pod.network.lockMemory"]]
     )
@@ -223,33 +330,62 @@ def test_memory_is_locked_where_it_is_admitted(admitted: list[str], *, fine: boo
 def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_namespace(
     admitted: dict[str, list[str]], *, fine: bool
 ) -> None:
-    secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "reader"}}
+    secret = {
+        "name": "own",
+        "mountPath": "/mnt/own",
+        "secret": {"secretName": "reader"},
+    }
     said = settings(admittedServiceAccounts=admitted, admittedSecretVolumes=admitted)
 
     account = (
-        "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in namespace default, what a cloud lets "
-        "its pods do is for the administrator to give away; leave it out, or have reader added to admittedServiceAccounts of the "
+        "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in "
+        "namespace default, what a cloud lets "
+        "its pods do is for the administrator to give away; leave it out, or have reader added to "
+        "admittedServiceAccounts of the "
         "chart"
     )
     mounted = (
-        "SecretVolumeNotAdmitted: spec.pod.volumes[0].secret.secretName: reader is not admitted in namespace default, the "
-        "operator may mount no Secret that its administrator has not named; leave it out, or have reader added to "
+        "SecretVolumeNotAdmitted: spec.pod.volumes[0].secret.secretName: reader is not admitted "
+        "in namespace default, the "
+        "operator may mount no Secret that its administrator has not named; leave it out, or have "
+        "reader added to "
         "admittedSecretVolumes of the chart"
     )
     refused = sentences(said, pod={"serviceAccountName": "reader", "volumes": [secret]})
     assert refused == ([] if fine else [account, mounted])
 
 
-@pytest.mark.parametrize("kind", [{"configMap": {"name": "a"}}, {"pvc": {"claimName": "a"}}, {"emptyDir": {"sizeLimit": "1Gi"}}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"configMap": {"name": "a"}},
+        {"pvc": {"claimName": "a"}},
+        {"emptyDir": {"sizeLimit": "1Gi"}},
+    ],
+)
 def test_what_is_no_secret_may_be_mounted_by_everybody(kind: dict[str, Any]) -> None:
-    assert sentences(settings(), pod={"volumes": [{"name": "own", "mountPath": "/mnt/own", **kind}]}) == []
+    assert (
+        sentences(
+            settings(),
+            pod={"volumes": [{"name": "own", "mountPath": "/mnt/own", **kind}]},
+        )
+        == []
+    )
 
 
 def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
     secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "a"}}
-    said = settings(engineDefaults={"pod": {"serviceAccountName": "a", "volumes": [secret]}})
+    said = settings(
+        engineDefaults={"pod": {"serviceAccountName": "a", "volumes": [secret]}}
+    )
 
-    assert sentences(said) == sentences(said, pod={"serviceAccountName": "a", "volumes": [secret | {"name": "b"}]}) == []
+    assert (
+        sentences(said)
+        == sentences(
+            said, pod={"serviceAccountName": "a", "volumes": [secret | {"name": "b"}]}
+        )
+        == []
+    )
     assert len(sentences(said, pod={"serviceAccountName": "b"})) == 1
 
 
@@ -263,7 +399,11 @@ def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
         ("devices.gke.io/container.engine", ["gke.io"], False),
         ("devices.gke.io/container.engine", ["devices.gke.io"], True),
         ("io.katacontainers.config.runtime", [], False),
-        ("io.katacontainers.config.runtime", ["io.katacontainers.config.runtime"], True),
+        (
+            "io.katacontainers.config.runtime",
+            ["io.katacontainers.config.runtime"],
+            True,
+        ),
         ("prometheus.io/scrape", ["example.com", "prometheus.io"], True),
         ("prometheus.io/scrape", ["*"], True),
     ],
@@ -272,22 +412,39 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
     kind: str, key: str, admitted: list[str], *, fine: bool
 ) -> None:
     refused = (
-        f"PodKeyNotAdmitted: spec.pod.{kind}.{key}: {key} must be of a domain that is admitted: {', '.join(admitted) or 'none'}, "
-        "what runtimes, networks and clouds do at its word is for the administrator to give away; use a key without a domain, or "
+        f"PodKeyNotAdmitted: spec.pod.{kind}.{key}: {key} must be of a domain that is admitted: "
+        f"{', '.join(admitted) or 'none'}"
+        ", "
+        "what runtimes, networks and clouds do at its word is for the administrator to give away; "
+        "use a key without a domain, or "
         f"have {key.partition('/')[0]} added to admittedPodKeys of the chart"
     )
-    assert sentences(settings(admittedPodKeys=admitted), pod={kind: {key: "a"}}) == ([] if fine else [refused])
+    assert sentences(settings(admittedPodKeys=admitted), pod={kind: {key: "a"}}) == (
+        [] if fine else [refused]
+    )
 
 
 def test_a_key_of_the_defaults_needs_no_admission_but_what_it_says_is_theirs() -> None:
-    said = settings(engineDefaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}})
+    said = settings(
+        engineDefaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}}
+    )
 
-    assert sentences(said) == sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "reader"}}) == []
-    assert len(sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "admin"}})) == 1
+    assert (
+        sentences(said)
+        == sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "reader"}})
+        == []
+    )
+    assert (
+        len(sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "admin"}}))
+        == 1
+    )
 
 
 def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
-    labels, annotations = {"team": "a" * 60}, {f"example.com/{index}": "a" * 500 for index in range(16)}
+    labels, annotations = (
+        {"team": "a" * 60},
+        {f"example.com/{index}": "a" * 500 for index in range(16)},
+    )
 
     (said,) = sentences(
         settings(admittedPodKeys=["example.com"]),
@@ -295,7 +452,10 @@ def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
         replicas=1000,
         engine={
             "args": {"chat-template-content-format": "auto"},
-            "env": [{"name": "NCCL_DEBUG", "value": "é" * 2048}, {"name": "NCCL_ALGO", "value": "é" * 2048}],
+            "env": [
+                {"name": "NCCL_DEBUG", "value": "é" * 2048},
+                {"name": "NCCL_ALGO", "value": "é" * 2048},
+            ],
         },
     )
     assert said.startswith("EngineTextTooLarge: spec.engine: 16,")
@@ -315,14 +475,27 @@ def test_a_network_of_the_defaults_needs_no_admission() -> None:
         ({"admittedModels": [1]}, ("WrongType", "admittedModels[0]")),
         ({"requireRevision": "deny"}, ("NotAllowed", "requireRevision")),
         ({"admittedEnvironment": ["A-B"]}, ("BadFormat", "admittedEnvironment[0]")),
-        ({"admittedAttachmentNamespaces": ["A"]}, ("BadFormat", "admittedAttachmentNamespaces[0]")),
+        (
+            {"admittedAttachmentNamespaces": ["A"]},
+            ("BadFormat", "admittedAttachmentNamespaces[0]"),
+        ),
         ({"admittedLockMemory": [True]}, ("WrongType", "admittedLockMemory[0]")),
-        ({"admittedServiceAccounts": ["reader"]}, ("WrongType", "admittedServiceAccounts")),
-        ({"admittedSecretVolumes": {"team": ["A"]}}, ("BadFormat", "admittedSecretVolumes.team[0]")),
+        (
+            {"admittedServiceAccounts": ["reader"]},
+            ("WrongType", "admittedServiceAccounts"),
+        ),
+        (
+            {"admittedSecretVolumes": {"team": ["A"]}},
+            ("BadFormat", "admittedSecretVolumes.team[0]"),
+        ),
         ({"admittedPodKeys": ["a/b"]}, ("BadFormat", "admittedPodKeys[0]")),
     ],
 )
-def test_settings_that_cannot_be_read_say_where(said: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_settings_that_cannot_be_read_say_where(
+    said: dict[str, Any], expected: tuple[str, str]
+) -> None:
     with pytest.raises(InputError) as refused:
         settings(**said)
-    assert [(problem.code, problem.path) for problem in refused.value.problems] == [expected]
+    assert [(problem.code, problem.path) for problem in refused.value.problems] == [
+        expected
+    ]

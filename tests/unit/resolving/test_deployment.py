@@ -28,14 +28,18 @@ from tests.support.builders_resource import a_sharded_model, complete_specs
 
 def deployment_of(stored_quantization: str | None = None, **spec: Any) -> Deployment:
     resource = parse_manifest(a_sharded_model(**spec))
-    return to_deployment(resource, engine_version="0.33.0", stored_quantization=stored_quantization)
+    return to_deployment(
+        resource, engine_version="0.33.0", stored_quantization=stored_quantization
+    )
 
 
 def test_a_complete_spec_is_handed_over_field_by_field() -> None:
     manifest = a_sharded_model(namespace="team") | {"spec": complete_specs()[0]}
     manifest["metadata"]["uid"] = "1234"
 
-    deployment = to_deployment(parse_manifest(manifest), engine_version="0.33.0", stored_quantization=None)
+    deployment = to_deployment(
+        parse_manifest(manifest), engine_version="0.33.0", stored_quantization=None
+    )
 
     assert deployment == Deployment(
         owner=Owner(name="llama", namespace="team", uid="1234"),
@@ -50,7 +54,13 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         load_format="safetensors",
         kv_cache_dtype="fp8",
         adapters=Adapters(
-            served=(ServedAdapter(name="support", source=HubCommit(id="acme/support", revision="f" * 40)),), rank=64
+            served=(
+                ServedAdapter(
+                    name="support",
+                    source=HubCommit(id="acme/support", revision="f" * 40),
+                ),
+            ),
+            rank=64,
         ),
         draft_tokens=3,
         silence_seconds=90,
@@ -60,7 +70,15 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         environment=(("NCCL_DEBUG", "WARN"),),
         api_key=SecretKey(name="clients", key="key"),
         node_selector=(("example.com/pool", "blue"),),
-        tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60},),
+        tolerations=(
+            {
+                "key": "dedicated",
+                "operator": "Equal",
+                "value": "llm",
+                "effect": "NoExecute",
+                "tolerationSeconds": 60,
+            },
+        ),
         cpu="16",
         memory="64Gi",
         ephemeral_storage="300Gi",
@@ -74,30 +92,62 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             account="reader",
             pull_policy="Always",
         ),
-        volumes=(OwnVolume(name="keys", path="/etc/ssl/certs/own/keys", kind=VolumeKind.SECRET, source="keys"),),
+        volumes=(
+            OwnVolume(
+                name="keys",
+                path="/etc/ssl/certs/own/keys",
+                kind=VolumeKind.SECRET,
+                source="keys",
+            ),
+        ),
         network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
-        scheduling=Scheduling(integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
+        scheduling=Scheduling(
+            integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
+        ),
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "volume"),
     [
-        ({"configMap": {"name": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CONFIG_MAP, source="a")),
-        ({"secret": {"secretName": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.SECRET, source="a")),
-        ({"pvc": {"claimName": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a")),
+        (
+            {"configMap": {"name": "a"}},
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CONFIG_MAP, source="a"),
+        ),
+        (
+            {"secret": {"secretName": "a"}},
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.SECRET, source="a"),
+        ),
+        (
+            {"pvc": {"claimName": "a"}},
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a"),
+        ),
         (
             {"pvc": {"claimName": "a", "readOnly": False}},
-            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a", read_only=False),
+            OwnVolume(
+                name="v",
+                path="/mnt/v",
+                kind=VolumeKind.CLAIM,
+                source="a",
+                read_only=False,
+            ),
         ),
         (
             {"emptyDir": {"sizeLimit": "2Gi"}},
-            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.SCRATCH, source="2Gi", read_only=False),
+            OwnVolume(
+                name="v",
+                path="/mnt/v",
+                kind=VolumeKind.SCRATCH,
+                source="2Gi",
+                read_only=False,
+            ),
         ),
     ],
 )
 def test_a_volume_is_of_its_kind(kind: dict[str, Any], volume: OwnVolume) -> None:
-    assert deployment_of(pod={"volumes": [{"name": "v", "mountPath": "/mnt/v", **kind}]}).volumes == (volume,)
+    assert deployment_of(
+        pod={"volumes": [{"name": "v", "mountPath": "/mnt/v", **kind}]}
+    ).volumes == (volume,)
 
 
 def test_weights_on_a_claim_are_read_from_its_folder() -> None:
@@ -105,32 +155,54 @@ def test_weights_on_a_claim_are_read_from_its_folder() -> None:
 
     deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": pvc}})
 
-    assert (deployment.claim, deployment.hub_token) == (ClaimPath(claim="weights", path="llama/8b"), None)
+    assert (deployment.claim, deployment.hub_token) == (
+        ClaimPath(claim="weights", path="llama/8b"),
+        None,
+    )
 
 
 def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
-    deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}})
+    deployment = deployment_of(
+        model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}}
+    )
 
     assert deployment.claim == ClaimPath(claim="weights", path="")
 
 
 def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
-    image = {"reference": "registry.internal/llama@sha256:" + "a" * 64, "pullPolicy": "Never", "path": "llama/8b"}
+    image = {
+        "reference": "registry.internal/llama@sha256:" + "a" * 64,
+        "pullPolicy": "Never",
+        "path": "llama/8b",
+    }
 
     deployment = deployment_of(model={"id": "a/b", "weights": {"image": image}})
 
-    source = ImagePath(reference=image["reference"], path="llama/8b", pull_policy="Never")
-    assert (deployment.weights_image, deployment.claim, deployment.hub_token) == (source, None, None)
+    source = ImagePath(
+        reference=image["reference"], path="llama/8b", pull_policy="Never"
+    )
+    assert (deployment.weights_image, deployment.claim, deployment.hub_token) == (
+        source,
+        None,
+        None,
+    )
     assert not deployment.from_hub
 
 
-def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> None:
-    adapter = {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}
+def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> (
+    None
+):
+    adapter = {
+        "name": "support",
+        "pvc": {"claimName": "adapters", "path": "support/v3"},
+    }
 
     deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
 
     source = ClaimPath(claim="adapters", path="support/v3")
-    assert deployment.adapters == Adapters(served=(ServedAdapter(name="support", source=source),), rank=16)
+    assert deployment.adapters == Adapters(
+        served=(ServedAdapter(name="support", source=source),), rank=16
+    )
 
 
 def test_without_an_image_the_release_image_of_the_known_version_is_used() -> None:
@@ -138,15 +210,27 @@ def test_without_an_image_the_release_image_of_the_known_version_is_used() -> No
 
 
 def test_without_an_image_the_stated_version_chooses_the_tag() -> None:
-    assert deployment_of(engine={"version": "0.32.0"}).image == "vllm/vllm-openai:v0.32.0"
+    assert (
+        deployment_of(engine={"version": "0.32.0"}).image == "vllm/vllm-openai:v0.32.0"
+    )
 
 
-@pytest.mark.parametrize(("stored", "made"), [(None, "fp8"), ("compressed-tensors", None)])
-def test_what_is_stored_quantized_is_not_quantized_again(stored: str | None, made: str | None) -> None:
-    assert deployment_of(stored, model={"id": "a/b", "quantization": "FP8"}).quantization == made
+@pytest.mark.parametrize(
+    ("stored", "made"), [(None, "fp8"), ("compressed-tensors", None)]
+)
+def test_what_is_stored_quantized_is_not_quantized_again(
+    stored: str | None, made: str | None
+) -> None:
+    assert (
+        deployment_of(stored, model={"id": "a/b", "quantization": "FP8"}).quantization
+        == made
+    )
 
 
 def test_a_number_type_is_an_argument_of_the_engine() -> None:
     deployment = deployment_of(model={"id": "a/b", "quantization": "FP16"})
 
-    assert (deployment.quantization, deployment.arguments) == (None, {"dtype": "float16"})
+    assert (deployment.quantization, deployment.arguments) == (
+        None,
+        {"dtype": "float16"},
+    )

@@ -13,11 +13,21 @@ from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_resource import A_DRAFT
-from tests.support.builders_subject import ADMITTING, TRTLLM, a_resource, a_subject, plan_of, problems_of, stock
+from tests.support.builders_subject import (
+    ADMITTING,
+    TRTLLM,
+    a_resource,
+    a_subject,
+    plan_of,
+    problems_of,
+    stock,
+)
 
 
 def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
-    resource = a_resource(engine={"args": {"trust-remote-code": True, "no-such-option": 1}})
+    resource = a_resource(
+        engine={"args": {"trust-remote-code": True, "no-such-option": 1}}
+    )
 
     assert {path for _, path in problems_of(Question(resource=resource))} == {
         "spec.engine.args.trust-remote-code",
@@ -28,14 +38,19 @@ def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() 
 def test_an_image_that_does_not_tell_its_version_needs_it_stated() -> None:
     resource = a_resource(engine={"image": "registry.internal/server:stable"})
 
-    assert problems_of(Question(resource=resource)) == [("EngineVersionUnknown", "spec.engine.version")]
+    assert problems_of(Question(resource=resource)) == [
+        ("EngineVersionUnknown", "spec.engine.version")
+    ]
 
 
 def test_a_version_without_options_is_asked_for_nothing_beside_a_plan() -> None:
     resource = a_resource(
         engine={"version": "0.40.0", "args": {"seed": 1}},
         model={"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP8"},
-        workload={"kvCacheQuantization": "FP8", "promptLookup": {"draftTokens": 2, "acceptancePercent": 50}},
+        workload={
+            "kvCacheQuantization": "FP8",
+            "promptLookup": {"draftTokens": 2, "acceptancePercent": 50},
+        },
     )
 
     assert problems_of(Question(resource=resource)) == [
@@ -51,9 +66,9 @@ KEY = {"apiKeySecretRef": {"name": "clients"}}
 
 
 def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -> None:
-    assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
-        ("EngineImageUnnamed", "spec.engine.image")
-    ]
+    assert problems_of(
+        Question(resource=a_resource(engine={"name": "TensorRTLLM"}))
+    ) == [("EngineImageUnnamed", "spec.engine.image")]
     assert a_subject(engine=TRTLLM).traits.runs_on == ("nvidia.com/gpu",)
 
 
@@ -78,7 +93,9 @@ ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm
         ("rocm.example/vllm:v0.33.0", None),
     ],
 )
-def test_an_image_runs_on_the_gpus_that_its_name_tells(image: str | None, runs_on: tuple[str, ...] | None) -> None:
+def test_an_image_runs_on_the_gpus_that_its_name_tells(
+    image: str | None, runs_on: tuple[str, ...] | None
+) -> None:
     assert a_subject(engine={"image": image} if image else {}).traits.runs_on == runs_on
 
 
@@ -88,7 +105,9 @@ def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
     assert subject.traits.runs_on == ("amd.com/gpu",)
 
 
-def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> None:
+def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> (
+    None
+):
     kept = a_subject()
     on_nvidia = plan_of(plan_serving(kept, stock(kept, h100_nodes(1))))
     since = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
@@ -96,9 +115,9 @@ def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_
     assert bundle_for(kept, on_nvidia).objects
     with pytest.raises(InputError) as caught:
         bundle_for(since, on_nvidia)
-    assert [(problem.code, problem.path, problem.what) for problem in caught.value.problems] == [
-        ("ImageNotAdmitted", "spec.engine.image", "vllm/vllm-openai:v0.33.0")
-    ]
+    assert [
+        (problem.code, problem.path, problem.what) for problem in caught.value.problems
+    ] == [("ImageNotAdmitted", "spec.engine.image", "vllm/vllm-openai:v0.33.0")]
     assert bundle_for(since, replace(on_nvidia, resource="amd.com/gpu")).objects
 
 
@@ -106,20 +125,35 @@ def test_the_image_by_default_is_the_one_for_the_gpus_of_the_plan() -> None:
     deployment = a_subject(engine={"version": "0.32.0"}).deployment
 
     assert deployment.on("amd.com/gpu").image == "vllm/vllm-openai-rocm:v0.32.0"
-    assert deployment.on("nvidia.com/gpu").image == deployment.image == "vllm/vllm-openai:v0.32.0"
-    assert a_subject(engine={"image": "own/vllm:v0.33.0"}).deployment.on("amd.com/gpu").image == "own/vllm:v0.33.0"
+    assert (
+        deployment.on("nvidia.com/gpu").image
+        == deployment.image
+        == "vllm/vllm-openai:v0.32.0"
+    )
+    assert (
+        a_subject(engine={"image": "own/vllm:v0.33.0"})
+        .deployment.on("amd.com/gpu")
+        .image
+        == "own/vllm:v0.33.0"
+    )
 
 
 def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     said = {"servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
-    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "adapters": [{"name": "a", "pvc": {"claimName": "a"}}]} | said
+    model = {
+        "id": "meta-llama/Llama-3.1-8B-Instruct",
+        "adapters": [{"name": "a", "pvc": {"claimName": "a"}}],
+    } | said
     lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
 
     root = {"network": {"lockMemory": True}}
     engine = TRTLLM | KEY
 
     assert problems_of(
-        Question(resource=a_resource(engine=engine, model=model, workload=lookup, pod=root), settings=ADMITTING)
+        Question(
+            resource=a_resource(engine=engine, model=model, workload=lookup, pod=root),
+            settings=ADMITTING,
+        )
     ) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
@@ -131,15 +165,19 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     ]
     a_subject(pod=root, engine=KEY)  # vLLM can
     draft = {"draftModel": A_DRAFT | {"pvc": {"claimName": "a"}}}
-    assert problems_of(Question(resource=a_resource(engine=TRTLLM, workload=draft))) == [
-        ("EngineFeatureMissing", "spec.workload.draftModel")
-    ]
+    assert problems_of(
+        Question(resource=a_resource(engine=TRTLLM, workload=draft))
+    ) == [("EngineFeatureMissing", "spec.workload.draftModel")]
 
 
 def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -> None:
     def asked(tag: str) -> Question:
         admission = Admission(admitted_images=[f"vllm/vllm-openai:{tag}"])
-        return Question(resource=a_resource(), settings=Settings(admission=admission), kept_version="0.32.0")
+        return Question(
+            resource=a_resource(),
+            settings=Settings(admission=admission),
+            kept_version="0.32.0",
+        )
 
     assert resolve(asked("v0.32.0")).deployment.image == "vllm/vllm-openai:v0.32.0"
     assert problems_of(asked("v0.33.0")) == [("ImageNotAdmitted", "spec.engine.image")]
@@ -151,11 +189,22 @@ TOKEN = {"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}}
 @pytest.mark.parametrize(
     ("model", "gated"),
     [
-        ({"id": "meta-llama/Llama-3.1-8B-Instruct"}, ("meta-llama/Llama-3.1-8B-Instruct",)),
+        (
+            {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            ("meta-llama/Llama-3.1-8B-Instruct",),
+        ),
         ({"id": "meta-llama/Llama-3.1-8B-Instruct", **TOKEN}, ()),
-        ({"id": "meta-llama/Llama-3.1-8B-Instruct", "weights": {"pvc": {"claimName": "a"}}}, ()),
+        (
+            {
+                "id": "meta-llama/Llama-3.1-8B-Instruct",
+                "weights": {"pvc": {"claimName": "a"}},
+            },
+            (),
+        ),
         ({"id": "Qwen/Qwen2.5-7B-Instruct"}, ()),
     ],
 )
-def test_a_gated_model_that_pods_download_without_a_token_is_known(model: dict[str, Any], gated: tuple[str, ...]) -> None:
+def test_a_gated_model_that_pods_download_without_a_token_is_known(
+    model: dict[str, Any], gated: tuple[str, ...]
+) -> None:
     assert a_subject(model=model).request.gated == gated

@@ -40,7 +40,13 @@ def test_what_is_said_is_what_is_wanted() -> None:
         replan="Always",
         placement={"scheduler": "Volcano"},
         model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
-        restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
+        restart={
+            "budget": 2,
+            "delaySeconds": 3,
+            "maxDelaySeconds": 4,
+            "stableSeconds": 5,
+            "onBudgetSpent": "Stop",
+        },
         rollout={
             "maxUnavailable": 2,
             "maxSurge": 1,
@@ -59,7 +65,13 @@ def test_what_is_said_is_what_is_wanted() -> None:
         replan=Replan.ALWAYS,
         scheduler="Volcano",
         shares_claim=True,
-        restart=RestartPolicy(delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True),
+        restart=RestartPolicy(
+            delay_seconds=3,
+            max_delay_seconds=4,
+            stable_seconds=5,
+            budget=2,
+            stop_when_spent=True,
+        ),
         max_unavailable=2,
         max_surge=1,
         keeps_templates=False,
@@ -70,10 +82,17 @@ def test_what_is_said_is_what_is_wanted() -> None:
 
 
 def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -> None:
-    specs = [parse_manifest(a_sharded_model(rollout=said)).spec for said in ({}, {"onUpgrade": "Keep"}, {"onUpgrade": "Roll"})]
+    specs = [
+        parse_manifest(a_sharded_model(rollout=said)).spec
+        for said in ({}, {"onUpgrade": "Keep"}, {"onUpgrade": "Roll"})
+    ]
 
-    assert [intent_of(spec, keeps_templates=True).keeps_templates for spec in specs] == [True, True, False]
-    assert [intent_of(spec, keeps_templates=False).keeps_templates for spec in specs] == [False, True, False]
+    assert [
+        intent_of(spec, keeps_templates=True).keeps_templates for spec in specs
+    ] == [True, True, False]
+    assert [
+        intent_of(spec, keeps_templates=False).keeps_templates for spec in specs
+    ] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -82,12 +101,17 @@ def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -
         ({"weights": {"pvc": {"claimName": "weights"}}}, True),
         ({"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}}, True),
         ({"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]}, True),
-        ({"weights": {"huggingFace": {"cache": {"storage": "1Ti"}}}}, False),  # every pod has its own
+        (
+            {"weights": {"huggingFace": {"cache": {"storage": "1Ti"}}}},
+            False,
+        ),  # every pod has its own
         ({"weights": {"image": {"reference": "registry.internal/llama"}}}, False),
         ({}, False),
     ],
 )
-def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(model: dict[str, Any], *, shares: bool) -> None:
+def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(
+    model: dict[str, Any], *, shares: bool
+) -> None:
     assert wanted(model={"id": "a/b"} | model).shares_claim is shares
 
 

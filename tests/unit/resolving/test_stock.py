@@ -10,13 +10,27 @@ from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
 from shardwright.resolving.stock import reservations_of, take_stock
 from tests.support.builders_nodes import a_node, h100_nodes
-from tests.support.builders_subject import LARGE, OWN, a_subject, h100_facts, plan_of, pods_of, stock
+from tests.support.builders_subject import (
+    LARGE,
+    OWN,
+    a_subject,
+    h100_facts,
+    plan_of,
+    pods_of,
+    stock,
+)
 
 
 def test_selector_and_tolerations_decide_which_nodes_count() -> None:
     taint = {"key": "dedicated", "value": "llm", "effect": "NoSchedule"}
-    nodes = [a_node("blue", labels={"pool": "blue"}, taints=[taint]), a_node("red", labels={"pool": "red"})]
-    placement = {"nodeSelector": {"pool": "blue"}, "tolerations": [{"key": "dedicated", "value": "llm"}]}
+    nodes = [
+        a_node("blue", labels={"pool": "blue"}, taints=[taint]),
+        a_node("red", labels={"pool": "red"}),
+    ]
+    placement = {
+        "nodeSelector": {"pool": "blue"},
+        "tolerations": [{"key": "dedicated", "value": "llm"}],
+    }
 
     inventory = stock(a_subject(placement=placement), nodes)
 
@@ -48,7 +62,10 @@ def test_what_a_plan_keeps_is_counted_once_and_whoever_holds_it_is_of_the_genera
     plan, other = two_quarters(), ("default", "qwen")
 
     inventory = take_stock(
-        a_subject(), h100_facts(1), pods_of(plan, *bound, owner=other), reservations_of(other, plan, generations)
+        a_subject(),
+        h100_facts(1),
+        pods_of(plan, *bound, owner=other),
+        reservations_of(other, plan, generations),
     )
 
     assert free_of(inventory) == {"h100-00": free}
@@ -59,20 +76,29 @@ def test_a_pod_of_one_group_does_not_hide_what_is_kept_for_another() -> None:
     plan, other = two_quarters(), ("default", "qwen")
     first = replace(pods_of(plan, owner=other)[0], gpus=4)
 
-    inventory = take_stock(a_subject(), h100_facts(1), [first], reservations_of(other, plan))
+    inventory = take_stock(
+        a_subject(), h100_facts(1), [first], reservations_of(other, plan)
+    )
 
     assert free_of(inventory) == {"h100-00": 2}
 
 
 def surging(*former: str) -> tuple[Plan, list[GpuUsage]]:
-    """Return a plan whose group starts on h100-02 and -03 as the next generation, and the pods of the former one."""
+    """Return a plan whose group starts on h100-02 and -03 as the next generation, and the pods of
+    the former one.
+    """
     subject = a_subject(**LARGE)
-    plan = replace(plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))), groups=(("h100-02", "h100-03"),))
+    plan = replace(
+        plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))),
+        groups=(("h100-02", "h100-03"),),
+    )
     return plan, pods_of(replace(plan, groups=(former,)), 0)
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_gone(*, started: bool) -> None:
+def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_gone(
+    *, started: bool
+) -> None:
     plan, pods = surging("h100-00", "h100-01")
     pods += pods_of(plan, 1) if started else []
     kept = list(reservations_of(OWN, plan, (1,)))

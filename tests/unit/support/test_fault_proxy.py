@@ -1,4 +1,6 @@
-"""The proxy does to a request what a rule says, to those that it names, as often as it says, and nothing to all others."""
+"""The proxy does to a request what a rule says, to those that it names, as often as it says, and
+nothing to all others.
+"""
 
 import http.client
 import json
@@ -30,7 +32,9 @@ def proxy(api: ScriptedApi) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def ask(proxy: FaultProxy, method: str = "GET", path: str = SETS, body: Any = None) -> tuple[int, Any, http.client.HTTPMessage]:
+def ask(
+    proxy: FaultProxy, method: str = "GET", path: str = SETS, body: Any = None
+) -> tuple[int, Any, http.client.HTTPMessage]:
     """Return status, body and headers of an answer."""
     connection = http.client.HTTPConnection(str(urlsplit(proxy.url).netloc), timeout=10)
     try:
@@ -39,7 +43,11 @@ def ask(proxy: FaultProxy, method: str = "GET", path: str = SETS, body: Any = No
         text = response.read()
     finally:
         connection.close()
-    return response.status, json.loads(text) if text.startswith(b"{") else text.decode(), response.headers
+    return (
+        response.status,
+        json.loads(text) if text.startswith(b"{") else text.decode(),
+        response.headers,
+    )
 
 
 def ask_again(connection: http.client.HTTPConnection) -> bytes:
@@ -57,7 +65,10 @@ def watched(proxy: FaultProxy, events: int, path: str = PODS) -> list[Any]:
     try:
         connection.request("GET", f"{path}?watch=true")
         response = connection.getresponse()
-        return [json.loads(line) if (line := response.readline()) else None for _ in range(events)]
+        return [
+            json.loads(line) if (line := response.readline()) else None
+            for _ in range(events)
+        ]
     finally:
         connection.close()
 
@@ -66,24 +77,41 @@ def names(lines: list[Any]) -> list[str]:
     return [line["object"]["metadata"]["name"] for line in lines]
 
 
-def test_without_a_fault_all_goes_through_as_it_is(api: ScriptedApi, proxy: FaultProxy) -> None:
-    assert ask(proxy, "PATCH", f"{SETS}/a?force=true", {"spec": {}})[:2] == (200, {"number": 1})
+def test_without_a_fault_all_goes_through_as_it_is(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
+    assert ask(proxy, "PATCH", f"{SETS}/a?force=true", {"spec": {}})[:2] == (
+        200,
+        {"number": 1},
+    )
     assert api.requests == [("PATCH", f"{SETS}/a?force=true", {"spec": {}})]
 
 
-def test_a_fault_meets_the_requests_that_it_names_as_often_as_it_says(api: ScriptedApi, proxy: FaultProxy) -> None:
+def test_a_fault_meets_the_requests_that_it_names_as_often_as_it_says(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
     fault = proxy.when("PATCH", "*/statefulsets/*", times=2, skip=1).answer(503)
     codes = [ask(proxy, "PATCH", f"{SETS}/a", {})[0] for _ in range(4)]
     assert codes == [200, 503, 503, 200]
-    assert [ask(proxy, "PATCH", "/api/v1/namespaces/models/services/a", {})[0], ask(proxy)[0]] == [200, 200]
+    assert [
+        ask(proxy, "PATCH", "/api/v1/namespaces/models/services/a", {})[0],
+        ask(proxy)[0],
+    ] == [200, 200]
     assert fault.hits == [f"PATCH {SETS}/a"] * 2
     assert len(api.requests) == 4
 
 
-def test_an_answer_is_a_status_and_says_when_to_come_again(api: ScriptedApi, proxy: FaultProxy) -> None:
+def test_an_answer_is_a_status_and_says_when_to_come_again(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
     proxy.when("POST").answer(429, retry_after=3)
     status, body, headers = ask(proxy, "POST", body={})
-    assert (status, body["kind"], body["code"], headers["Retry-After"]) == (429, "Status", 429, "3")
+    assert (status, body["kind"], body["code"], headers["Retry-After"]) == (
+        429,
+        "Status",
+        429,
+        "3",
+    )
     assert api.requests == []
 
 
@@ -106,7 +134,9 @@ def test_a_fault_that_has_ended_meets_nobody(proxy: FaultProxy) -> None:
     assert ask(proxy)[0] == 200
 
 
-@pytest.mark.parametrize(("kind", "arrives"), [("drop_before", []), ("drop_after", [f"POST {SETS}"])])
+@pytest.mark.parametrize(
+    ("kind", "arrives"), [("drop_before", []), ("drop_after", [f"POST {SETS}"])]
+)
 def test_a_request_is_lost_before_it_is_done_or_its_answer_after(
     api: ScriptedApi,
     proxy: FaultProxy,
@@ -119,7 +149,9 @@ def test_a_request_is_lost_before_it_is_done_or_its_answer_after(
     assert asked(api) == arrives
 
 
-def test_somebody_is_told_before_a_request_goes_on_or_when_it_is_done(api: ScriptedApi, proxy: FaultProxy) -> None:
+def test_somebody_is_told_before_a_request_goes_on_or_when_it_is_done(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
     told: list[int] = []
     proxy.when("POST").tell(lambda: told.append(len(api.requests)))
     assert ask(proxy, "POST", body={})[0] == 200
@@ -129,7 +161,9 @@ def test_somebody_is_told_before_a_request_goes_on_or_when_it_is_done(api: Scrip
     assert told == [0, 2]
 
 
-def test_a_request_that_hangs_ends_with_the_fault(api: ScriptedApi, proxy: FaultProxy) -> None:
+def test_a_request_that_hangs_ends_with_the_fault(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
     hangs = proxy.when("GET").hang()
     proxy.when("POST", times=1).tell(hangs.end)
     connection = http.client.HTTPConnection(str(urlsplit(proxy.url).netloc), timeout=10)
@@ -141,7 +175,9 @@ def test_a_request_that_hangs_ends_with_the_fault(api: ScriptedApi, proxy: Fault
     assert asked(api) == [f"POST {SETS}"]
 
 
-def test_a_slow_request_is_answered_all_the_same(api: ScriptedApi, proxy: FaultProxy) -> None:
+def test_a_slow_request_is_answered_all_the_same(
+    api: ScriptedApi, proxy: FaultProxy
+) -> None:
     slow = proxy.when().slow(0.01)
     assert ask(proxy)[:2] == (200, {"number": 1})
     assert slow.hits == [f"GET {SETS}"]
@@ -155,9 +191,15 @@ def test_an_answer_breaks_off_in_its_midst(proxy: FaultProxy) -> None:
     assert broken.value.partial == b'{"num'
 
 
-def test_a_server_that_has_heard_of_nothing_answers_as_it_did_first(proxy: FaultProxy) -> None:
+def test_a_server_that_has_heard_of_nothing_answers_as_it_did_first(
+    proxy: FaultProxy,
+) -> None:
     with proxy.when("GET").stale():
-        assert [ask(proxy)[1]["number"], ask(proxy)[1]["number"], ask(proxy, path=PODS)[1]["number"]] == [1, 1, 2]
+        assert [
+            ask(proxy)[1]["number"],
+            ask(proxy)[1]["number"],
+            ask(proxy, path=PODS)[1]["number"],
+        ] == [1, 1, 2]
     assert ask(proxy)[1]["number"] == 3
 
 
@@ -176,8 +218,13 @@ def test_what_is_cut_is_mended_when_the_fault_ends(proxy: FaultProxy) -> None:
 @pytest.fixture
 def watches() -> Iterator[FaultProxy]:
     """A proxy before an API server whose watch has four events, and is silent then."""
-    events = [("ADDED", an_object(name, version)) for version, name in enumerate("abcd", 1)]
-    with WatchApi([a_list()], [a_watch(*events)]) as api, FaultProxy(api.client._transport._configuration.host) as proxy:
+    events = [
+        ("ADDED", an_object(name, version)) for version, name in enumerate("abcd", 1)
+    ]
+    with (
+        WatchApi([a_list()], [a_watch(*events)]) as api,
+        FaultProxy(api.client._transport._configuration.host) as proxy,
+    ):
         yield proxy
 
 
@@ -201,7 +248,9 @@ def test_events_disappear(watches: FaultProxy) -> None:
 
 
 def test_a_watch_falls_silent_and_stays_open(watches: FaultProxy) -> None:
-    connection = http.client.HTTPConnection(str(urlsplit(watches.url).netloc), timeout=0.3)
+    connection = http.client.HTTPConnection(
+        str(urlsplit(watches.url).netloc), timeout=0.3
+    )
     silence = watches.when("WATCH", skip=1).silent()
     connection.request("GET", f"{PODS}?watch=true")
     response = connection.getresponse()
@@ -215,7 +264,12 @@ def test_a_watch_falls_silent_and_stays_open(watches: FaultProxy) -> None:
 def test_a_watch_says_that_it_has_failed_and_ends(watches: FaultProxy) -> None:
     watches.when("WATCH").watch_error(410)
     error, end = watched(watches, 2)
-    assert (error["type"], error["object"]["code"], error["object"]["reason"], end) == ("ERROR", 410, "Expired", None)
+    assert (error["type"], error["object"]["code"], error["object"]["reason"], end) == (
+        "ERROR",
+        410,
+        "Expired",
+        None,
+    )
 
 
 def test_a_watch_breaks_off_in_the_midst_of_an_event(watches: FaultProxy) -> None:

@@ -7,7 +7,11 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 from tests.support.spreading import SECONDS, WAITING, LongestFirst, next_file
 
 ROOT = Path(__file__).parents[3]
-UPGRADE, WAITS, CHART = "tests/controlplane/test_upgrade.py", "tests/controlplane/test_x.py", "tests/chart/test_x.py"
+UPGRADE, WAITS, CHART = (
+    "tests/controlplane/test_upgrade.py",
+    "tests/controlplane/test_x.py",
+    "tests/chart/test_x.py",
+)
 CRASH, COMPUTES = "tests/crash/test_in_memory.py", "tests/unit/test_x.py"
 
 
@@ -26,8 +30,16 @@ def test_a_process_takes_its_own_kind_first_and_of_each_kind_the_longest() -> No
     assert order(left, waiting_first=False) == [CRASH, COMPUTES, UPGRADE, WAITS, CHART]
 
 
-def test_many_short_tests_with_a_control_plane_do_not_come_before_what_is_known_to_be_long() -> None:
-    assert order({"tests/controlplane/test_cases.py": 700, "tests/controlplane/test_tenants.py": 12}, waiting_first=True) == [
+def test_many_short_tests_with_a_control_plane_do_not_come_before_what_is_known_to_be_long() -> (
+    None
+):
+    assert order(
+        {
+            "tests/controlplane/test_cases.py": 700,
+            "tests/controlplane/test_tenants.py": 12,
+        },
+        waiting_first=True,
+    ) == [
         "tests/controlplane/test_tenants.py",
         "tests/controlplane/test_cases.py",
     ]
@@ -38,7 +50,9 @@ def test_what_was_measured_is_there() -> None:
 
 
 def test_pytest_xdist_still_hands_out_files_where_the_order_is_chosen() -> None:
-    """That is not in its promises, and another name there would leave the order to it, with nothing else to see."""
+    """That is not in its promises, and another name there would leave the order to it, with nothing
+    else to see.
+    """
     (chosen,) = (name for name in vars(LongestFirst) if not name.startswith("__"))
 
     assert callable(getattr(LoadFileScheduling, chosen))

@@ -1,4 +1,6 @@
-"""The command line of vLLM in a container: found in its command, args or script, and carried over option by option."""
+"""The command line of vLLM in a container: found in its command, args or script, and carried over
+option by option.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ _LOAD_FORMATS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a container starts vLLM: the model that it names, None where it names none, and its options in order."""
+    """How a container starts vLLM: the model that it names, None where it names none, and its
+    options in order.
+    """
 
     model: str | None
     options: tuple[tuple[str, Value], ...]
@@ -66,18 +70,38 @@ def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | No
         rest = _after_start(candidate)
         if rest is not None:
             options = tuple(_options(rest))
-            named = next((value for name, value in options if name in {"", "model"} and isinstance(value, str)), None)
-            return Launch(model=named, options=tuple(item for item in options if item[0] not in {"", "model"}))
+            named = next(
+                (
+                    value
+                    for name, value in options
+                    if name in {"", "model"} and isinstance(value, str)
+                ),
+                None,
+            )
+            return Launch(
+                model=named,
+                options=tuple(item for item in options if item[0] not in {"", "model"}),
+            )
     return None
 
 
-def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
+def _commands(
+    words: Sequence[str], variables: Mapping[str, str]
+) -> Iterator[list[str]]:
     """Yield the commands that are started: the words themselves, or each one of a script."""
     known = [_substituted(word, variables) for word in words]
-    if not (known and known[0] in SHELLS and any(word.startswith("-") and "c" in word for word in known[1:2])):
+    if not (
+        known
+        and known[0] in SHELLS
+        and any(word.startswith("-") and "c" in word for word in known[1:2])
+    ):
         yield known
         return
-    lexer = shlex.shlex(known[2] if len(known) > 2 else "", posix=True, punctuation_chars=";&|")  # noqa: PLR2004 - the script
+    lexer = shlex.shlex(
+        known[2] if len(known) > 2 else "",  # noqa: PLR2004
+        posix=True,
+        punctuation_chars=";&|",
+    )
     lexer.whitespace_split = True
     command: list[str] = []
     for word in lexer:
@@ -92,7 +116,9 @@ def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[li
 def _substituted(word: str, variables: Mapping[str, str]) -> str:
     """Return a word with variables of the container filled in that have a value of their own."""
     return re.sub(
-        r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)", lambda found: variables.get(next(filter(None, found.groups())), found[0]), word
+        r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)",
+        lambda found: variables.get(next(filter(None, found.groups())), found[0]),
+        word,
     )
 
 
@@ -101,9 +127,13 @@ def _after_start(words: Sequence[str]) -> Sequence[str] | None:
     for index, word in enumerate(words):
         if word == ENTRY_POINT:
             return words[index + 1 :]
-        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
+        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == [
+            "serve"
+        ]:
             return words[index + 2 :]
-    return words if words and words[0].startswith("--") else None  # the image's own entry point gets them
+    return (
+        words if words and words[0].startswith("--") else None
+    )  # the image's own entry point gets them
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
@@ -116,14 +146,22 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
             continue
         name, has_value, value = word.partition("=")
         name = SHORT.get(name) or name.lstrip("-").replace("_", "-")
-        if not has_value and rest and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0])):
+        if (
+            not has_value
+            and rest
+            and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0]))
+        ):
             yield name, rest.pop(0)
         else:
             yield name, value if has_value else True
 
 
-def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str) -> None:
-    """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of what is left out."""
+def carry_options(
+    draft: Draft, options: Sequence[tuple[str, Value]], path: str
+) -> None:
+    """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of
+    what is left out.
+    """
     for name, value in options:
         where = f"{path}: --{name}"
         if name in DEGREE_OF and isinstance(value, str) and value.isdigit():
@@ -133,14 +171,22 @@ def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str)
 
 
 def _as_field(draft: Draft, name: str, value: Value) -> bool:
-    """Put an option into the field of the spec that says the same; return whether there is one for this value."""
+    """Put an option into the field of the spec that says the same; return whether there is one for
+    this value.
+    """
     fields: dict[str, tuple[str, Any]] = {
         "max-model-len": ("workload.maxModelLen", _tokens(value)),
         "served-model-name": ("model.servedName", value),
-        "revision": ("model.revision", value if re.fullmatch(COMMIT, str(value)) else None),
+        "revision": (
+            "model.revision",
+            value if re.fullmatch(COMMIT, str(value)) else None,
+        ),
         "quantization": ("model.quantization", _QUANTIZATIONS.get(str(value))),
         "dtype": ("model.quantization", _DTYPES.get(str(value))),
-        "kv-cache-dtype": ("workload.kvCacheQuantization", "FP8" if str(value).startswith("fp8") else None),
+        "kv-cache-dtype": (
+            "workload.kvCacheQuantization",
+            "FP8" if str(value).startswith("fp8") else None,
+        ),
         "load-format": ("model.loadFormat", _LOAD_FORMATS.get(str(value))),
         "max-num-seqs": ("workload.concurrency", _tokens(value)),
     }
@@ -158,8 +204,14 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
     positive = name.removeprefix("no-")
     if name == "enable-expert-parallel":
         draft.leave(where, "whether experts are spread is the planner's to choose")
-    elif positive in VLLM.allowed or name in VLLM.counted or value in VLLM.harmless.get(name, ()):
-        draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(value if positive == name else False)
+    elif (
+        positive in VLLM.allowed
+        or name in VLLM.counted
+        or value in VLLM.harmless.get(name, ())
+    ):
+        draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(
+            value if positive == name else False
+        )
     elif name in {"host", "port", ""}:
         draft.leave(where, "clients reach the model at status.endpoint")
     elif name in VLLM.owned:
@@ -167,7 +219,10 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
     elif name in VLLM.incompatible:
         draft.leave(where, VLLM.incompatible[name])
     elif name in VLLM.admissible:
-        draft.leave(where, f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)")
+        draft.leave(
+            where,
+            f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)",
+        )
     else:
         draft.leave(where, UNLISTED)
 
@@ -192,5 +247,11 @@ def _tokens(value: Value) -> int | None:
     (8192, 16000, 16384, None)
     """
     text = str(value)
-    number, factor = (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
-    return int(number) * factor if number.isascii() and number.isdigit() and len(number) < 10 else None  # noqa: PLR2004
+    number, factor = (
+        (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
+    )
+    return (
+        int(number) * factor
+        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
+        else None
+    )

@@ -1,4 +1,6 @@
-"""A ShardedModel that is being put together of somebody else's fields, and what of them has no place in it."""
+"""A ShardedModel that is being put together of somebody else's fields, and what of them has no
+place in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from shardwright.api.names import API_VERSION, KIND
 
 Content = Mapping[str, Any]
 
-ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
+ORDER: Final = (
+    "model",
+    "engine",
+    "workload",
+    "replicas",
+    "parallelism",
+    "placement",
+    "pod",
+)
 """In which fields of the spec are written: what it is first."""
 
 
@@ -33,7 +43,9 @@ class Imported:
 
 @dataclass(kw_only=True)
 class Draft:
-    """Collects fields of the spec. ``pins``: degrees of the engine are kept, else the planner chooses them."""
+    """Collects fields of the spec. ``pins``: degrees of the engine are kept, else the planner
+    chooses them.
+    """
 
     name: str
     namespace: str | None
@@ -68,8 +80,23 @@ class Draft:
             self.spec["parallelism"] = degrees
         elif degrees:
             said = ", ".join(f"{name} {value}" for name, value in degrees.items())
-            self.leave("parallelism", f"{said}: the planner chooses the degrees; --pin keeps these")
-        metadata = {"name": self.name, **({"namespace": self.namespace} if self.namespace else {})}
+            self.leave(
+                "parallelism",
+                f"{said}: the planner chooses the degrees; --pin keeps these",
+            )
+        metadata = {
+            "name": self.name,
+            **({"namespace": self.namespace} if self.namespace else {}),
+        }
         spec = {name: self.spec[name] for name in ORDER if name in self.spec}
-        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-        return Imported(source=source, manifest=manifest, left_out=tuple(dict.fromkeys(self.left_out)))
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": metadata,
+            "spec": spec,
+        }
+        return Imported(
+            source=source,
+            manifest=manifest,
+            left_out=tuple(dict.fromkeys(self.left_out)),
+        )

@@ -1,7 +1,7 @@
 """The kinds of object that can become a ShardedModel, and how each says what it serves.
 
-Shapes as of: LeaderWorkerSet v1 (kubernetes-sigs/lws), LLMInferenceService v1alpha1 and v1alpha2 (kserve/kserve), Workspace
-v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1.
+Shapes as of: LeaderWorkerSet v1 (kubernetes-sigs/lws), LLMInferenceService v1alpha1 and v1alpha2
+(kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 KSERVE_ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 """Variable in which KServe's launcher takes further options of vLLM."""
 
-KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
+KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105
 """Key of the Secret that ``modelAccessSecret`` names. Source: KAITO's documentation."""
 
 _NOT_VLLM: Final = "no container of it starts vLLM"
@@ -40,7 +40,9 @@ Others = Sequence[Content]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id where the object does not tell it."""
+    """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id where the
+    object does not tell it.
+    """
 
     pins: bool = False
     model: str | None = None
@@ -51,21 +53,38 @@ def importable(content: Content) -> bool:
     return str(content.get("kind")) in READERS
 
 
-def import_object(content: Content, others: Others = (), options: ImportOptions = ImportOptions()) -> Imported:
+def import_object(
+    content: Content, others: Others = (), options: ImportOptions = ImportOptions()
+) -> Imported:
     """Return the ShardedModel of an object.
 
     Raises:
         InputError: it serves nothing with vLLM, or does not tell which model.
     """
     kind, metadata = str(content.get("kind")), mapping(content.get("metadata"))
-    name, namespace = text_or_empty(metadata.get("name")) or "model", text_or_empty(metadata.get("namespace")) or None
+    name, namespace = (
+        text_or_empty(metadata.get("name")) or "model",
+        text_or_empty(metadata.get("namespace")) or None,
+    )
     draft = Draft(name=name, namespace=namespace, pins=options.pins)
     READERS[kind](draft, content, others)
     if options.model:
         draft.put("model.id", options.model)
     if draft.get("model.id") is None:
-        what, limit = f"{kind} {name} serves files of its own", "and does not tell which model they are"
-        raise InputError([Problem(code="ImportUnclear", what=what, limit=limit, remedy="name it with --model ORG/NAME")])
+        what, limit = (
+            f"{kind} {name} serves files of its own",
+            "and does not tell which model they are",
+        )
+        raise InputError(
+            [
+                Problem(
+                    code="ImportUnclear",
+                    what=what,
+                    limit=limit,
+                    remedy="name it with --model ORG/NAME",
+                )
+            ]
+        )
     if draft.get("model.servedName") == draft.get("model.id"):
         del draft.spec["model"]["servedName"]  # it is the default
     return draft.finished(f"{kind} {name}")
@@ -87,9 +106,15 @@ def _of_leader_worker_set(draft: Draft, content: Content, _: Others) -> None:
     pod = mapping(mapping(group.get(which)).get("spec"))
     if not carry_pod(draft, pod, f"spec.leaderWorkerTemplate.{which}.spec"):
         raise InputError([_not_vllm(content)])
-    draft.leave("spec.leaderWorkerTemplate.size", f"{group.get('size', 1)}: how many nodes a group has follows from the plan")
+    draft.leave(
+        "spec.leaderWorkerTemplate.size",
+        f"{group.get('size', 1)}: how many nodes a group has follows from the plan",
+    )
     if which == "leaderTemplate":
-        draft.leave("spec.leaderWorkerTemplate.workerTemplate", "all ranks of a group are rendered alike")
+        draft.leave(
+            "spec.leaderWorkerTemplate.workerTemplate",
+            "all ranks of a group are rendered alike",
+        )
     for name in ("rolloutStrategy", "startupPolicy", "networkConfig"):
         if spec.get(name):
             draft.leave(f"spec.{name}", "groups restart as a whole; see spec.rollout")
@@ -105,12 +130,21 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
     carry_pod(draft, pod, "spec.template", command=False)
     for container in mappings(pod.get("containers"))[:1]:
         _kserve_arguments(draft, container)
-    _kserve_model(draft, text_or_empty(model.get("uri")), text_or_empty(model.get("name")))
-    for theirs, ours in (("tensor", "tensor"), ("pipeline", "pipeline"), ("data", "attentionData")):
+    _kserve_model(
+        draft, text_or_empty(model.get("uri")), text_or_empty(model.get("name"))
+    )
+    for theirs, ours in (
+        ("tensor", "tensor"),
+        ("pipeline", "pipeline"),
+        ("data", "attentionData"),
+    ):
         if isinstance(degree := degrees.get(theirs), int):
             draft.degrees[ours] = degree
     if degrees.get("expert") is True:
-        draft.leave("spec.parallelism.expert", "whether experts are spread is the planner's to choose")
+        draft.leave(
+            "spec.parallelism.expert",
+            "whether experts are spread is the planner's to choose",
+        )
     for field, why in _KSERVE.items():
         if spec.get(field):
             draft.leave(f"spec.{field}", why)
@@ -128,7 +162,11 @@ _KSERVE: Final[Mapping[str, str]] = {
 
 def _kserve_arguments(draft: Draft, container: Content) -> None:
     where = "spec.template.containers[main].env[VLLM_ADDITIONAL_ARGS]"
-    draft.left_out = [item for item in draft.left_out if not item.path.endswith(f".env[{KSERVE_ARGUMENTS}]")]
+    draft.left_out = [
+        item
+        for item in draft.left_out
+        if not item.path.endswith(f".env[{KSERVE_ARGUMENTS}]")
+    ]
     for item in mappings(container.get("env")):
         if item.get("name") == KSERVE_ARGUMENTS:
             launch = launch_of(text_or_empty(item.get("value")).split(), {})
@@ -141,39 +179,70 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
         model, _, revision = rest.partition(":")
         draft.put("model.id", model)
         if revision:
-            draft.leave("spec.model.uri", f"revision {revision}: set spec.model.revision to the commit")
+            draft.leave(
+                "spec.model.uri",
+                f"revision {revision}: set spec.model.revision to the commit",
+            )
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(draft, "/weights", "spec.model.uri", MountedWeights(claim=claim, folder=folder))
+        carry_model(
+            draft,
+            "/weights",
+            "spec.model.uri",
+            MountedWeights(claim=claim, folder=folder),
+        )
     elif scheme == "oci":
         draft.put("model.weights.image", {"reference": rest})
     else:
-        draft.leave("spec.model.uri", f"{uri}: copy the weights to a claim (spec.model.weights.pvc), or read them from the hub")
+        draft.leave(
+            "spec.model.uri",
+            f"{uri}: copy the weights to a claim (spec.model.weights.pvc), or read them from the "
+            "hub",
+        )
     if draft.get("model.id") is None and name.count("/") == 1:
         draft.put("model.id", name)
 
 
 def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
-    inference, resource = mapping(content.get("inference")), mapping(content.get("resource"))
+    inference, resource = (
+        mapping(content.get("inference")),
+        mapping(content.get("resource")),
+    )
     preset = mapping(inference.get("preset"))
     if template := mapping(inference.get("template")):
-        if not carry_pod(draft, mapping(template.get("spec")), "inference.template.spec"):
+        if not carry_pod(
+            draft, mapping(template.get("spec")), "inference.template.spec"
+        ):
             raise InputError([_not_vllm(content)])
     elif name := text_or_empty(preset.get("name")):
         _kaito_preset(draft, name)
     else:
         raise InputError([_not_vllm(content)])
-    if secret := text_or_empty(mapping(preset.get("presetOptions")).get("modelAccessSecret")):
-        draft.put("model.weights.huggingFace.tokenSecretRef", {"name": secret, "key": KAITO_TOKEN_KEY})
+    if secret := text_or_empty(
+        mapping(preset.get("presetOptions")).get("modelAccessSecret")
+    ):
+        draft.put(
+            "model.weights.huggingFace.tokenSecretRef",
+            {"name": secret, "key": KAITO_TOKEN_KEY},
+        )
     _kaito_config(draft, text_or_empty(inference.get("config")), others)
     _kaito_nodes(draft, resource)
     if inference.get("adapters"):
-        draft.leave("inference.adapters", "adapters come from the hub or a claim: spec.model.adapters")
+        draft.leave(
+            "inference.adapters",
+            "adapters come from the hub or a claim: spec.model.adapters",
+        )
 
 
 def _kaito_preset(draft: Draft, name: str) -> None:
-    """Put the model of a preset into a draft: newer presets are ids of the hub, older ones the last part of one."""
-    near = [known for known in known_ids() if known.rpartition("/")[2].lower() == name.lower()]
+    """Put the model of a preset into a draft: newer presets are ids of the hub, older ones the last
+    part of one.
+    """
+    near = [
+        known
+        for known in known_ids()
+        if known.rpartition("/")[2].lower() == name.lower()
+    ]
     if "/" in name or len(near) == 1:
         draft.put("model.id", name if "/" in name else near[0])
     else:
@@ -184,31 +253,57 @@ def _kaito_config(draft: Draft, name: str, others: Others) -> None:
     if not name:
         return
     config_map = next(
-        (item for item in others if item.get("kind") == "ConfigMap" and mapping(item.get("metadata")).get("name") == name), {}
+        (
+            item
+            for item in others
+            if item.get("kind") == "ConfigMap"
+            and mapping(item.get("metadata")).get("name") == name
+        ),
+        {},
     )
     found = text_or_empty(mapping(config_map.get("data")).get("inference_config.yaml"))
     if not found:
-        draft.leave("inference.config", f"ConfigMap {name} is not among the files: add it to have its options carried over")
+        draft.leave(
+            "inference.config",
+            f"ConfigMap {name} is not among the files: add it to have its options carried over",
+        )
         return
     try:
         options = mapping(mapping(yaml.safe_load(found)).get("vllm"))
     except yaml.YAMLError:
         options = {}
-    said = tuple((str(key).replace("_", "-"), value if isinstance(value, bool) else str(value)) for key, value in options.items())
+    said = tuple(
+        (str(key).replace("_", "-"), value if isinstance(value, bool) else str(value))
+        for key, value in options.items()
+    )
     carry_options(draft, said, f"ConfigMap {name}")
 
 
 def _kaito_nodes(draft: Draft, resource: Content) -> None:
-    selector = {str(key): str(value) for key, value in mapping(mapping(resource.get("labelSelector")).get("matchLabels")).items()}
+    selector = {
+        str(key): str(value)
+        for key, value in mapping(
+            mapping(resource.get("labelSelector")).get("matchLabels")
+        ).items()
+    }
     if instance := text_or_empty(resource.get("instanceType")):
         selector[INSTANCE_TYPE] = instance
-        draft.leave("resource.instanceType", "KAITO makes nodes; here an autoscaler does, or they are there already")
+        draft.leave(
+            "resource.instanceType",
+            "KAITO makes nodes; here an autoscaler does, or they are there already",
+        )
     if selector:
         draft.put("placement.nodeSelector", selector)
     if resource.get("count"):
-        draft.leave("resource.count", f"{resource['count']}: how many nodes there are follows from the plan")
+        draft.leave(
+            "resource.count",
+            f"{resource['count']}: how many nodes there are follows from the plan",
+        )
     if resource.get("preferredNodes"):
-        draft.leave("resource.preferredNodes", "the plan names the nodes; write labels into spec.placement.nodeSelector")
+        draft.leave(
+            "resource.preferredNodes",
+            "the plan names the nodes; write labels into spec.placement.nodeSelector",
+        )
 
 
 def _replicas(draft: Draft, replicas: Any) -> None:
@@ -218,7 +313,12 @@ def _replicas(draft: Draft, replicas: Any) -> None:
 
 def _not_vllm(content: Content) -> Problem:
     what = f"{content.get('kind')} {text_or_empty(mapping(content.get('metadata')).get('name'))}"
-    return Problem(code="ImportUnclear", what=what, limit=_NOT_VLLM, remedy="only what runs vLLM can be imported")
+    return Problem(
+        code="ImportUnclear",
+        what=what,
+        limit=_NOT_VLLM,
+        remedy="only what runs vLLM can be imported",
+    )
 
 
 ReadObject = Callable[[Draft, Content, Others], None]

@@ -21,7 +21,10 @@ TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
-    "serviceAccountName": "see spec.pod.serviceAccountName, which an administrator admits; the pods get no token of it",
+    "serviceAccountName": (
+        "see spec.pod.serviceAccountName, which an administrator admits; the pods get no "
+        "token of it"
+    ),
     "initContainers": "the pods have none but the operator's own",
     "schedulerName": "see spec.placement.scheduler",
     "topologySpreadConstraints": "the plan names the nodes; see spec.pod.topologySpread",
@@ -44,13 +47,20 @@ class MountedWeights:
 def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -> bool:
     """Put what a pod says into a draft; return whether vLLM is started in it.
 
-    With ``command`` its command names the model; else somebody else starts the engine, and only its options are read.
+    With ``command`` its command names the model; else somebody else starts the engine, and only its
+    options are read.
     """
     containers = mappings(spec.get("containers"))
-    started = [(index, item, launch) for index, item in enumerate(containers) if (launch := _launch(item))]
+    started = [
+        (index, item, launch)
+        for index, item in enumerate(containers)
+        if (launch := _launch(item))
+    ]
     if command and not started:
         return False
-    index, container = next(((index, item) for index, item, _ in started), (0, next(iter(containers), {})))
+    index, container = next(
+        ((index, item) for index, item, _ in started), (0, next(iter(containers), {}))
+    )
     where = f"{path}.containers[{text_or_empty(container.get('name')) or index}]"
     _carry_place(draft, spec, path)
     _carry_image(draft, container, where)
@@ -59,29 +69,47 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     for _, _, launch in started[:1]:
         carry_options(draft, launch.options, where)
         if launch.model and command:
-            carry_model(draft, launch.model, where, _weights_at(launch.model, spec, container))
+            carry_model(
+                draft, launch.model, where, _weights_at(launch.model, spec, container)
+            )
     for other in containers:
         if other is not container:
-            draft.leave(f"{path}.containers[{text_or_empty(other.get('name'))}]", "a group has no containers but the engine")
+            draft.leave(
+                f"{path}.containers[{text_or_empty(other.get('name'))}]",
+                "a group has no containers but the engine",
+            )
     return bool(started)
 
 
-def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | None) -> None:
+def carry_model(
+    draft: Draft, model: str, where: str, weights: MountedWeights | None
+) -> None:
     """Put a model into a draft: an id of the hub, or a folder on a claim."""
     if not model.startswith("/"):
         draft.put("model.id", model)
         return
     if weights:
-        draft.put("model.weights.pvc", {"claimName": weights.claim, **({"path": weights.folder} if weights.folder else {})})
+        draft.put(
+            "model.weights.pvc",
+            {
+                "claimName": weights.claim,
+                **({"path": weights.folder} if weights.folder else {}),
+            },
+        )
     else:
-        draft.leave(where, f"{model} is on no claim of the pod: say where the weights are in spec.model.weights")
+        draft.leave(
+            where,
+            f"{model} is on no claim of the pod: say where the weights are in spec.model.weights",
+        )
     served = draft.get("model.servedName")
     if isinstance(served, str) and served.count("/") == 1:
         draft.put("model.id", served)
 
 
 def _launch(container: Content) -> Any:
-    words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
+    words = [
+        str(word) for key in ("command", "args") for word in container.get(key) or ()
+    ]
     try:
         return launch_of(words, _literal(container))
     except ValueError:  # a script with quotes that do not end
@@ -103,14 +131,22 @@ def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights
         root = text_or_empty(mount.get("mountPath")).rstrip("/")
         claim = claims.get(text_or_empty(mount.get("name")))
         if claim and root and (model == root or model.startswith(f"{root}/")):
-            sub, rest = text_or_empty(mount.get("subPath")), model.removeprefix(root).strip("/")
-            return MountedWeights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
+            sub, rest = (
+                text_or_empty(mount.get("subPath")),
+                model.removeprefix(root).strip("/"),
+            )
+            return MountedWeights(
+                claim=claim,
+                folder="/".join(part for part in (sub.strip("/"), rest) if part),
+            )
     return None
 
 
 def _claims(spec: Content) -> Iterator[tuple[str, str]]:
     for volume in mappings(spec.get("volumes")):
-        if claim := text_or_empty(mapping(volume.get("persistentVolumeClaim")).get("claimName")):
+        if claim := text_or_empty(
+            mapping(volume.get("persistentVolumeClaim")).get("claimName")
+        ):
             yield text_or_empty(volume.get("name")), claim
 
 
@@ -118,13 +154,22 @@ def _carry_place(draft: Draft, spec: Content, path: str) -> None:
     if selector := mapping(spec.get("nodeSelector")):
         draft.put("placement.nodeSelector", dict(selector))
     if tolerations := mappings(spec.get("tolerations")):
-        kept = [{key: item[key] for key in TOLERATION if item.get(key) is not None} for item in tolerations]
+        kept = [
+            {key: item[key] for key in TOLERATION if item.get(key) is not None}
+            for item in tolerations
+        ]
         draft.put("placement.tolerations", kept)
-    for name, field in (("priorityClassName", "pod.priorityClassName"), ("runtimeClassName", "pod.runtimeClassName")):
+    for name, field in (
+        ("priorityClassName", "pod.priorityClassName"),
+        ("runtimeClassName", "pod.runtimeClassName"),
+    ):
         if value := text_or_empty(spec.get(name)):
             draft.put(field, value)
     if secrets := mappings(spec.get("imagePullSecrets")):
-        draft.put("pod.imagePullSecrets", [{"name": text_or_empty(item.get("name"))} for item in secrets])
+        draft.put(
+            "pod.imagePullSecrets",
+            [{"name": text_or_empty(item.get("name"))} for item in secrets],
+        )
     for name, why in _ELSEWHERE.items():
         if spec.get(name):
             draft.leave(f"{path}.{name}", why)
@@ -136,7 +181,10 @@ def _carry_image(draft: Draft, container: Content, where: str) -> None:
         return
     version = engine_version(image, None)
     if isinstance(version, Problem):
-        draft.leave(f"{where}.image", f"{image}: {version.sentence()}; the default image is used")
+        draft.leave(
+            f"{where}.image",
+            f"{image}: {version.sentence()}; the default image is used",
+        )
     else:
         draft.put("engine.image", image)
 
@@ -144,17 +192,30 @@ def _carry_image(draft: Draft, container: Content, where: str) -> None:
 def _carry_environment(draft: Draft, container: Content, where: str) -> None:
     kept = []
     for item in mappings(container.get("env")):
-        name, place = text_or_empty(item.get("name")), f"{where}.env[{text_or_empty(item.get('name'))}]"
+        name, place = (
+            text_or_empty(item.get("name")),
+            f"{where}.env[{text_or_empty(item.get('name'))}]",
+        )
         reference = mapping(mapping(item.get("valueFrom")).get("secretKeyRef"))
         if name in HUB_TOKENS and reference:
-            token = {"name": text_or_empty(reference.get("name")), "key": text_or_empty(reference.get("key"))}
+            token = {
+                "name": text_or_empty(reference.get("name")),
+                "key": text_or_empty(reference.get("key")),
+            }
             draft.put("model.weights.huggingFace.tokenSecretRef", token)
         elif name in HUB_TOKENS:
-            draft.leave(place, "a token belongs into a Secret: spec.model.weights.huggingFace.tokenSecretRef")
+            draft.leave(
+                place,
+                "a token belongs into a Secret: spec.model.weights.huggingFace.tokenSecretRef",
+            )
         elif name in VARIABLES and "value" in item:
             kept.append({"name": name, "value": text_or_empty(item.get("value"))})
         else:
-            draft.leave(place, "users may set only variables that change neither the plan nor who may do what in the pod")
+            draft.leave(
+                place,
+                "users may set only variables that change neither the plan nor who may do what in "
+                "the pod",
+            )
     if kept:
         draft.put("engine.env", kept)
     if container.get("envFrom"):
@@ -162,14 +223,25 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
 
 
 def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -> None:
-    claims, cache = dict(_claims(spec)), _literal(container).get("HF_HOME", "").rstrip("/")
+    claims, cache = (
+        dict(_claims(spec)),
+        _literal(container).get("HF_HOME", "").rstrip("/"),
+    )
     for mount in mappings(container.get("volumeMounts")):
-        name, at = text_or_empty(mount.get("name")), text_or_empty(mount.get("mountPath")).rstrip("/")
+        name, at = (
+            text_or_empty(mount.get("name")),
+            text_or_empty(mount.get("mountPath")).rstrip("/"),
+        )
         if name in claims and at in {*HUB_CACHES, cache} and at:
-            draft.put("model.weights.huggingFace.cache", {"claimName": claims.pop(name)})
+            draft.put(
+                "model.weights.huggingFace.cache", {"claimName": claims.pop(name)}
+            )
     known = {name for name, _ in _claims(spec)}
     for volume in mappings(spec.get("volumes")):
         name = text_or_empty(volume.get("name"))
         in_memory = mapping(volume.get("emptyDir")).get("medium") == "Memory"
         if name not in known and not in_memory and "emptyDir" not in volume:
-            draft.leave(f"{path}.volumes[{name}]", "the pods mount the weights, and nothing else of a user's")
+            draft.leave(
+                f"{path}.volumes[{name}]",
+                "the pods mount the weights, and nothing else of a user's",
+            )

@@ -1,7 +1,7 @@
 """The model families, one module each: what a decoder layer of an architecture is made of.
 
-A family says what its layers compute and which tensors they hold; it reads nothing but its own config
-fields. What all families share (embeddings, head, dtype, quantization, context length) is in
+A family says what its layers compute and which tensors they hold; it reads nothing but its own
+config fields. What all families share (embeddings, head, dtype, quantization, context length) is in
 ``shardwright.modelspec.read``.
 """
 
@@ -51,7 +51,11 @@ _MODULES: Final = (
 )
 
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
-    {architecture: family for module in _MODULES for architecture, family in module.FAMILIES.items()}
+    {
+        architecture: family
+        for module in _MODULES
+        for architecture, family in module.FAMILIES.items()
+    }
 )
 """Every architecture that can be read, by the name that ``architectures`` has for it."""
 
@@ -96,5 +100,8 @@ LANGUAGE_MODELS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The architecture of a ``text_config`` by its ``model_type``, as transformers 5 names them."""
 
-MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType({"gptj": "GPTJForCausalLM", "opt": "OPTForCausalLM"})
-"""The architecture of a ``model_type``, for summaries of other tools, which name no architecture."""
+MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {"gptj": "GPTJForCausalLM", "opt": "OPTForCausalLM"}
+)
+"""The architecture of a ``model_type``, for summaries of other tools, which name no architecture.
+"""

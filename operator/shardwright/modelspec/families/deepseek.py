@@ -1,8 +1,8 @@
 """DeepSeek-V2 to V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, the first layers dense.
 
-From V3.2 on an indexer in (most) layers selects what is attended; its keys stand in the cache beside the
-latent vectors. Layers for multi-token prediction (``num_nextn_predict_layers``) are not counted: the engines load them
-only for speculative decoding.
+From V3.2 on an indexer in (most) layers selects what is attended; its keys stand in the cache
+beside the latent vectors. Layers for multi-token prediction (``num_nextn_predict_layers``) are not
+counted: the engines load them only for speculative decoding.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,34 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, WeightFormat
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
+from shardwright.modelspec.fields import (
+    CONTEXT,
+    EXPERTS,
+    HEAD_DIM,
+    HEADS,
+    LAYERS,
+    WIDTH,
+    Fields,
+)
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    LatentAttention,
+    Layer,
+    Split,
+    WeightFormat,
+)
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    norms,
+    routed,
+    router,
+)
 
 
 def read_latent(fields: Fields, shape: Shape) -> LatentAttention:
@@ -32,7 +57,9 @@ def _queries(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
     if attention.q_lora_rank is None:
         return linear("self_attn.q_proj", width, shape.hidden, Split.COLUMN)
     return (
-        *linear("self_attn.q_a_proj", attention.q_lora_rank, shape.hidden, Split.REPLICATED),
+        *linear(
+            "self_attn.q_a_proj", attention.q_lora_rank, shape.hidden, Split.REPLICATED
+        ),
         *norms(attention.q_lora_rank, "self_attn.q_a_layernorm"),
         *linear("self_attn.q_b_proj", width, attention.q_lora_rank, Split.COLUMN),
     )
@@ -44,10 +71,20 @@ def latent_tensors(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ..
     key_values = heads * (attention.nope_dim + attention.value_head_dim)
     return (
         *_queries(shape, attention),
-        *linear("self_attn.kv_a_proj_with_mqa", latent + attention.rope_dim, shape.hidden, Split.REPLICATED),
+        *linear(
+            "self_attn.kv_a_proj_with_mqa",
+            latent + attention.rope_dim,
+            shape.hidden,
+            Split.REPLICATED,
+        ),
         *norms(latent, "self_attn.kv_a_layernorm"),
         *linear("self_attn.kv_b_proj", key_values, latent, Split.COLUMN),
-        *linear("self_attn.o_proj", shape.hidden, heads * attention.value_head_dim, Split.ROW),
+        *linear(
+            "self_attn.o_proj",
+            shape.hidden,
+            heads * attention.value_head_dim,
+            Split.ROW,
+        ),
     )
 
 
@@ -59,16 +96,29 @@ def read_experts(fields: Fields) -> ExpertFeedForward:
         experts=experts,
         experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
         expert_intermediate=intermediate,
-        shared_intermediate=intermediate * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
+        shared_intermediate=intermediate
+        * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
     )
 
 
 def expert_tensors(
-    shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: WeightFormat | None = None
+    shape: Shape,
+    block: ExpertFeedForward,
+    *,
+    corrected: bool,
+    gate: WeightFormat | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return router (with its FP32 correction bias, where it has one), shared and routed experts."""
-    bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
-    shared = gated("mlp.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()
+    """Return router (with its FP32 correction bias, where it has one), shared and routed
+    experts.
+    """
+    bias = Tensor(
+        name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
+    )
+    shared = (
+        gated("mlp.shared_experts", shape.hidden, block.shared_intermediate)
+        if block.shared_intermediate
+        else ()
+    )
     return (
         router("mlp.gate", block.experts, shape.hidden, storage=gate),
         *((bias,) if corrected else ()),
@@ -85,20 +135,33 @@ class _Attention:
     tensors: tuple[Tensor, ...]
 
 
-def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, dim: int) -> tuple[Tensor, ...]:
-    """Return the indexer, which every rank holds whole. Source: vLLM 0.32 ``models/deepseek_v2.py:Indexer``."""
+def _indexer_tensors(
+    fields: Fields, shape: Shape, attention: LatentAttention, dim: int
+) -> tuple[Tensor, ...]:
+    """Return the indexer, which every rank holds whole. Source: vLLM 0.32
+    ``models/deepseek_v2.py:Indexer``.
+    """
     heads = fields.integer("index_n_heads", HEADS)
     return (
-        *linear("self_attn.indexer.wq_b", heads * dim, attention.q_lora_rank or shape.hidden, Split.REPLICATED),
+        *linear(
+            "self_attn.indexer.wq_b",
+            heads * dim,
+            attention.q_lora_rank or shape.hidden,
+            Split.REPLICATED,
+        ),
         Tensor(name="self_attn.indexer.wk", outputs=dim, inputs=shape.hidden),
-        Tensor(name="self_attn.indexer.weights_proj", outputs=heads, inputs=shape.hidden),
+        Tensor(
+            name="self_attn.indexer.weights_proj", outputs=heads, inputs=shape.hidden
+        ),
         Tensor(name="self_attn.indexer.k_norm", outputs=dim, storage=FP32),
         Tensor(name="self_attn.indexer.k_norm.bias", outputs=dim, storage=FP32),
     )
 
 
 def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
-    """Return the attention of the layer at an index: with its own indexer, or with the selection of an earlier one."""
+    """Return the attention of the layer at an index: with its own indexer, or with the selection of
+    an earlier one.
+    """
     attention = read_latent(fields, shape)
     tensors = latent_tensors(shape, attention)
     if fields.values.get("index_topk") is None:
@@ -107,10 +170,15 @@ def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
     dim = fields.integer("index_head_dim", HEAD_DIM)
     shared = replace(attention, selected_tokens=fields.integer("index_topk", CONTEXT))
     indexed = replace(shared, index_dim=dim)
-    own = _Attention(attention=indexed, tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)))
+    own = _Attention(
+        attention=indexed,
+        tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)),
+    )
     borrowed = _Attention(attention=shared, tensors=tensors)
     types = fields.strings("indexer_types")
-    return lambda layer: borrowed if layer < len(types) and types[layer] == "shared" else own
+    return lambda layer: (
+        borrowed if layer < len(types) and types[layer] == "shared" else own
+    )
 
 
 def _deepseek(fields: Fields, shape: Shape) -> Blocks:
@@ -119,26 +187,52 @@ def _deepseek(fields: Fields, shape: Shape) -> Blocks:
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
     corrected = fields.string("topk_method") == "noaux_tc"
     every = fields.integer("moe_layer_freq", LAYERS, default=1)
-    dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
-    sparse_tensors = (*expert_tensors(shape, experts, corrected=corrected), *block_norms(shape))
+    dense_tensors = (
+        *gated("mlp", shape.hidden, dense.intermediate),
+        *block_norms(shape),
+    )
+    sparse_tensors = (
+        *expert_tensors(shape, experts, corrected=corrected),
+        *block_norms(shape),
+    )
 
     def block(layer: int) -> Block:
         own = attention(layer)
         if layer >= first_sparse and layer % every == 0:
-            return Block(layer=Layer(attention=own.attention, feed_forward=experts), tensors=(*own.tensors, *sparse_tensors))
-        return Block(layer=Layer(attention=own.attention, feed_forward=dense), tensors=(*own.tensors, *dense_tensors))
+            return Block(
+                layer=Layer(attention=own.attention, feed_forward=experts),
+                tensors=(*own.tensors, *sparse_tensors),
+            )
+        return Block(
+            layer=Layer(attention=own.attention, feed_forward=dense),
+            tensors=(*own.tensors, *dense_tensors),
+        )
 
     return block
 
 
-_DEFAULTS = MappingProxyType({"n_shared_experts": 1, "q_lora_rank": 1536, "first_k_dense_replace": 3})
+_DEFAULTS = MappingProxyType(
+    {"n_shared_experts": 1, "q_lora_rank": 1536, "first_k_dense_replace": 3}
+)
 
 FAMILIES = {
-    "DeepseekV2ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536})),
-    "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
-    "DeepseekV32ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048})),
-    "GlmMoeDsaForCausalLM": Family(
-        blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048})
+    "DeepseekV2ForCausalLM": Family(
+        blocks=_deepseek,
+        defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536}),
     ),
-    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)),
+    "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
+    "DeepseekV32ForCausalLM": Family(
+        blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048})
+    ),
+    "GlmMoeDsaForCausalLM": Family(
+        blocks=_deepseek,
+        defaults=MappingProxyType(
+            {**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048}
+        ),
+    ),
+    "KimiK25ForConditionalGeneration": Family(
+        blocks=_deepseek,
+        defaults=_DEFAULTS,
+        tower=Tower(matrices=2, split=Split.COLUMN),
+    ),
 }

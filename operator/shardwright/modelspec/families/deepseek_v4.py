@@ -1,4 +1,6 @@
-"""DeepSeek-V4: a short window beside a compressed context, low-rank outputs, several residual streams, FP4 experts."""
+"""DeepSeek-V4: a short window beside a compressed context, low-rank outputs, several residual
+streams, FP4 experts.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,17 +8,43 @@ from typing import Final
 
 from shardwright.modelspec.families.deepseek import read_experts
 from shardwright.modelspec.families.family import Family, Shape
-from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
+from shardwright.modelspec.fields import (
+    CONTEXT,
+    HEAD_DIM,
+    HEADS,
+    LAYERS,
+    VOCABULARY,
+    WIDTH,
+    Fields,
+)
 from shardwright.modelspec.formats import MXFP4, NVFP4
-from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, PipelineRole, Split, WeightFormat
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
+from shardwright.modelspec.spec import (
+    ExpertFeedForward,
+    LatentAttention,
+    Layer,
+    PipelineRole,
+    Split,
+    WeightFormat,
+)
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    norms,
+    routed,
+    router,
+)
 
 _INT32: Final = WeightFormat(name="int32", bits=32)
 _STREAMS: Final = (1, 64)
 
 _INDEXED: Final = 4
-"""Compression of the layers that have an indexer; their windows overlap, so projections are twice as wide.
-Source: vLLM 0.32 ``models/deepseek_v4/attention.py`` and ``compressor.py``."""
+"""Compression of the layers that have an indexer; their windows overlap, so projections are twice
+as wide. Source: vLLM 0.32 ``models/deepseek_v4/attention.py`` and ``compressor.py``.
+"""
 
 
 def _attention(fields: Fields, shape: Shape, ratio: int) -> LatentAttention:
@@ -48,7 +76,10 @@ def _compressor(name: str, hidden: int, dim: int, ratio: int) -> tuple[Tensor, .
 
 
 def _indexer(fields: Fields, hidden: int, q_rank: int) -> tuple[Tensor, ...]:
-    heads, dim = fields.integer("index_n_heads", HEADS), fields.integer("index_head_dim", HEAD_DIM)
+    heads, dim = (
+        fields.integer("index_n_heads", HEADS),
+        fields.integer("index_head_dim", HEAD_DIM),
+    )
     return (
         *linear("self_attn.indexer.wq_b", heads * dim, q_rank, Split.REPLICATED),
         Tensor(name="self_attn.indexer.weights_proj", outputs=heads, inputs=hidden),
@@ -58,10 +89,18 @@ def _indexer(fields: Fields, hidden: int, q_rank: int) -> tuple[Tensor, ...]:
 
 def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor, ...]:
     q_rank = fields.integer("q_lora_rank", WIDTH)
-    groups, o_rank = fields.integer("o_groups", HEADS), fields.integer("o_lora_rank", WIDTH)
+    groups, o_rank = (
+        fields.integer("o_groups", HEADS),
+        fields.integer("o_lora_rank", WIDTH),
+    )
     width = shape.heads * shape.head_dim
     return (
-        Tensor(name="self_attn.attn_sink", outputs=shape.heads, split=Split.COLUMN, storage=FP32),
+        Tensor(
+            name="self_attn.attn_sink",
+            outputs=shape.heads,
+            split=Split.COLUMN,
+            storage=FP32,
+        ),
         *linear("self_attn.wq_a", q_rank, shape.hidden, Split.REPLICATED),
         *linear("self_attn.wkv", shape.head_dim, shape.hidden, Split.REPLICATED),
         *norms(q_rank, "self_attn.q_norm"),
@@ -69,7 +108,11 @@ def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor
         *linear("self_attn.wq_b", width, q_rank, Split.COLUMN),
         *linear("self_attn.wo_a", groups * o_rank, width // groups, Split.COLUMN),
         *linear("self_attn.wo_b", shape.hidden, groups * o_rank, Split.ROW),
-        *(_compressor("self_attn.compressor", shape.hidden, shape.head_dim, ratio) if ratio else ()),
+        *(
+            _compressor("self_attn.compressor", shape.hidden, shape.head_dim, ratio)
+            if ratio
+            else ()
+        ),
         *(_indexer(fields, shape.hidden, q_rank) if ratio == _INDEXED else ()),
     )
 
@@ -86,17 +129,34 @@ def stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
     )
 
 
-def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward, *, hashed: bool) -> tuple[Tensor, ...]:
-    experts = routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate)
+def _expert_tensors(
+    fields: Fields, shape: Shape, block: ExpertFeedForward, *, hashed: bool
+) -> tuple[Tensor, ...]:
+    experts = routed(
+        "mlp.experts", block.experts, shape.hidden, block.expert_intermediate
+    )
     if fields.string("expert_dtype") == "fp4":
         section = fields.section("quantization_config")
-        storage = NVFP4 if section and (section.string("moe_quant_algo") or "").upper() == "NVFP4" else MXFP4
-        experts = tuple(replace(tensor, storage=storage, quantizable=False) for tensor in experts)
+        storage = (
+            NVFP4
+            if section and (section.string("moe_quant_algo") or "").upper() == "NVFP4"
+            else MXFP4
+        )
+        experts = tuple(
+            replace(tensor, storage=storage, quantizable=False) for tensor in experts
+        )
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     choice = (
-        Tensor(name="mlp.gate.tid2eid", outputs=vocabulary, inputs=block.experts_per_token, storage=_INT32)
+        Tensor(
+            name="mlp.gate.tid2eid",
+            outputs=vocabulary,
+            inputs=block.experts_per_token,
+            storage=_INT32,
+        )
         if hashed
-        else Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
+        else Tensor(
+            name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
+        )
     )
     return (
         router("mlp.gate", block.experts, shape.hidden),
@@ -109,7 +169,11 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward, *, h
 def _ratios(fields: Fields, layers: int) -> Callable[[int], int]:
     ratios = fields.integers("compress_ratios")
     if len(ratios) < layers or any(not 0 <= ratio <= CONTEXT[1] for ratio in ratios):
-        fields.refuse("compress_ratios", f"{len(ratios)} entries", f"must be a ratio, 0 or more, for each of {layers} layers")
+        fields.refuse(
+            "compress_ratios",
+            f"{len(ratios)} entries",
+            f"must be a ratio, 0 or more, for each of {layers} layers",
+        )
         return lambda _: 0
     return lambda layer: ratios[layer]
 
@@ -118,12 +182,17 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
     experts = read_experts(fields)
     hash_layers = fields.integer("num_hash_layers", (0, LAYERS[1]), default=0)
     ratio_of = _ratios(fields, shape.layers)
-    always = (*stream_tensors(fields, shape.hidden), *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"))
+    always = (
+        *stream_tensors(fields, shape.hidden),
+        *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"),
+    )
 
     def block(layer: int) -> Block:
         ratio = ratio_of(layer)
         return Block(
-            layer=Layer(attention=_attention(fields, shape, ratio), feed_forward=experts),
+            layer=Layer(
+                attention=_attention(fields, shape, ratio), feed_forward=experts
+            ),
             tensors=(
                 *_attention_tensors(fields, shape, ratio),
                 *_expert_tensors(fields, shape, experts, hashed=layer < hash_layers),
@@ -136,9 +205,21 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
 
 def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     streams = fields.integer("hc_mult", _STREAMS, default=1)
-    parts = (("fn", streams, streams * shape.hidden), ("base", streams, 1), ("scale", 1, 1))
+    parts = (
+        ("fn", streams, streams * shape.hidden),
+        ("base", streams, 1),
+        ("scale", 1, 1),
+    )
     return tuple(
-        (PipelineRole.FINAL, Tensor(name=f"model.hc_head_{part}", outputs=outputs, inputs=inputs, storage=FP32))
+        (
+            PipelineRole.FINAL,
+            Tensor(
+                name=f"model.hc_head_{part}",
+                outputs=outputs,
+                inputs=inputs,
+                storage=FP32,
+            ),
+        )
         for part, outputs, inputs in parts
     )
 

@@ -17,13 +17,14 @@ class Family:
     """How the configs of one architecture are read.
 
     ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
-    embedding and head are one matrix where the config does not say. ``defaults`` are the values that
-    the architecture's own config class (transformers 5) fills in for fields that a config leaves out, not for
-    those that it sets to null. ``names`` are what the architecture's configs call the fields that most others name alike, the
-    first one that is there counts; a dot leads into a section. ``ignores`` are fields that the engine's class does not
-    read. ``ends`` are tensors before the first or after
-    the last layer beside embedding, final norm and head. ``warnings`` say what was read in the generic way or
-    is not known; they widen the band of a prediction, and may name the ``{architecture}``.
+    embedding and head are one matrix where the config does not say. ``defaults`` are the values
+    that the architecture's own config class (transformers 5) fills in for fields that a config
+    leaves out, not for those that it sets to null. ``names`` are what the architecture's configs
+    call the fields that most others name alike, the first one that is there counts; a dot leads
+    into a section. ``ignores`` are fields that the engine's class does not read. ``ends`` are
+    tensors before the first or after the last layer beside embedding, final norm and head.
+    ``warnings`` say what was read in the generic way or is not known; they widen the band of a
+    prediction, and may name the ``{architecture}``.
     """
 
     blocks: Callable[[Fields, "Shape"], Blocks]
@@ -31,14 +32,17 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignores: frozenset[str] = frozenset()
-    ends: Callable[[Fields, "Shape"], tuple[tuple[PipelineRole, Tensor], ...]] = _no_ends
+    ends: Callable[[Fields, "Shape"], tuple[tuple[PipelineRole, Tensor], ...]] = (
+        _no_ends
+    )
     tower: "Tower | None" = None
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """The vision tower of a multimodal family: 3 ``matrices`` where its feed-forward blocks are gated, else 2.
+    """The vision tower of a multimodal family: 3 ``matrices`` where its feed-forward blocks are
+    gated, else 2.
 
     ``split`` is whether tensor parallelism cuts it or every rank holds it whole.
     """
@@ -49,7 +53,9 @@ class Tower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The fields that every decoder has; values are as wide as keys where ``value_head_dim`` is 0."""
+    """The fields that every decoder has; values are as wide as keys where ``value_head_dim`` is
+    0.
+    """
 
     hidden: int
     layers: int
@@ -71,7 +77,11 @@ def read_shape(fields: Fields) -> Shape:
     heads = fields.integer("num_attention_heads", HEADS)
     kv_heads = fields.integer("num_key_value_heads", HEADS, default=heads)
     if heads % kv_heads and len(fields.problems) == before:
-        fields.refuse("num_key_value_heads", f"{kv_heads}", f"must divide num_attention_heads {heads}")
+        fields.refuse(
+            "num_key_value_heads",
+            f"{kv_heads}",
+            f"must divide num_attention_heads {heads}",
+        )
     return Shape(
         hidden=hidden,
         layers=fields.integer("num_hidden_layers", LAYERS),
@@ -92,13 +102,39 @@ def grouped(shape: Shape, window: int | None = None) -> GroupedAttention:
     )
 
 
-def grouped_tensors(shape: Shape, *, bias: bool = False, output_bias: bool = False) -> tuple[Tensor, ...]:
+def grouped_tensors(
+    shape: Shape, *, bias: bool = False, output_bias: bool = False
+) -> tuple[Tensor, ...]:
     """Return query, key, value and output projections."""
     return (
-        *linear("self_attn.q_proj", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN, bias=bias),
-        *linear("self_attn.k_proj", shape.kv_heads * shape.head_dim, shape.hidden, Split.KV_HEADS, bias=bias),
-        *linear("self_attn.v_proj", shape.kv_heads * shape.value_dim, shape.hidden, Split.KV_HEADS, bias=bias),
-        *linear("self_attn.o_proj", shape.hidden, shape.heads * shape.value_dim, Split.ROW, bias=output_bias),
+        *linear(
+            "self_attn.q_proj",
+            shape.heads * shape.head_dim,
+            shape.hidden,
+            Split.COLUMN,
+            bias=bias,
+        ),
+        *linear(
+            "self_attn.k_proj",
+            shape.kv_heads * shape.head_dim,
+            shape.hidden,
+            Split.KV_HEADS,
+            bias=bias,
+        ),
+        *linear(
+            "self_attn.v_proj",
+            shape.kv_heads * shape.value_dim,
+            shape.hidden,
+            Split.KV_HEADS,
+            bias=bias,
+        ),
+        *linear(
+            "self_attn.o_proj",
+            shape.hidden,
+            shape.heads * shape.value_dim,
+            Split.ROW,
+            bias=output_bias,
+        ),
     )
 
 
@@ -113,7 +149,9 @@ def block_norms(shape: Shape) -> tuple[Tensor, ...]:
 
 
 def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
-    """Return the sliding window in tokens; None where there is none, it is 0 or the switch field turns it off."""
+    """Return the sliding window in tokens; None where there is none, it is 0 or the switch field
+    turns it off.
+    """
     window = fields.optional_integer("sliding_window", (0, CONTEXT[1]))
     if switch is not None and not fields.boolean(switch, default=False):
         return None
@@ -121,23 +159,33 @@ def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
 
 
 def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
-    """Return the window of every layer: of those that ``layer_types`` lets slide, of all where it is not there.
+    """Return the window of every layer: of those that ``layer_types`` lets slide, of all where it
+    is not there.
 
-    Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``, ``models/llama.py:LlamaAttention``.
+    Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``,
+    ``models/llama.py:LlamaAttention``.
     """
-    window, slides = window_of(fields), alternating(fields, layers, full_every=layers + 1)
+    window, slides = (
+        window_of(fields),
+        alternating(fields, layers, full_every=layers + 1),
+    )
     return tuple(window if slides(layer) else None for layer in range(layers))
 
 
 def qwen_window(fields: Fields, layers: int) -> int | None:
-    """Return the window of all layers of a Qwen, which the config may switch on from some layer onwards.
+    """Return the window of all layers of a Qwen, which the config may switch on from some layer
+    onwards.
 
     Source: vLLM 0.32 ``models/qwen2.py:Qwen2Model``, which refuses windows of some layers only.
     """
     window = window_of(fields, switch="use_sliding_window")
     first = fields.integer("max_window_layers", (0, LAYERS[1]), default=0)
     if window is not None and 0 < first < layers:
-        fields.refuse("max_window_layers", f"{first}", f"must be 0 or at least num_hidden_layers {layers} with a sliding window")
+        fields.refuse(
+            "max_window_layers",
+            f"{first}",
+            f"must be 0 or at least num_hidden_layers {layers} with a sliding window",
+        )
     return window if first == 0 else None
 
 
@@ -145,7 +193,9 @@ def per_layer(fields: Fields, name: str, layers: int) -> tuple[int, ...]:
     """Return a number for each layer, or nothing where the config has no such list."""
     listed = fields.integers(name)
     if listed and len(listed) < layers:
-        fields.refuse(name, f"{len(listed)} entries", f"must be one for each of {layers} layers")
+        fields.refuse(
+            name, f"{len(listed)} entries", f"must be one for each of {layers} layers"
+        )
         return (0,) * layers
     return listed
 
@@ -154,7 +204,11 @@ def alternating(fields: Fields, layers: int, full_every: int) -> Callable[[int],
     """Return which layers slide: as ``layer_types`` says, else all but every ``full_every``-th."""
     types = fields.strings("layer_types")
     if types and len(types) < layers:
-        fields.refuse("layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers")
+        fields.refuse(
+            "layer_types",
+            f"{len(types)} entries",
+            f"must be one for each of {layers} layers",
+        )
         return lambda _: False
     if types:
         return lambda layer: types[layer] == "sliding_attention"

@@ -1,4 +1,6 @@
-"""Gemma 1 to 4: tied embeddings, from 2 on four norms a layer and layers that slide, in 4 experts beside the dense block."""
+"""Gemma 1 to 4: tied embeddings, from 2 on four norms a layer and layers that slide, in 4 experts
+beside the dense block.
+"""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,8 +17,22 @@ from shardwright.modelspec.families.family import (
     window_of,
 )
 from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms, routed, router
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    GroupedAttention,
+    Layer,
+    Split,
+)
+from shardwright.modelspec.tensors import (
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    norms,
+    routed,
+    router,
+)
 
 
 def _tensors(fields: Fields, shape: Shape, intermediate: int) -> tuple[Tensor, ...]:
@@ -26,25 +42,35 @@ def _tensors(fields: Fields, shape: Shape, intermediate: int) -> tuple[Tensor, .
 
 
 def _sandwich(shape: Shape) -> tuple[Tensor, ...]:
-    return norms(shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+    return norms(
+        shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm"
+    )
 
 
 def _gemma(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     block = Block(
-        layer=Layer(attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)),
+        layer=Layer(
+            attention=grouped(shape),
+            feed_forward=DenseFeedForward(intermediate=intermediate),
+        ),
         tensors=_tensors(fields, shape, intermediate),
     )
     return lambda _: block
 
 
-def _sliding(fields: Fields, shape: Shape, extra: tuple[Tensor, ...], full_every: int) -> Blocks:
+def _sliding(
+    fields: Fields, shape: Shape, extra: tuple[Tensor, ...], full_every: int
+) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (*_tensors(fields, shape, intermediate), *_sandwich(shape), *extra)
     slides = alternating(fields, shape.layers, full_every)
     sliding, full = (
         Block(
-            layer=Layer(attention=grouped(shape, reach), feed_forward=DenseFeedForward(intermediate=intermediate)),
+            layer=Layer(
+                attention=grouped(shape, reach),
+                feed_forward=DenseFeedForward(intermediate=intermediate),
+            ),
             tensors=tensors,
         )
         for reach in (window_of(fields), None)
@@ -61,12 +87,18 @@ def _gemma3(fields: Fields, shape: Shape) -> Blocks:
     return _sliding(fields, shape, head_norms(shape), every)
 
 
-def _gemma4_attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
-    """Return attention of a sliding layer, or of a full one with its own head width and K/V heads."""
+def _gemma4_attention(
+    fields: Fields, shape: Shape, *, slides: bool
+) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+    """Return attention of a sliding layer, or of a full one with its own head width and K/V
+    heads.
+    """
     full = replace(
         shape,
         head_dim=fields.integer("global_head_dim", HEAD_DIM, default=shape.head_dim),
-        kv_heads=fields.integer("num_global_key_value_heads", HEADS, default=shape.kv_heads),
+        kv_heads=fields.integer(
+            "num_global_key_value_heads", HEADS, default=shape.kv_heads
+        ),
     )
     own = shape if slides else full
     window = window_of(fields) if slides else None
@@ -85,20 +117,32 @@ def _gemma4_experts(fields: Fields) -> ExpertFeedForward | None:
     )
 
 
-def _gemma4_expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+def _gemma4_expert_tensors(
+    shape: Shape, block: ExpertFeedForward
+) -> tuple[Tensor, ...]:
     return (
         Tensor(name="router.scale", outputs=shape.hidden),
         Tensor(name="router.per_expert_scale", outputs=block.experts),
         router("router.proj", block.experts, shape.hidden),
         *routed("experts", block.experts, shape.hidden, block.expert_intermediate),
-        *norms(shape.hidden, "post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"),
+        *norms(
+            shape.hidden,
+            "post_feedforward_layernorm_1",
+            "post_feedforward_layernorm_2",
+            "pre_feedforward_layernorm_2",
+        ),
     )
 
 
 def _gemma4(fields: Fields, shape: Shape) -> Blocks:
     for unread in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
         if fields.integer(unread, (0, WIDTH[1]), default=0):
-            fields.refuse(unread, f"{fields.values[unread]}", "is not read yet", "serve a model without it")
+            fields.refuse(
+                unread,
+                f"{fields.values[unread]}",
+                "is not read yet",
+                "serve a model without it",
+            )
     intermediate = fields.integer("intermediate_size", WIDTH)
     experts = _gemma4_experts(fields)
     rest = (
@@ -110,16 +154,25 @@ def _gemma4(fields: Fields, shape: Shape) -> Blocks:
     slides = alternating(fields, shape.layers, full_every=6)
     sliding, full = (
         Block(
-            layer=Layer(attention=attention, feed_forward=experts or DenseFeedForward(intermediate=intermediate)),
+            layer=Layer(
+                attention=attention,
+                feed_forward=experts or DenseFeedForward(intermediate=intermediate),
+            ),
             tensors=(*tensors, *rest),
         )
-        for attention, tensors in (_gemma4_attention(fields, shape, slides=each) for each in (True, False))
+        for attention, tensors in (
+            _gemma4_attention(fields, shape, slides=each) for each in (True, False)
+        )
     )
     return lambda layer: sliding if slides(layer) else full
 
 
-_GEMMA2_DEFAULTS = MappingProxyType({"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096})
-_GEMMA4_DEFAULTS = MappingProxyType({"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 512})
+_GEMMA2_DEFAULTS = MappingProxyType(
+    {"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096}
+)
+_GEMMA4_DEFAULTS = MappingProxyType(
+    {"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 512}
+)
 _GEMMA3_DEFAULTS = MappingProxyType(
     {
         "vocab_size": 262208,
@@ -134,9 +187,14 @@ _GEMMA3_DEFAULTS = MappingProxyType(
 FAMILIES = {
     "Gemma4ForCausalLM": Family(blocks=_gemma4, tied=True, defaults=_GEMMA4_DEFAULTS),
     "Gemma4ForConditionalGeneration": Family(
-        blocks=_gemma4, tied=True, defaults=_GEMMA4_DEFAULTS, tower=Tower(matrices=3, split=Split.REPLICATED)
+        blocks=_gemma4,
+        tied=True,
+        defaults=_GEMMA4_DEFAULTS,
+        tower=Tower(matrices=3, split=Split.REPLICATED),
     ),
-    "GemmaForCausalLM": Family(blocks=_gemma, tied=True, defaults=MappingProxyType({"head_dim": 256})),
+    "GemmaForCausalLM": Family(
+        blocks=_gemma, tied=True, defaults=MappingProxyType({"head_dim": 256})
+    ),
     "Gemma2ForCausalLM": Family(blocks=_gemma2, tied=True, defaults=_GEMMA2_DEFAULTS),
     "Gemma3ForCausalLM": Family(blocks=_gemma3, tied=True, defaults=_GEMMA3_DEFAULTS),
     "Gemma3ForConditionalGeneration": Family(

@@ -27,7 +27,10 @@ def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
         *block_norms(shape),
     )
     dense = Block(
-        layer=Layer(attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)),
+        layer=Layer(
+            attention=grouped(shape),
+            feed_forward=DenseFeedForward(intermediate=intermediate),
+        ),
         tensors=(*always, *gated("mlp", shape.hidden, intermediate)),
     )
     sparse = Block(
@@ -38,5 +41,8 @@ def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
 
 
 FAMILIES = {
-    "Glm4MoeForCausalLM": Family(blocks=_glm4_moe, defaults=MappingProxyType({"num_key_value_heads": 8, "n_shared_experts": 1}))
+    "Glm4MoeForCausalLM": Family(
+        blocks=_glm4_moe,
+        defaults=MappingProxyType({"num_key_value_heads": 8, "n_shared_experts": 1}),
+    )
 }

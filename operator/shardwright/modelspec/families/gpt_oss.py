@@ -22,9 +22,26 @@ def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...
         router("mlp.router", count, shape.hidden),
         Tensor(name="mlp.router.bias", outputs=count),
         *routed("mlp.experts", count, shape.hidden, width),
-        Tensor(name="mlp.experts.gate_proj.bias", outputs=width, split=Split.COLUMN, copies=count, experts=True),
-        Tensor(name="mlp.experts.up_proj.bias", outputs=width, split=Split.COLUMN, copies=count, experts=True),
-        Tensor(name="mlp.experts.down_proj.bias", outputs=shape.hidden, copies=count, experts=True),
+        Tensor(
+            name="mlp.experts.gate_proj.bias",
+            outputs=width,
+            split=Split.COLUMN,
+            copies=count,
+            experts=True,
+        ),
+        Tensor(
+            name="mlp.experts.up_proj.bias",
+            outputs=width,
+            split=Split.COLUMN,
+            copies=count,
+            experts=True,
+        ),
+        Tensor(
+            name="mlp.experts.down_proj.bias",
+            outputs=shape.hidden,
+            copies=count,
+            experts=True,
+        ),
     )
 
 
@@ -44,7 +61,10 @@ def _gpt_oss(fields: Fields, shape: Shape) -> Blocks:
     window = window_of(fields)
     slides = alternating(fields, shape.layers, full_every=2)
     sliding, full = (
-        Block(layer=Layer(attention=grouped(shape, reach), feed_forward=feed_forward), tensors=tensors)
+        Block(
+            layer=Layer(attention=grouped(shape, reach), feed_forward=feed_forward),
+            tensors=tensors,
+        )
         for reach in (window, None)
     )
     return lambda layer: sliding if slides(layer) else full
@@ -52,6 +72,9 @@ def _gpt_oss(fields: Fields, shape: Shape) -> Blocks:
 
 FAMILIES = {
     "GptOssForCausalLM": Family(
-        blocks=_gpt_oss, defaults=MappingProxyType({"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128})
+        blocks=_gpt_oss,
+        defaults=MappingProxyType(
+            {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128}
+        ),
     )
 }

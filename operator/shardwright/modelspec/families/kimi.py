@@ -1,4 +1,6 @@
-"""Kimi-Linear and K3: Kimi delta attention in most layers, latent attention in every fourth, experts on a latent width."""
+"""Kimi-Linear and K3: Kimi delta attention in most layers, latent attention in every fourth,
+experts on a latent width.
+"""
 
 from types import MappingProxyType
 from typing import Final
@@ -15,14 +17,29 @@ from shardwright.modelspec.spec import (
     RecurrentAttention,
     Split,
 )
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    norms,
+    routed,
+    router,
+)
 
 _KERNEL: Final = (1, 64)
 
 
-def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+def _delta_attention(
+    config: Fields, shape: Shape
+) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
     """Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py``, built for K3."""
-    heads, dim = config.integer("num_heads", HEADS), config.integer("head_dim", HEAD_DIM)
+    heads, dim = (
+        config.integer("num_heads", HEADS),
+        config.integer("head_dim", HEAD_DIM),
+    )
     kernel = config.integer("short_conv_kernel_size", _KERNEL)
     width = heads * dim
     full_gate = config.boolean("use_full_rank_gate", default=False)
@@ -40,9 +57,17 @@ def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, 
         checkpointed=True,
     )
     return state, (
-        Tensor(name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32),
+        Tensor(
+            name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32
+        ),
         Tensor(name="self_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
-        Tensor(name="self_attn.conv1d", outputs=3 * width, inputs=kernel, split=Split.COLUMN, storage=FP32),
+        Tensor(
+            name="self_attn.conv1d",
+            outputs=3 * width,
+            inputs=kernel,
+            split=Split.COLUMN,
+            storage=FP32,
+        ),
         *linear("self_attn.qkv_proj", 3 * width, shape.hidden, Split.COLUMN),
         *(gate if full_gate else low_rank_gate),
         *linear("self_attn.f_a_proj", dim, shape.hidden, Split.REPLICATED),
@@ -60,27 +85,55 @@ def _experts(fields: Fields) -> ExpertFeedForward:
         experts=experts,
         experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
         expert_intermediate=intermediate,
-        shared_intermediate=intermediate * fields.integer("num_shared_experts", (0, EXPERTS[1]), default=0),
+        shared_intermediate=intermediate
+        * fields.integer("num_shared_experts", (0, EXPERTS[1]), default=0),
     )
 
 
-def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+def _expert_tensors(
+    fields: Fields, shape: Shape, block: ExpertFeedForward
+) -> tuple[Tensor, ...]:
     latent = fields.optional_integer("routed_expert_hidden_size", WIDTH)
     around = (
         (
-            Tensor(name="block_sparse_moe.routed_expert_down_proj", outputs=latent, inputs=shape.hidden),
+            Tensor(
+                name="block_sparse_moe.routed_expert_down_proj",
+                outputs=latent,
+                inputs=shape.hidden,
+            ),
             *norms(latent, "block_sparse_moe.routed_expert_norm"),
-            Tensor(name="block_sparse_moe.routed_expert_up_proj", outputs=shape.hidden, inputs=latent),
+            Tensor(
+                name="block_sparse_moe.routed_expert_up_proj",
+                outputs=shape.hidden,
+                inputs=latent,
+            ),
         )
         if latent
         else ()
     )
     return (
         router("block_sparse_moe.gate", block.experts, shape.hidden),
-        Tensor(name="block_sparse_moe.gate.e_score_correction_bias", outputs=block.experts, storage=FP32),
-        *(gated("block_sparse_moe.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()),
+        Tensor(
+            name="block_sparse_moe.gate.e_score_correction_bias",
+            outputs=block.experts,
+            storage=FP32,
+        ),
+        *(
+            gated(
+                "block_sparse_moe.shared_experts",
+                shape.hidden,
+                block.shared_intermediate,
+            )
+            if block.shared_intermediate
+            else ()
+        ),
         *around,
-        *routed("block_sparse_moe.experts", block.experts, latent or shape.hidden, block.expert_intermediate),
+        *routed(
+            "block_sparse_moe.experts",
+            block.experts,
+            latent or shape.hidden,
+            block.expert_intermediate,
+        ),
     )
 
 
@@ -88,18 +141,34 @@ def _residuals(fields: Fields, shape: Shape, *names: str) -> tuple[Tensor, ...]:
     """Return what weighs earlier residuals, where the model has it (K3)."""
     if fields.values.get("attn_res_block_size") is None:
         return ()
-    projections = (Tensor(name=f"{name}_res_proj", outputs=1, inputs=shape.hidden) for name in names)
+    projections = (
+        Tensor(name=f"{name}_res_proj", outputs=1, inputs=shape.hidden)
+        for name in names
+    )
     return (*norms(shape.hidden, *(f"{name}_res_norm" for name in names)), *projections)
 
 
 def _kimi_linear(fields: Fields, shape: Shape) -> Blocks:
-    config = fields.section("linear_attn_config") or Fields({}, f"{fields.path}linear_attn_config.", fields.problems)
+    config = fields.section("linear_attn_config") or Fields(
+        {}, f"{fields.path}linear_attn_config.", fields.problems
+    )
     full_layers = frozenset(config.integers("full_attn_layers"))  # counted from 1
     state, state_tensors = _delta_attention(config, shape)
     latent = read_latent(fields, shape)
-    gate = linear("self_attn.g_proj", latent.heads * latent.value_head_dim, shape.hidden, Split.COLUMN)
-    latent_parts = (*latent_tensors(shape, latent), *(gate if fields.boolean("mla_use_output_gate", default=False) else ()))
-    experts, dense = _experts(fields), DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
+    gate = linear(
+        "self_attn.g_proj",
+        latent.heads * latent.value_head_dim,
+        shape.hidden,
+        Split.COLUMN,
+    )
+    latent_parts = (
+        *latent_tensors(shape, latent),
+        *(gate if fields.boolean("mla_use_output_gate", default=False) else ()),
+    )
+    experts, dense = (
+        _experts(fields),
+        DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH)),
+    )
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
     always = (*block_norms(shape), *_residuals(fields, shape, "self_attention", "mlp"))
     dense_tensors = gated("mlp", shape.hidden, dense.intermediate)
@@ -118,7 +187,10 @@ def _kimi_linear(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
-    return tuple((PipelineRole.FINAL, tensor) for tensor in _residuals(fields, shape, "model.output_attn"))
+    return tuple(
+        (PipelineRole.FINAL, tensor)
+        for tensor in _residuals(fields, shape, "model.output_attn")
+    )
 
 
 _NAMES: Final = MappingProxyType({"num_experts_per_tok": ("num_experts_per_token",)})
@@ -126,6 +198,9 @@ _NAMES: Final = MappingProxyType({"num_experts_per_tok": ("num_experts_per_token
 FAMILIES = {
     "KimiLinearForCausalLM": Family(blocks=_kimi_linear, names=_NAMES, ends=_ends),
     "KimiK3ForConditionalGeneration": Family(
-        blocks=_kimi_linear, names=_NAMES, ends=_ends, tower=Tower(matrices=2, split=Split.REPLICATED)
+        blocks=_kimi_linear,
+        names=_NAMES,
+        ends=_ends,
+        tower=Tower(matrices=2, split=Split.REPLICATED),
     ),
 }

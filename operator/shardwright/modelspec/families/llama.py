@@ -17,13 +17,26 @@ from shardwright.modelspec.spec import DenseFeedForward, Layer
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated
 
 
-def _stack(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], reach: tuple[int | None, ...]) -> Blocks:
+def _stack(
+    fields: Fields,
+    shape: Shape,
+    attention: tuple[Tensor, ...],
+    reach: tuple[int | None, ...],
+) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
-    feed_forward = gated("mlp", shape.hidden, intermediate, bias=fields.boolean("mlp_bias", default=False))
+    feed_forward = gated(
+        "mlp",
+        shape.hidden,
+        intermediate,
+        bias=fields.boolean("mlp_bias", default=False),
+    )
     tensors = (*attention, *feed_forward, *block_norms(shape))
     blocks = {
         window: Block(
-            layer=Layer(attention=grouped(shape, window), feed_forward=DenseFeedForward(intermediate=intermediate)),
+            layer=Layer(
+                attention=grouped(shape, window),
+                feed_forward=DenseFeedForward(intermediate=intermediate),
+            ),
             tensors=tensors,
         )
         for window in set(reach)
@@ -39,21 +52,31 @@ def dense_blocks(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _qwen2(fields: Fields, shape: Shape) -> Blocks:
-    return _stack(fields, shape, grouped_tensors(shape, bias=True), (qwen_window(fields, shape.layers),) * shape.layers)
+    return _stack(
+        fields,
+        shape,
+        grouped_tensors(shape, bias=True),
+        (qwen_window(fields, shape.layers),) * shape.layers,
+    )
 
 
 def _qwen3(fields: Fields, shape: Shape) -> Blocks:
     bias = fields.boolean("attention_bias", default=False)
     attention = (*grouped_tensors(shape, bias=bias), *head_norms(shape))
-    return _stack(fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers)
+    return _stack(
+        fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers
+    )
 
 
 FAMILIES = {
     "LlamaForCausalLM": Family(blocks=dense_blocks),
     "MistralForCausalLM": Family(
-        blocks=dense_blocks, defaults=MappingProxyType({"num_key_value_heads": 8, "sliding_window": 4096})
+        blocks=dense_blocks,
+        defaults=MappingProxyType({"num_key_value_heads": 8, "sliding_window": 4096}),
     ),
     "Phi3ForCausalLM": Family(blocks=dense_blocks),
     "Qwen2ForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
-    "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
+    "Qwen3ForCausalLM": Family(
+        blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})
+    ),
 }

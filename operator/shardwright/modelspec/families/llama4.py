@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
-from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors
+from shardwright.modelspec.families.family import (
+    Family,
+    Shape,
+    Tower,
+    block_norms,
+    grouped,
+    grouped_tensors,
+)
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Split
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, routed, router
@@ -19,7 +26,9 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     intermediate = fields.integer("intermediate_size", WIDTH)
     return ExpertFeedForward(
         experts=experts,
-        experts_per_token=fields.integer("num_experts_per_tok", (1, experts), default=1),
+        experts_per_token=fields.integer(
+            "num_experts_per_tok", (1, experts), default=1
+        ),
         expert_intermediate=intermediate,
         shared_intermediate=intermediate,
     )
@@ -29,22 +38,39 @@ def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...
     return (
         router("feed_forward.router", block.experts, shape.hidden),
         *gated("feed_forward.shared_expert", shape.hidden, block.shared_intermediate),
-        *routed("feed_forward.experts", block.experts, shape.hidden, block.expert_intermediate),
+        *routed(
+            "feed_forward.experts",
+            block.experts,
+            shape.hidden,
+            block.expert_intermediate,
+        ),
     )
 
 
 def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
     listed = fields.integers("no_rope_layers")
     if listed and len(listed) < layers:
-        fields.refuse("no_rope_layers", f"{len(listed)} entries", f"must be one for each of {layers} layers")
+        fields.refuse(
+            "no_rope_layers",
+            f"{len(listed)} entries",
+            f"must be one for each of {layers} layers",
+        )
         return lambda _: True
-    return (lambda layer: listed[layer] == 0) if listed else (lambda layer: (layer + 1) % _FULL_EVERY == 0)
+    return (
+        (lambda layer: listed[layer] == 0)
+        if listed
+        else (lambda layer: (layer + 1) % _FULL_EVERY == 0)
+    )
 
 
 def _is_sparse(fields: Fields) -> Callable[[int], bool]:
     listed = frozenset(fields.integers("moe_layers"))
     step = fields.integer("interleave_moe_layer_step", LAYERS, default=1)
-    return (lambda layer: layer in listed) if listed else (lambda layer: (layer + 1) % step == 0)
+    return (
+        (lambda layer: layer in listed)
+        if listed
+        else (lambda layer: (layer + 1) % step == 0)
+    )
 
 
 def _llama4(fields: Fields, shape: Shape) -> Blocks:
@@ -55,16 +81,24 @@ def _llama4(fields: Fields, shape: Shape) -> Blocks:
         *block_norms(shape),
     )
     experts = _experts(fields)
-    dense = DenseFeedForward(intermediate=fields.integer("intermediate_size_mlp", WIDTH, default=experts.expert_intermediate))
+    dense = DenseFeedForward(
+        intermediate=fields.integer(
+            "intermediate_size_mlp", WIDTH, default=experts.expert_intermediate
+        )
+    )
     chunked = replace(grouped(shape, chunk), chunked=chunk is not None)
 
     def block(layer: int) -> Block:
         attention = grouped(shape) if full(layer) else chunked
         if sparse(layer):
             tensors = (*always, *_expert_tensors(shape, experts))
-            return Block(layer=Layer(attention=attention, feed_forward=experts), tensors=tensors)
+            return Block(
+                layer=Layer(attention=attention, feed_forward=experts), tensors=tensors
+            )
         tensors = (*always, *gated("feed_forward", shape.hidden, dense.intermediate))
-        return Block(layer=Layer(attention=attention, feed_forward=dense), tensors=tensors)
+        return Block(
+            layer=Layer(attention=attention, feed_forward=dense), tensors=tensors
+        )
 
     return block
 
@@ -73,5 +107,7 @@ _DEFAULTS = MappingProxyType({"num_key_value_heads": 8, "attention_chunk_size": 
 
 FAMILIES = {
     "Llama4ForCausalLM": Family(blocks=_llama4, defaults=_DEFAULTS),
-    "Llama4ForConditionalGeneration": Family(blocks=_llama4, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)),
+    "Llama4ForConditionalGeneration": Family(
+        blocks=_llama4, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)
+    ),
 }

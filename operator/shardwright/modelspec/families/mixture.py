@@ -1,4 +1,6 @@
-"""Mixtures of experts with grouped-query attention: Mixtral, Phi-MoE, DBRX, Qwen2-MoE, Qwen3-MoE."""
+"""Mixtures of experts with grouped-query attention: Mixtral, Phi-MoE, DBRX, Qwen2-MoE,
+Qwen3-MoE.
+"""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -14,8 +16,22 @@ from shardwright.modelspec.families.family import (
     window_of,
 )
 from shardwright.modelspec.fields import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, PipelineRole, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms, routed, router
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    Layer,
+    PipelineRole,
+    Split,
+)
+from shardwright.modelspec.tensors import (
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    norms,
+    routed,
+    router,
+)
 
 
 def _mixtral(fields: Fields, shape: Shape) -> Blocks:
@@ -49,24 +65,41 @@ def _phimoe(fields: Fields, shape: Shape) -> Blocks:
         expert_intermediate=fields.integer("intermediate_size", WIDTH),
     )
     block = Block(
-        layer=Layer(attention=grouped(shape, window_of(fields)), feed_forward=feed_forward),
+        layer=Layer(
+            attention=grouped(shape, window_of(fields)), feed_forward=feed_forward
+        ),
         tensors=(
             *grouped_tensors(shape, bias=bias, output_bias=bias),
             router("block_sparse_moe.gate", experts, shape.hidden),
-            *routed("block_sparse_moe.experts", experts, shape.hidden, feed_forward.expert_intermediate),
+            *routed(
+                "block_sparse_moe.experts",
+                experts,
+                shape.hidden,
+                feed_forward.expert_intermediate,
+            ),
             *block_norms(shape),
-            *norms(shape.hidden, "input_layernorm.bias", "post_attention_layernorm.bias"),
+            *norms(
+                shape.hidden, "input_layernorm.bias", "post_attention_layernorm.bias"
+            ),
         ),
     )
     return lambda _: block
 
 
-def _phimoe_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
+def _phimoe_ends(
+    fields: Fields, shape: Shape
+) -> tuple[tuple[PipelineRole, Tensor], ...]:
     norm = (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden))
     if not fields.boolean("lm_head_bias", default=False):
         return (norm,)
     vocabulary = fields.integer("vocab_size", VOCABULARY)
-    return (norm, (PipelineRole.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)))
+    return (
+        norm,
+        (
+            PipelineRole.HEAD,
+            Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY),
+        ),
+    )
 
 
 def _dbrx(fields: Fields, shape: Shape) -> Blocks:
@@ -81,7 +114,9 @@ def _dbrx(fields: Fields, shape: Shape) -> Blocks:
         tensors=(
             *grouped_tensors(shape),
             router("ffn.router.layer", experts, shape.hidden),
-            *routed("ffn.experts", experts, shape.hidden, feed_forward.expert_intermediate),
+            *routed(
+                "ffn.experts", experts, shape.hidden, feed_forward.expert_intermediate
+            ),
             *block_norms(shape),
         ),
     )
@@ -112,8 +147,15 @@ def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> 
     intermediate = fields.integer("intermediate_size", WIDTH)
     window = qwen_window(fields, shape.layers)
     return Block(
-        layer=Layer(attention=grouped(shape, window), feed_forward=DenseFeedForward(intermediate=intermediate)),
-        tensors=(*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape)),
+        layer=Layer(
+            attention=grouped(shape, window),
+            feed_forward=DenseFeedForward(intermediate=intermediate),
+        ),
+        tensors=(
+            *attention,
+            *gated("mlp", shape.hidden, intermediate),
+            *block_norms(shape),
+        ),
     )
 
 
@@ -124,14 +166,21 @@ def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
         experts=experts,
         experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
         expert_intermediate=fields.integer("moe_intermediate_size", WIDTH),
-        shared_intermediate=fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0),
+        shared_intermediate=fields.integer(
+            "shared_expert_intermediate_size", (0, WIDTH[1]), default=0
+        ),
     )
 
 
-def qwen_expert_tensors(shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool) -> tuple[Tensor, ...]:
+def qwen_expert_tensors(
+    shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool
+) -> tuple[Tensor, ...]:
     """Return router, routed experts and the gated shared expert, where there is one."""
     shared = block.shared_intermediate
-    beside = (router("mlp.shared_expert_gate", 1, shape.hidden), *gated("mlp.shared_expert", shape.hidden, shared))
+    beside = (
+        router("mlp.shared_expert_gate", 1, shape.hidden),
+        *gated("mlp.shared_expert", shape.hidden, shared),
+    )
     return (
         router("mlp.gate", block.experts, shape.hidden, quantizable=quantizable_router),
         *(beside if shared else ()),
@@ -139,7 +188,13 @@ def qwen_expert_tensors(shape: Shape, block: ExpertFeedForward, *, quantizable_r
     )
 
 
-def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Block:
+def _qwen_sparse(
+    fields: Fields,
+    shape: Shape,
+    attention: tuple[Tensor, ...],
+    *,
+    quantizable_router: bool,
+) -> Block:
     experts = read_qwen_experts(fields)
     tensors = qwen_expert_tensors(shape, experts, quantizable_router=quantizable_router)
     window = qwen_window(fields, shape.layers)
@@ -149,10 +204,22 @@ def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *,
     )
 
 
-def _qwen(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Blocks:
+def _qwen(
+    fields: Fields,
+    shape: Shape,
+    attention: tuple[Tensor, ...],
+    *,
+    quantizable_router: bool,
+) -> Blocks:
     is_sparse = _sparse_layers(fields)
-    sparse = _qwen_sparse(fields, shape, attention, quantizable_router=quantizable_router)
-    dense = sparse if all(map(is_sparse, range(shape.layers))) else _qwen_dense(fields, shape, attention)
+    sparse = _qwen_sparse(
+        fields, shape, attention, quantizable_router=quantizable_router
+    )
+    dense = (
+        sparse
+        if all(map(is_sparse, range(shape.layers)))
+        else _qwen_dense(fields, shape, attention)
+    )
     return lambda layer: sparse if is_sparse(layer) else dense
 
 
@@ -170,11 +237,18 @@ def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
 FAMILIES = {
     "DbrxForCausalLM": Family(blocks=_dbrx, names=_DBRX_NAMES),
     "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
-    "MixtralForCausalLM": Family(blocks=_mixtral, defaults=MappingProxyType({"num_key_value_heads": 8})),
+    "MixtralForCausalLM": Family(
+        blocks=_mixtral, defaults=MappingProxyType({"num_key_value_heads": 8})
+    ),
     "Qwen2MoeForCausalLM": Family(
         blocks=_qwen2_moe,
-        defaults=MappingProxyType({"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632}),
+        defaults=MappingProxyType(
+            {"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632}
+        ),
         ignores=frozenset({"head_dim"}),
     ),
-    "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe, names=MappingProxyType({"num_experts": ("num_local_experts",)})),
+    "Qwen3MoeForCausalLM": Family(
+        blocks=_qwen3_moe,
+        names=MappingProxyType({"num_experts": ("num_local_experts",)}),
+    ),
 }

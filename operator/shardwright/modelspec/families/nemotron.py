@@ -1,27 +1,64 @@
-"""Nemotron-H (one mixer a layer: Mamba-2, attention or feed-forward) and DeciLM (layers cut down one by one)."""
+"""Nemotron-H (one mixer a layer: Mamba-2, attention or feed-forward) and DeciLM (layers cut down
+one by one).
+"""
 
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
+from shardwright.modelspec.families.family import (
+    Family,
+    Shape,
+    grouped,
+    grouped_tensors,
+)
 from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, RecurrentAttention, Split
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    Layer,
+    RecurrentAttention,
+    Split,
+)
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    norms,
+    routed,
+    router,
+)
 
 _KERNEL: Final = (1, 64)
 _TYPES: Final = MappingProxyType(
-    {"mamba": "M", "linear_attention": "M", "moe": "E", "mlp": "-", "attention": "*", "full_attention": "*"}
+    {
+        "mamba": "M",
+        "linear_attention": "M",
+        "moe": "E",
+        "mlp": "-",
+        "attention": "*",
+        "full_attention": "*",
+    }
 )
 """Names of layers in configs that list them; transformers 5 writes the longer ones."""
 
 _MULTIPLE: Final = 256
-"""DeciLM's feed-forward widths are rounded up to it. Source: vLLM 0.32 ``models/nemotron_nas.py``."""
+"""DeciLM's feed-forward widths are rounded up to it. Source: vLLM 0.32 ``models/nemotron_nas.py``.
+"""
 
 
 def _mamba(fields: Fields, shape: Shape) -> Block:
-    heads, head_dim = fields.integer("mamba_num_heads", HEADS), fields.integer("mamba_head_dim", HEAD_DIM)
-    groups, state = fields.integer("n_groups", HEADS), fields.integer("ssm_state_size", HEAD_DIM)
+    heads, head_dim = (
+        fields.integer("mamba_num_heads", HEADS),
+        fields.integer("mamba_head_dim", HEAD_DIM),
+    )
+    groups, state = (
+        fields.integer("n_groups", HEADS),
+        fields.integer("ssm_state_size", HEAD_DIM),
+    )
     kernel = fields.integer("conv_kernel", _KERNEL)
     inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
     attention = RecurrentAttention(
@@ -57,13 +94,16 @@ def _ungated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
 
 def _moe(fields: Fields, shape: Shape) -> Block:
     experts = fields.integer("n_routed_experts", EXPERTS)
-    shared = fields.integer("moe_shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
+    shared = fields.integer(
+        "moe_shared_expert_intermediate_size", (0, WIDTH[1]), default=0
+    )
     latent = fields.optional_integer("moe_latent_size", WIDTH)
     block = ExpertFeedForward(
         experts=experts,
         experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
         expert_intermediate=fields.integer("moe_intermediate_size", WIDTH),
-        shared_intermediate=shared * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
+        shared_intermediate=shared
+        * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
         matrices=2,
     )
     around = (
@@ -74,11 +114,19 @@ def _moe(fields: Fields, shape: Shape) -> Block:
         if latent
         else ()
     )
-    inside = routed("mixer.experts", experts, latent or shape.hidden, block.expert_intermediate)
+    inside = routed(
+        "mixer.experts", experts, latent or shape.hidden, block.expert_intermediate
+    )
     tensors = (
         router("mixer.gate", experts, shape.hidden),
-        Tensor(name="mixer.gate.e_score_correction_bias", outputs=experts, storage=FP32),
-        *(_ungated("mixer.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()),
+        Tensor(
+            name="mixer.gate.e_score_correction_bias", outputs=experts, storage=FP32
+        ),
+        *(
+            _ungated("mixer.shared_experts", shape.hidden, block.shared_intermediate)
+            if block.shared_intermediate
+            else ()
+        ),
         *around,
         *(tensor for tensor in inside if not tensor.name.endswith("gate_proj")),
         *norms(shape.hidden, "norm"),
@@ -89,15 +137,29 @@ def _moe(fields: Fields, shape: Shape) -> Block:
 def _mlp(fields: Fields, shape: Shape) -> Block:
     intermediate = fields.integer("intermediate_size", WIDTH)
     return Block(
-        layer=Layer(attention=None, feed_forward=DenseFeedForward(intermediate=intermediate, matrices=2)),
-        tensors=(*_ungated("mixer", shape.hidden, intermediate), *norms(shape.hidden, "norm")),
+        layer=Layer(
+            attention=None,
+            feed_forward=DenseFeedForward(intermediate=intermediate, matrices=2),
+        ),
+        tensors=(
+            *_ungated("mixer", shape.hidden, intermediate),
+            *norms(shape.hidden, "norm"),
+        ),
     )
 
 
 def _attention(fields: Fields, shape: Shape) -> Block:
-    projections = grouped_tensors(shape, bias=fields.boolean("attention_bias", default=False))
-    tensors = (replace(tensor, name=tensor.name.replace("self_attn", "mixer")) for tensor in projections)
-    return Block(layer=Layer(attention=grouped(shape), feed_forward=None), tensors=(*tensors, *norms(shape.hidden, "norm")))
+    projections = grouped_tensors(
+        shape, bias=fields.boolean("attention_bias", default=False)
+    )
+    tensors = (
+        replace(tensor, name=tensor.name.replace("self_attn", "mixer"))
+        for tensor in projections
+    )
+    return Block(
+        layer=Layer(attention=grouped(shape), feed_forward=None),
+        tensors=(*tensors, *norms(shape.hidden, "norm")),
+    )
 
 
 _READERS: Final = MappingProxyType({"M": _mamba, "E": _moe, "-": _mlp, "*": _attention})
@@ -105,11 +167,19 @@ _READERS: Final = MappingProxyType({"M": _mamba, "E": _moe, "-": _mlp, "*": _att
 
 def _pattern(fields: Fields, layers: int) -> str:
     listed = fields.strings("layers_block_type")
-    pattern = "".join(_TYPES.get(kind, "?") for kind in listed) or fields.string("hybrid_override_pattern") or ""
+    pattern = (
+        "".join(_TYPES.get(kind, "?") for kind in listed)
+        or fields.string("hybrid_override_pattern")
+        or ""
+    )
     if len(pattern) == layers and set(pattern) <= set(_READERS):
         return pattern
     name = "layers_block_type" if listed else "hybrid_override_pattern"
-    fields.refuse(name, f"{pattern!r:.60}", f"must be one of {' '.join(_READERS)} for each of {layers} layers")
+    fields.refuse(
+        name,
+        f"{pattern!r:.60}",
+        f"must be one of {' '.join(_READERS)} for each of {layers} layers",
+    )
     return "-" * layers
 
 
@@ -133,7 +203,11 @@ def _deci_width(config: Fields, shape: Shape) -> int:
     if config.boolean("no_op", default=False):
         return 0
     factor = config.values.get("ffn_mult")
-    if isinstance(factor, int | float) and not isinstance(factor, bool) and 0 < factor <= 64:  # noqa: PLR2004  # published: below 8
+    if (
+        isinstance(factor, int | float)
+        and not isinstance(factor, bool)
+        and 0 < factor <= 64  # noqa: PLR2004
+    ):  # published: below 8
         return -(-int(2 * factor * shape.hidden / 3) // _MULTIPLE) * _MULTIPLE
     return config.integer("intermediate_size", WIDTH)
 
@@ -142,16 +216,32 @@ def _deci_block(config: Fields, shape: Shape) -> Block:
     empty = Fields({}, config.path, config.problems)
     own = _deci_attention(config.section("attention") or empty, shape)
     width = _deci_width(config.section("ffn") or empty, shape)
-    layer = Layer(attention=grouped(own) if own else None, feed_forward=DenseFeedForward(intermediate=width) if width else None)
-    attention = (*grouped_tensors(own), *norms(shape.hidden, "input_layernorm")) if own else ()
-    feed_forward = (*gated("mlp", shape.hidden, width), *norms(shape.hidden, "post_attention_layernorm")) if width else ()
+    layer = Layer(
+        attention=grouped(own) if own else None,
+        feed_forward=DenseFeedForward(intermediate=width) if width else None,
+    )
+    attention = (
+        (*grouped_tensors(own), *norms(shape.hidden, "input_layernorm")) if own else ()
+    )
+    feed_forward = (
+        (
+            *gated("mlp", shape.hidden, width),
+            *norms(shape.hidden, "post_attention_layernorm"),
+        )
+        if width
+        else ()
+    )
     return Block(layer=layer, tensors=(*attention, *feed_forward))
 
 
 def _deci(fields: Fields, shape: Shape) -> Blocks:
     configs = fields.sections("block_configs")
     if len(configs) != shape.layers:
-        fields.refuse("block_configs", f"{len(configs)} entries", f"must be one for each of {shape.layers} layers")
+        fields.refuse(
+            "block_configs",
+            f"{len(configs)} entries",
+            f"must be one for each of {shape.layers} layers",
+        )
         return lambda _: _mlp(fields, shape)
     blocks = [_deci_block(config, shape) for config in configs]
     return lambda layer: blocks[layer]

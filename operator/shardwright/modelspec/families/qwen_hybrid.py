@@ -3,16 +3,44 @@
 from collections.abc import Callable
 from types import MappingProxyType
 
-from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors, head_norms
-from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
+from shardwright.modelspec.families.family import (
+    Family,
+    Shape,
+    Tower,
+    block_norms,
+    grouped,
+    grouped_tensors,
+    head_norms,
+)
+from shardwright.modelspec.families.mixture import (
+    qwen_expert_tensors,
+    read_qwen_experts,
+)
 from shardwright.modelspec.fields import HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, FeedForward, Layer, RecurrentAttention, Split
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    FeedForward,
+    Layer,
+    RecurrentAttention,
+    Split,
+)
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    norms,
+)
 
 _KERNEL = (1, 64)
 
 
-def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+def _delta_rule(
+    fields: Fields, shape: Shape
+) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
     key_heads = fields.integer("linear_num_key_heads", HEADS)
     heads = fields.integer("linear_num_value_heads", HEADS)
     key_dim = fields.integer("linear_key_head_dim", HEAD_DIM)
@@ -29,8 +57,12 @@ def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, tuple
     )
     return state, (
         Tensor(name="linear_attn.dt_bias", outputs=heads, split=Split.COLUMN),
-        Tensor(name="linear_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
-        Tensor(name="linear_attn.conv1d", outputs=mixed, inputs=kernel, split=Split.COLUMN),
+        Tensor(
+            name="linear_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32
+        ),
+        Tensor(
+            name="linear_attn.conv1d", outputs=mixed, inputs=kernel, split=Split.COLUMN
+        ),
         *linear("linear_attn.in_proj_qkv", mixed, shape.hidden, Split.COLUMN),
         *linear("linear_attn.in_proj_z", values, shape.hidden, Split.COLUMN),
         *linear("linear_attn.in_proj_ba", 2 * heads, shape.hidden, Split.COLUMN),
@@ -40,22 +72,38 @@ def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, tuple
 
 
 def _full_attention(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
-    gate = linear("self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN)
+    gate = linear(
+        "self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN
+    )
     gated_output = fields.boolean("attn_output_gate", default=True)
     bias = fields.boolean("attention_bias", default=False)
-    return (*grouped_tensors(shape, bias=bias), *(gate if gated_output else ()), *head_norms(shape))
+    return (
+        *grouped_tensors(shape, bias=bias),
+        *(gate if gated_output else ()),
+        *head_norms(shape),
+    )
 
 
 def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
     types = fields.strings("layer_types")
     if types and len(types) < layers:
-        fields.refuse("layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers")
+        fields.refuse(
+            "layer_types",
+            f"{len(types)} entries",
+            f"must be one for each of {layers} layers",
+        )
         return lambda _: True
     every = fields.integer("full_attention_interval", LAYERS, default=4)
-    return (lambda layer: types[layer] == "full_attention") if types else (lambda layer: (layer + 1) % every == 0)
+    return (
+        (lambda layer: types[layer] == "full_attention")
+        if types
+        else (lambda layer: (layer + 1) % every == 0)
+    )
 
 
-def _hybrid(fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: tuple[Tensor, ...]) -> Blocks:
+def _hybrid(
+    fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: tuple[Tensor, ...]
+) -> Blocks:
     state, recurrent = _delta_rule(fields, shape)
     rest = (*tensors, *block_norms(shape))
     is_full = _is_full(fields, shape.layers)
@@ -63,7 +111,10 @@ def _hybrid(fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: tu
         layer=Layer(attention=grouped(shape), feed_forward=feed_forward),
         tensors=(*_full_attention(fields, shape), *rest),
     )
-    linear_block = Block(layer=Layer(attention=state, feed_forward=feed_forward), tensors=(*recurrent, *rest))
+    linear_block = Block(
+        layer=Layer(attention=state, feed_forward=feed_forward),
+        tensors=(*recurrent, *rest),
+    )
     return lambda layer: full if is_full(layer) else linear_block
 
 
@@ -74,17 +125,28 @@ def _dense(fields: Fields, shape: Shape) -> Blocks:
 
 def _sparse(fields: Fields, shape: Shape) -> Blocks:
     experts: ExpertFeedForward = read_qwen_experts(fields)
-    return _hybrid(fields, shape, experts, qwen_expert_tensors(shape, experts, quantizable_router=False))
+    return _hybrid(
+        fields,
+        shape,
+        experts,
+        qwen_expert_tensors(shape, experts, quantizable_router=False),
+    )
 
 
 _DENSE_DEFAULTS = MappingProxyType({"num_key_value_heads": 4, "head_dim": 256})
-_SPARSE_DEFAULTS = MappingProxyType({"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512})
+_SPARSE_DEFAULTS = MappingProxyType(
+    {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
+)
 _TOWER = Tower(matrices=2, split=Split.COLUMN)
 
 FAMILIES = {
     "Qwen3NextForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
     "Qwen3_5ForCausalLM": Family(blocks=_dense, defaults=_DENSE_DEFAULTS),
-    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER),
+    "Qwen3_5ForConditionalGeneration": Family(
+        blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER
+    ),
     "Qwen3_5MoeForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
-    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER),
+    "Qwen3_5MoeForConditionalGeneration": Family(
+        blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER
+    ),
 }

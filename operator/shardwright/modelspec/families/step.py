@@ -1,4 +1,6 @@
-"""Step-3.5 and Step-3.7: sliding layers, head norms, experts with one shared expert after the first layers."""
+"""Step-3.5 and Step-3.7: sliding layers, head norms, experts with one shared expert after the first
+layers.
+"""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,8 +17,23 @@ from shardwright.modelspec.families.family import (
     window_of,
 )
 from shardwright.modelspec.fields import EXPERTS, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, Layer, Split
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, routed, router
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    GroupedAttention,
+    Layer,
+    Split,
+)
+from shardwright.modelspec.tensors import (
+    FP32,
+    Block,
+    Blocks,
+    Tensor,
+    gated,
+    linear,
+    routed,
+    router,
+)
 
 
 def _experts(fields: Fields) -> ExpertFeedForward:
@@ -29,23 +46,36 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+def _expert_tensors(
+    fields: Fields, shape: Shape, block: ExpertFeedForward
+) -> tuple[Tensor, ...]:
     """Source: vLLM 0.32 ``models/step3p5.py:FusedMoEBlock``."""
     bias = Tensor(name="moe.router_bias", outputs=block.experts, storage=FP32)
     return (
-        router("moe.gate", block.experts, shape.hidden, storage=FP32 if fields.boolean("need_fp32_gate", default=True) else None),
+        router(
+            "moe.gate",
+            block.experts,
+            shape.hidden,
+            storage=FP32 if fields.boolean("need_fp32_gate", default=True) else None,
+        ),
         *((bias,) if fields.boolean("use_moe_router_bias", default=True) else ()),
         *gated("share_expert", shape.hidden, block.shared_intermediate),
         *routed("moe.experts", block.experts, shape.hidden, block.expert_intermediate),
     )
 
 
-def _attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+def _attention(
+    fields: Fields, shape: Shape, *, slides: bool
+) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
     other = fields.section("attention_other_setting") if slides else None
     own = replace(
         shape,
-        heads=other.integer("num_attention_heads", HEADS, default=shape.heads) if other else shape.heads,
-        kv_heads=other.integer("num_attention_groups", HEADS, default=shape.kv_heads) if other else shape.kv_heads,
+        heads=other.integer("num_attention_heads", HEADS, default=shape.heads)
+        if other
+        else shape.heads,
+        kv_heads=other.integer("num_attention_groups", HEADS, default=shape.kv_heads)
+        if other
+        else shape.kv_heads,
     )
     gate = linear("self_attn.g_proj", own.heads, own.hidden, Split.COLUMN)
     gated_heads = fields.boolean("use_head_wise_attn_gate", default=False)
@@ -54,13 +84,21 @@ def _attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAt
 
 
 def _sparse_layers(fields: Fields, layers: int) -> frozenset[int]:
-    """Return the layers with experts: listed (a text of numbers), else all after the first dense ones."""
+    """Return the layers with experts: listed (a text of numbers), else all after the first dense
+    ones.
+    """
     listed = fields.values.get("moe_layers_enum")
     if isinstance(listed, str):
-        return frozenset(int(item) for item in listed.split(",") if item.strip().isdecimal())
+        return frozenset(
+            int(item) for item in listed.split(",") if item.strip().isdecimal()
+        )
     if isinstance(listed, list):
         return frozenset(fields.integers("moe_layers_enum"))
-    return frozenset(range(fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=1), layers))
+    return frozenset(
+        range(
+            fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=1), layers
+        )
+    )
 
 
 def _step(fields: Fields, shape: Shape) -> Blocks:
@@ -68,15 +106,26 @@ def _step(fields: Fields, shape: Shape) -> Blocks:
     dense = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
     sparse = _sparse_layers(fields, shape.layers)
     slides = alternating(fields, shape.layers, full_every=4)
-    attentions = {each: _attention(fields, shape, slides=each) for each in (True, False)}
+    attentions = {
+        each: _attention(fields, shape, slides=each) for each in (True, False)
+    }
     sparse_tensors = (*_expert_tensors(fields, shape, experts), *block_norms(shape))
-    dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
+    dense_tensors = (
+        *gated("mlp", shape.hidden, dense.intermediate),
+        *block_norms(shape),
+    )
 
     def block(layer: int) -> Block:
         attention, tensors = attentions[slides(layer)]
         if layer in sparse:
-            return Block(layer=Layer(attention=attention, feed_forward=experts), tensors=(*tensors, *sparse_tensors))
-        return Block(layer=Layer(attention=attention, feed_forward=dense), tensors=(*tensors, *dense_tensors))
+            return Block(
+                layer=Layer(attention=attention, feed_forward=experts),
+                tensors=(*tensors, *sparse_tensors),
+            )
+        return Block(
+            layer=Layer(attention=attention, feed_forward=dense),
+            tensors=(*tensors, *dense_tensors),
+        )
 
     return block
 
@@ -95,6 +144,8 @@ FAMILIES = {
     "Step3p7FlashForCausalLM": Family(
         blocks=_step,
         names=_NAMES,
-        warnings=("{architecture} is read as Step-3.5: no engine release with this class was seen",),
+        warnings=(
+            "{architecture} is read as Step-3.5: no engine release with this class was seen",
+        ),
     ),
 }

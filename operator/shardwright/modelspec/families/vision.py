@@ -15,11 +15,13 @@ _POSITIONS: Final = ("num_position_embeddings", "position_embedding_size")
 _MOST_POSITIONS: Final = 1 << 20
 
 
-def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: WeightFormat) -> tuple[Weight, ...]:
+def tower_weights(
+    config: Fields, text_hidden: int, tower: Tower, storage: WeightFormat
+) -> tuple[Weight, ...]:
     """Return the tower as one matrix; nothing where no size is stated.
 
-    Attention and feed-forward blocks, position table and the projector to the language model: within 2 % of
-    what vLLM 0.32 builds for Qwen3.5, Kimi-K2.5 and Gemma 4.
+    Attention and feed-forward blocks, position table and the projector to the language model:
+    within 2 % of what vLLM 0.32 builds for Qwen3.5, Kimi-K2.5 and Gemma 4.
     """
     layers = _first(config, _LAYERS, LAYERS)
     hidden = _first(config, _HIDDEN, WIDTH)
@@ -29,7 +31,11 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Weigh
     merged = hidden * _merged_patches(config.values)
     projector = merged * text_hidden + (merged * merged if merged > hidden else 0)
     positions = hidden * _first(config, _POSITIONS, (1, _MOST_POSITIONS))
-    elements = layers * (4 * hidden * hidden + tower.matrices * hidden * intermediate) + projector + positions
+    elements = (
+        layers * (4 * hidden * hidden + tower.matrices * hidden * intermediate)
+        + projector
+        + positions
+    )
     return (
         Weight(
             name="vision_tower",
@@ -43,22 +49,46 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Weigh
 
 
 def wrapper(language_model: Family, name: str) -> Family:
-    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known."""
-    unknown = f"{{architecture}} is not known: its language model is read as {name}, its vision tower by its sizes alone"
-    own = tuple(warning.replace("{architecture}", name) for warning in language_model.warnings)
-    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *own))
+    """Return how a multimodal config is read that is unknown by name and wraps a language model
+    that is known.
+    """
+    unknown = (
+        f"{{architecture}} is not known: its language model is read as {name}, its vision "
+        "tower by its sizes alone"
+    )
+    own = tuple(
+        warning.replace("{architecture}", name) for warning in language_model.warnings
+    )
+    return replace(
+        language_model,
+        tower=Tower(matrices=3, split=Split.REPLICATED),
+        warnings=(unknown, *own),
+    )
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:
-    return next((config.integer(name, bounds) for name in names if config.values.get(name) is not None), 0)
+    return next(
+        (
+            config.integer(name, bounds)
+            for name in names
+            if config.values.get(name) is not None
+        ),
+        0,
+    )
 
 
 def _merged_patches(values: Mapping[str, object]) -> int:
     """Return how many neighbouring patches the projector joins."""
     side = values.get("spatial_merge_size", values.get("merge_size"))
-    if isinstance(side, int) and 1 <= side <= 16:  # noqa: PLR2004  # no published tower joins more than 4 x 4
+    if (
+        isinstance(side, int) and 1 <= side <= 16  # noqa: PLR2004
+    ):  # no published tower joins more than 4 x 4
         return side * side
     kernel = values.get("merge_kernel_size")
-    if isinstance(kernel, list) and len(kernel) == 2 and all(isinstance(k, int) and 1 <= k <= 16 for k in kernel):  # noqa: PLR2004
+    if (
+        isinstance(kernel, list)
+        and len(kernel) == 2  # noqa: PLR2004
+        and all(isinstance(k, int) and 1 <= k <= 16 for k in kernel)  # noqa: PLR2004
+    ):
         return int(kernel[0] * kernel[1])
     return 1

@@ -6,9 +6,9 @@ import json
 class Counters:
     """Counts iterations: the engine iterates as long as it has requests.
 
-    /metrics tells every iteration once: one that somebody else has read is missing here, a later one is not. How many
-    requests wait is not known while the engine stands still, so it is asked for a token then; an answer counts as one
-    iteration more.
+    /metrics tells every iteration once: one that somebody else has read is missing here, a later
+    one is not. How many requests wait is not known while the engine stands still, so it is asked
+    for a token then; an answer counts as one iteration more.
     """
 
     def __init__(self) -> None:

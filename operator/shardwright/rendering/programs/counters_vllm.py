@@ -1,6 +1,10 @@
 """Reads from vLLM's /metrics how much it has done; ``serving.py`` asks."""
 
-DONE = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_sum")
+DONE = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    "vllm:iteration_tokens_total_sum",
+)
 OPEN = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -16,4 +20,6 @@ class Counters:
                 found[name] = found.get(name, 0.0) + float(rest.rpartition(" ")[2])
         if DONE[0] not in found:
             return None
-        return sum(found.get(name, 0.0) for name in DONE), sum(found.get(name, 0.0) for name in OPEN)
+        return sum(found.get(name, 0.0) for name in DONE), sum(
+            found.get(name, 0.0) for name in OPEN
+        )

@@ -1,14 +1,17 @@
-"""Lets the ranks of a group meet before the engine starts, and tells followers when their leader is another one.
+"""Lets the ranks of a group meet before the engine starts, and tells followers when their leader is
+another one.
 
 Runs inside the engine's container with nothing but Python's standard library.
 
     rendezvous.py lead   PORT TOKEN_FILE LEADER GENERATION NEWS RANKS
-    rendezvous.py follow PORT TOKEN_FILE LEADER GENERATION NEWS RANK GONE_SECONDS POLL_SECONDS OWN_ADDRESS
+    rendezvous.py follow PORT TOKEN_FILE LEADER GENERATION NEWS RANK GONE_SECONDS POLL_SECONDS
+    OWN_ADDRESS
 
-Both wait without limit, and say what for on stderr and in the file NEWS: a peer that pulls its image, or downloads, has
-not failed. Both print one line when all ranks have met, and then stay: the leader, to answer, ``met`` and the addresses of its
-followers in the order of their ranks; a follower, to watch, the leader's address as it knows it. A process that
-ends has seen the group end; it says why on stderr.
+Both wait without limit, and say what for on stderr and in the file NEWS: a peer that pulls its
+image, or downloads, has not failed. Both print one line when all ranks have met, and then stay: the
+leader, to answer, ``met`` and the addresses of its followers in the order of their ranks; a
+follower, to watch, the leader's address as it knows it. A process that ends has seen the group end;
+it says why on stderr.
 
 One question and one answer per connection, each a line, after a challenge of the leader:
 
@@ -19,14 +22,15 @@ One question and one answer per connection, each a line, after a challenge of th
     join <generation> <rank> <token of the start> <address>   ->  wait | met <start id> | running | other
     id                                                        ->  <start id>
 
-A proof is an HMAC-SHA256 over who speaks, both challenges and what is said, by a key that only pods with the token of the model
-can derive for the group whose leader has this name. So each side knows that the other is of the group, and what was heard once is
-of no use again. Who cannot prove it gets no answer, and has heard nothing but a random number.
+A proof is an HMAC-SHA256 over who speaks, both challenges and what is said, by a key that only pods
+with the token of the model can derive for the group whose leader has this name. So each side knows
+that the other is of the group, and what was heard once is of no use again. Who cannot prove it gets
+no answer, and has heard nothing but a random number.
 
-The start id is drawn anew by every start of the leader, the token of the start by every start of a follower. A follower
-that comes after the others have met is told ``running``: the engine takes nobody in, so it waits for the
-next start of the leader.
-"""
+The start id is drawn anew by every start of the leader, the token of the start by every start of a
+follower. A follower that comes after the others have met is told ``running``: the engine takes
+nobody in, so it waits for the next start of the leader.
+"""  # noqa: E501
 
 import hmac
 import secrets
@@ -60,23 +64,36 @@ class Seal:
         token = Path(token_file).read_bytes().strip()
         if len(token) < TOKEN_CHARACTERS:
             sys.exit(
-                f"{token_file} holds no token: delete its Secret, and the operator makes another one when the group starts again"
+                f"{token_file} holds no token: delete its Secret, and the operator makes another "
+                "one when the group starts again"
             )
         self.key = hmac.digest(token, group.encode(), "sha256")
 
     def proof(self, speaker: str, challenges: tuple[str, str], said: str) -> str:
         """Return the proof of what is said: ``challenges`` are the leader's and the follower's."""
-        return hmac.digest(self.key, "\n".join((speaker, *challenges, said)).encode(), "sha256").hex()
+        return hmac.digest(
+            self.key, "\n".join((speaker, *challenges, said)).encode(), "sha256"
+        ).hex()
 
-    def proves(self, proof: str, speaker: str, challenges: tuple[str, str], said: str) -> bool:
+    def proves(
+        self, proof: str, speaker: str, challenges: tuple[str, str], said: str
+    ) -> bool:
         """Return whether a proof is that of what was said."""
-        return hmac.compare_digest(proof.encode(), self.proof(speaker, challenges, said).encode())
+        return hmac.compare_digest(
+            proof.encode(), self.proof(speaker, challenges, said).encode()
+        )
 
 
 def address_of(text: str) -> str:
-    """Return an IP address as it is usually written, an empty string for anything else: it reaches ssh and a shell.
+    """Return an IP address as it is usually written, an empty string for anything else: it reaches
+    ssh and a shell.
 
-    >>> address_of("10.0.0.1"), address_of("FD00::0:1"), address_of("-oProxyCommand=id"), address_of("fe80::1%-o")
+    >>> (
+    ...     address_of("10.0.0.1"),
+    ...     address_of("FD00::0:1"),
+    ...     address_of("-oProxyCommand=id"),
+    ...     address_of("fe80::1%-o"),
+    ... )
     ('10.0.0.1', 'fd00::1', '', '')
     """
     try:
@@ -106,11 +123,15 @@ def read_line(connection: socket.socket, deadline: float) -> str:
 class Meeting:
     """Who has come, and whether that is everybody."""
 
-    def __init__(self, generation: str, ranks: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, generation: str, ranks: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.generation, self.clock = generation, clock
         self.followers = [str(rank) for rank in range(1, ranks)]
         self.start_id = uuid.uuid4().hex
-        self.present: dict[str, tuple[str, float]] = {}  # rank -> token, when last heard of
+        self.present: dict[
+            str, tuple[str, float]
+        ] = {}  # rank -> token, when last heard of
         self.addresses: dict[str, str] = {}  # rank -> where its pod is reached
         self.met = threading.Event()
         self.lock = threading.Lock()
@@ -121,7 +142,9 @@ class Meeting:
         if question == ["id"]:
             return self.start_id
         match question:
-            case ["join", generation, rank, token, address] if rank in self.followers and (known := address_of(address)):
+            case ["join", generation, rank, token, address] if (
+                rank in self.followers and (known := address_of(address))
+            ):
                 return self.join(generation, rank, token, known)
         return "unknown"
 
@@ -142,11 +165,17 @@ class Meeting:
     def missing(self) -> list[str]:
         """Return the ranks that have not come, or have not been heard of for a while."""
         fresh = self.clock() - 5 * ANSWER_SECONDS
-        return [rank for rank in self.followers if self.present.get(rank, ("", fresh))[1] <= fresh]
+        return [
+            rank
+            for rank in self.followers
+            if self.present.get(rank, ("", fresh))[1] <= fresh
+        ]
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers who is of the group on every address of the pod, IPv4 and IPv6 where the kernel has it."""
+    """Answers who is of the group on every address of the pod, IPv4 and IPv6 where the kernel has
+    it.
+    """
 
     allow_reuse_address = True
     request_queue_size = 128
@@ -182,7 +211,9 @@ def answer_one(connection: socket.socket, meeting: Meeting, seal: Seal) -> None:
         challenges, question = (own, words[0]), words[2]
         if seal.proves(words[1], FOLLOWER, challenges, question):
             answer = meeting.answer(question)
-            connection.sendall(f"{seal.proof(LEADER, challenges, answer)} {answer}\n".encode())
+            connection.sendall(
+                f"{seal.proof(LEADER, challenges, answer)} {answer}\n".encode()
+            )
 
 
 class News:
@@ -199,7 +230,9 @@ class News:
         self.told = text
 
 
-def lead(port: str, token_file: str, leader: str, generation: str, news_file: str, ranks: str) -> None:
+def lead(
+    port: str, token_file: str, leader: str, generation: str, news_file: str, ranks: str
+) -> None:
     """Answer for ever; say so when all ranks have come, and until then which have not."""
     news = News(news_file)
     meeting = Meeting(generation, int(ranks))
@@ -219,10 +252,14 @@ class Peer:
         self.port, self.seal = port, seal
 
     def ask(self, address: str, question: str) -> str:
-        """Return the answer to one question: an empty string without any, ``STRANGER`` from who is not of the group."""
+        """Return the answer to one question: an empty string without any, ``STRANGER`` from who is
+        not of the group.
+        """
         deadline = time.monotonic() + ANSWER_SECONDS
         try:
-            with socket.create_connection((address, self.port), timeout=ANSWER_SECONDS) as connection:
+            with socket.create_connection(
+                (address, self.port), timeout=ANSWER_SECONDS
+            ) as connection:
                 theirs = read_line(connection, deadline)
                 if not theirs:
                     return ""
@@ -232,18 +269,24 @@ class Peer:
                 shown, _, answer = read_line(connection, deadline).partition(" ")
         except OSError:
             return ""
-        return answer if self.seal.proves(shown, LEADER, challenges, answer) else STRANGER
+        return (
+            answer if self.seal.proves(shown, LEADER, challenges, answer) else STRANGER
+        )
 
 
 def resolve(name: str) -> str:
     """Return the address that a name has now, or an empty string."""
     try:
-        return address_of(str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]))
+        return address_of(
+            str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+        )
     except OSError:
         return ""
 
 
-def join(peer: Peer, question: str, leader: str, news: News, poll: float) -> tuple[str, str]:
+def join(
+    peer: Peer, question: str, leader: str, news: News, poll: float
+) -> tuple[str, str]:
     """Ask the leader until everybody has come; return its address and start id."""
     address = ""
     while True:
@@ -253,13 +296,19 @@ def join(peer: Peer, question: str, leader: str, news: News, poll: float) -> tup
         if word == "met":
             return address, rest
         news.tell(describe(f"the leader {leader}", address, word))
-        address = address if word == "wait" else ""  # a slow resolver must not keep who has been found from being heard of
+        address = (
+            address if word == "wait" else ""
+        )  # a slow resolver must not keep who has been found from being heard of
         time.sleep(poll)
 
 
 def describe(leader: str, address: str, word: str) -> str:
     """Return why there is nothing to join yet."""
-    silent = f"{leader} ({address}) does not answer" if address else f"{leader} does not resolve"
+    silent = (
+        f"{leader} ({address}) does not answer"
+        if address
+        else f"{leader} does not resolve"
+    )
     return {
         "wait": "not all ranks have come",
         "running": "the group runs without this rank and has not started anew",
@@ -269,7 +318,9 @@ def describe(leader: str, address: str, word: str) -> str:
     }.get(word, f"{leader} answers {word!r}")
 
 
-def follow(port: str, token_file: str, leader: str, generation: str, news_file: str, *own: str) -> None:
+def follow(
+    port: str, token_file: str, leader: str, generation: str, news_file: str, *own: str
+) -> None:
     """Join, then watch that the leader stays the one that was joined."""
     rank, gone, poll, own_address = own[0], float(own[1]), float(own[2]), own[3]
     peer = Peer(int(port), Seal(token_file, leader))
@@ -280,7 +331,9 @@ def follow(port: str, token_file: str, leader: str, generation: str, news_file: 
 
 
 def watch(peer: Peer, address: str, start_id: str, gone: float, poll: float) -> None:
-    """Return never: end when the leader is another one, or has not answered for ``gone`` seconds."""
+    """Return never: end when the leader is another one, or has not answered for ``gone``
+    seconds.
+    """
     heard = time.monotonic()
     while time.monotonic() - heard < gone:
         found = peer.ask(address, "id")

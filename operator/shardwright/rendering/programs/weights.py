@@ -1,10 +1,12 @@
-"""Downloads a model and its adapters into the cache before the engine starts: once per cache, whoever comes first.
+"""Downloads a model and its adapters into the cache before the engine starts: once per cache,
+whoever comes first.
 
     weights.py MODEL REVISION FOLDER ...     (an empty revision: the newest; an empty folder: the hub's own cache)
 
-Runs with the engine's Python and huggingface_hub. What is complete is marked, so that a restart asks nobody and reads no byte
-twice; what was interrupted is continued. The lock is the kernel's: it goes with the process that holds it.
-"""
+Runs with the engine's Python and huggingface_hub. What is complete is marked, so that a restart
+asks nobody and reads no byte twice; what was interrupted is continued. The lock is the kernel's: it
+goes with the process that holds it.
+"""  # noqa: E501
 
 import fcntl
 import hashlib
@@ -12,7 +14,17 @@ import os
 import sys
 from pathlib import Path
 
-OTHER_FORMATS = ["*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "original/*", "consolidated*"]
+OTHER_FORMATS = [
+    "*.bin",
+    "*.pt",
+    "*.pth",
+    "*.gguf",
+    "*.h5",
+    "*.msgpack",
+    "*.onnx",
+    "original/*",
+    "consolidated*",
+]
 """The same weights once more, where a repository has them as safetensors."""
 
 
@@ -25,7 +37,9 @@ def fetch(model: str, revision: str, folder: str) -> None:
     done = marks / f"{name}.complete"
     with (marks / f"{name}.lock").open("w") as lock:
         if not done.exists():
-            print(f"shardwright: {model}: waiting for the lock of the cache", flush=True)
+            print(
+                f"shardwright: {model}: waiting for the lock of the cache", flush=True
+            )
             fcntl.flock(lock, fcntl.LOCK_EX)
         if done.exists():
             print(f"shardwright: {model} is in the cache", flush=True)
@@ -35,14 +49,23 @@ def fetch(model: str, revision: str, folder: str) -> None:
 
 
 def download(model: str, revision: str, folder: str) -> None:
-    """Fetch everything that the engine reads: safetensors where there are any, tokenizer and configuration."""
-    from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415 - not needed for what is in the cache
+    """Fetch everything that the engine reads: safetensors where there are any, tokenizer and
+    configuration.
+    """
+    from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415
 
     files = HfApi().list_repo_files(model, revision=revision or None)
-    has_safetensors = any(file.endswith(".safetensors") and "/" not in file for file in files)
+    has_safetensors = any(
+        file.endswith(".safetensors") and "/" not in file for file in files
+    )
     unwanted = OTHER_FORMATS if has_safetensors else None
     print(f"shardwright: downloading {model}", flush=True)
-    snapshot_download(model, revision=revision or None, ignore_patterns=unwanted, local_dir=folder or None)
+    snapshot_download(
+        model,
+        revision=revision or None,
+        ignore_patterns=unwanted,
+        local_dir=folder or None,
+    )
 
 
 if __name__ == "__main__":
