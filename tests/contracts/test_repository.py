@@ -11,6 +11,9 @@ PACKAGE = ROOT / "operator" / "shardwright"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SHELL = ("cluster", "hub", "controller", "cli")
 PURE = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in SHELL]
+LEAST_OF_A_THEORY = 45
+"""Words in which a package says how its modules work together."""
+SMALL = ("imports",)
 MOST_OF_A_MODULE = 310
 """Statements."""
 MOST_OF_A_FUNCTION = 30
@@ -82,6 +85,21 @@ def _code_lines(tree: ast.Module, text: list[str]) -> list[str]:
         and line.strip()
         and not line.strip().startswith("#")
     ]
+
+
+def test_every_package_says_how_it_works() -> None:
+    packages = [
+        path
+        for path in MODULES
+        if path.name == "__init__.py" and path.parent != PACKAGE
+    ]
+    silent = [
+        str(path.relative_to(PACKAGE))
+        for path in packages
+        if len((ast.get_docstring(_tree(path)) or "").split()) < LEAST_OF_A_THEORY
+        and path.parent.name not in SMALL
+    ]
+    assert silent == []
 
 
 def test_every_module_says_what_it_is_for() -> None:

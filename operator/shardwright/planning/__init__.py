@@ -1,1 +1,11 @@
-"""What should run? Checks, selection, report; computes no cost."""
+"""What should run? Checks, selection, report; computes no cost.
+
+``make_plan(model, inventory, request, traits)`` walks through the candidates of ``layouts``, prices
+them with ``costs``, and lets every check of ``checks`` speak about every candidate: a check states
+a fact and how far it misses, and never stops the others. ``select`` ranks those that stand by the
+objective, ``choice`` settles near ties, and the answer is a ``Report``: a plan, or why there is
+none (``no_plan``, ``exclusions``, ``ways_out``).
+
+The same input gives the same bytes. Nothing knows Kubernetes, a clock or an engine; ``rationale``
+and ``cautions`` say in facts what a person would want to know about the choice.
+"""
