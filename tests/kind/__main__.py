@@ -19,10 +19,11 @@ from tests.kind.grounds import Ground, ground
 from tests.kind.shell import say
 
 _UNAVAILABLE = 2
+_RUNNING = ("chart", "watched", "mpi", "groups", "policies", "observed", "life")
 TESTS = {
     "test": (
         "test_parts.py",
-        *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life")),
+        *(f"test_running_{part}.py" for part in _RUNNING),
     ),
     "test-full": tuple(
         f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")

@@ -59,10 +59,15 @@ class Cluster:
 
     def kubectl(self, *words: str, text: str | None = None) -> str:
         """Run kubectl as the administrator and return what it prints."""
-        return run(
-            [self._folder / "kubectl", f"--kubeconfig={self.kubeconfig}", *words],
-            data=None if text is None else text.encode(),
-        )
+        return run(self.command(*words), data=None if text is None else text.encode())
+
+    def command(self, *words: str) -> list[str]:
+        """Return what runs kubectl as the administrator."""
+        return [
+            str(self._folder / "kubectl"),
+            f"--kubeconfig={self.kubeconfig}",
+            *words,
+        ]
 
     def helm(self, *words: str, text: str | None = None) -> str:
         """Run helm as the administrator and return what it prints."""
@@ -85,6 +90,10 @@ class Cluster:
         """Return all nodes."""
         items: list[dict[str, Any]] = self.get("nodes")["items"]
         return items
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all nodes."""
+        return [_address(node) for node in self.nodes()]
 
 
 def kubeconfig() -> Path:
@@ -137,6 +146,7 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         _connect_pods(docker, cluster)
         pretend_gpus(cluster, GPUS_PER_NODE)
         _mend_dns(cluster)
+        _guard(cluster)
         wait_for(
             lambda: all(map(is_ready, cluster.nodes())),
             _NODE_SECONDS,
@@ -150,6 +160,14 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
             "status",
             "deployment/coredns",
             f"--timeout={_DNS_SECONDS}s",
+        )
+        cluster.kubectl(
+            "-n",
+            "kube-system",
+            "rollout",
+            "status",
+            "daemonset/kube-router",
+            f"--timeout={_NODE_SECONDS}s",
         )
     (RUN / _MADE_OF).write_text(_made_of(image, folders))
     return cluster
@@ -407,6 +425,14 @@ def _mend_dns(cluster: Cluster) -> None:
     )
     cluster.kubectl("-n", "kube-system", "patch", "configmap", "coredns", "-p", patch)
     cluster.kubectl("-n", "kube-system", "rollout", "restart", "deployment/coredns")
+
+
+def _guard(cluster: Cluster) -> None:
+    """Let every node enforce NetworkPolicies."""
+    text = (cache.HERE / "node" / "kube-router.yaml").read_text()
+    for mark, meant in (("@IMAGE@", programs.FIREWALL_IMAGE), ("@SERVICES@", SERVICES)):
+        text = text.replace(mark, meant)
+    cluster.kubectl("apply", "-f", "-", text=text)
 
 
 def without_upstream(corefile: str) -> str:

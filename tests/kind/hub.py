@@ -10,7 +10,7 @@ from tests.kind import release, serving
 from tests.kind.cluster import Cluster
 from tests.kind.serving import CLIENT, NAMESPACE
 
-NAME, PORT = "hub", 8080
+NAME, PORT = release.HUB, 8080
 URL = f"http://{NAME}.{NAMESPACE}.svc:{PORT}"
 
 SERVER = """
@@ -61,7 +61,6 @@ _GIVEN = f"import urllib.request as r; print(r.urlopen('{URL}/given', timeout=10
 def objects(image: str) -> list[dict[str, Any]]:
     """Its pod, which reads the models' claim, and its Service."""
     pod = serving.plain_pod(NAME, image)
-    pod["metadata"]["labels"] = {"app": NAME}
     (container,) = pod["spec"]["containers"]
     container["command"] = ["python3", "-c", SERVER, "/models/tiny", str(PORT)]
     container["volumeMounts"] = [

@@ -292,7 +292,7 @@ def _make_components(
     the node.
     """
     for name, image in components.items():
-        if name == "kube-proxy":
+        if name in ("kube-proxy", programs.FIREWALL):
             _add(
                 docker,
                 image,

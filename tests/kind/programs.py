@@ -20,6 +20,7 @@ from tests.kind.shell import run, step
 
 _CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 _PLUGINS = "github.com/containernetworking/plugins/plugins"
+_ROUTER, _ROUTER_VERSION = "github.com/cloudnativelabs/kube-router/v2", "v2.1.0"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,12 @@ _MODULES = (
     Module(f"{_PLUGINS}/main/loopback", "v1.9.1", 2),
     Module(f"{_PLUGINS}/ipam/host-local", "v1.9.1", 2),
     Module(f"{_PLUGINS}/meta/portmap", "v1.9.1", 2),
+    Module(f"{_ROUTER}/cmd/kube-router", _ROUTER_VERSION, 60),
 )
+FIREWALL = "kube-router"
+FIREWALL_IMAGE = f"shardwright-kind/{FIREWALL}:{_ROUTER_VERSION}"
+"""What enforces NetworkPolicies on every node: kubeadm has no image for that."""
+
 CNI = ("ptp", "loopback", "host-local", "portmap")
 RUNTIME = "runc-unprivileged-limits"
 _FOLDERS = {"coredns": "dns", RUNTIME: "runtime"}
@@ -150,7 +156,10 @@ def component_images(folder: Path) -> dict[str, str]:
             build.KUBERNETES_VERSION,
         ]
     )
-    return {image.rsplit("/", 1)[1].split(":")[0]: image for image in listed.split()}
+    return {
+        image.rsplit("/", 1)[1].split(":")[0]: image
+        for image in (*listed.split(), FIREWALL_IMAGE)
+    }
 
 
 def engine_spec(folder: Path, engine: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -14,13 +15,16 @@ from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 
 NAMESPACE = "shardwright-system"
+CLIENT, HUB = "client", "hub"
+"""Labels `app` of the pods that send requests to models, and from which models download."""
+
 MODEL_ID, EXPERTS_ID = "tests/tiny", "tests/experts"
 KV_BYTES = 128 * 2**20
 """What every rank keeps for K/V: 32,768 tokens of the whole model, which is what makes the planner
 cut it.
 """
 
-_CHART = cache.ROOT / "charts" / "shardwright"
+CHART = cache.ROOT / "charts" / "shardwright"
 _START = "180s"
 
 
@@ -40,6 +44,7 @@ def install(
     values: dict[str, Any] = {
         "image": {"repository": repository, "tag": tag, "pullPolicy": pull}
     }
+    values["networkPolicy"] = _network_policy(cluster)
     values |= _settings(engine_image, engine_version) if engine_image else {}
     with step("installing the chart and waiting for the operator's pod", 30):
         words = ["-n", NAMESPACE, "--create-namespace", "--values", "-"]
@@ -47,18 +52,94 @@ def install(
             "upgrade",
             "--install",
             "shardwright",
-            str(_CHART),
+            str(CHART),
             *words,
             text=yaml.safe_dump(values),
         )
-        cluster.kubectl(
+        _wait_rolled_out(cluster)
+
+
+def _wait_rolled_out(cluster: Cluster) -> None:
+    cluster.kubectl(
+        "-n",
+        NAMESPACE,
+        "rollout",
+        "status",
+        "deployment/shardwright",
+        f"--timeout={_START}",
+    )
+
+
+def _network_policy(cluster: Cluster) -> dict[str, Any]:
+    """Only the client sends requests, metrics are read through the API server alone, and pods of
+    models reach nobody but each other, DNS and the hub.
+    """
+    nodes = [{"ipBlock": {"cidr": f"{address}/32"}} for address in cluster.addresses()]
+    return {
+        "clients": [{"podSelector": {"matchLabels": {"app": CLIENT}}}],
+        "metrics": nodes,
+        "egress": {
+            "restricted": True,
+            "rules": [{"to": [{"podSelector": {"matchLabels": {"app": HUB}}}]}],
+        },
+    }
+
+
+@contextmanager
+def watching(cluster: Cluster, *namespaces: str) -> Iterator[None]:
+    """Let the operator serve these namespaces alone."""
+    watched = f"--set=watchNamespaces={{{','.join(namespaces)}}}"
+    with step("installing the chart for some namespaces", 3):
+        cluster.helm(
+            "upgrade",
+            "shardwright",
+            str(CHART),
             "-n",
             NAMESPACE,
-            "rollout",
-            "status",
-            "deployment/shardwright",
-            f"--timeout={_START}",
+            "--reuse-values",
+            watched,
         )
+    try:
+        _wait_rolled_out(cluster)
+        yield
+    finally:
+        cluster.helm("rollback", "shardwright", "-n", NAMESPACE)
+        _wait_rolled_out(cluster)
+
+
+def tested(cluster: Cluster) -> str:
+    """What `helm test` says; it fails where one of its pods does."""
+    return cluster.helm("test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}")
+
+
+def rendered(cluster: Cluster, template: str, *values: str) -> dict[str, Any]:
+    """The objects that a template of the chart renders with these values, by kind."""
+    words = [
+        "template",
+        "shardwright",
+        str(CHART),
+        "-n",
+        NAMESPACE,
+        f"--show-only=templates/{template}.yaml",
+    ]
+    text = cluster.helm(
+        *words, *(f"--set={value}" for value in ("image.repository=any", *values))
+    )
+    return {item["kind"]: item for item in yaml.safe_load_all(text) if item}
+
+
+def plan_only(name: str, namespace: str) -> dict[str, Any]:
+    """A ShardedModel that is planned and not run."""
+    return {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": {"id": "Qwen/Qwen2.5-0.5B-Instruct", "quantization": "FP16"},
+            "workload": {"concurrency": 1},
+            "mode": "PlanOnly",
+        },
+    }
 
 
 def _settings(engine_image: str, version: str) -> dict[str, Any]:

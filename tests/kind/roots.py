@@ -25,10 +25,11 @@ NODE = (
         "ethtool",
         "hostname",
         "iproute2",
+        "ipset",
         "iptables",
-        "kmod",
     ),
     *(
+        "kmod",
         "libseccomp2",
         "mount",
         "nftables",

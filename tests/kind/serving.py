@@ -17,7 +17,7 @@ from tests.kind.cluster import GPUS_PER_NODE, MODELS_FOLDER, Cluster
 from tests.kind.shell import step
 
 NAMESPACE = "models"
-CLIENT = "client"
+CLIENT = release.CLIENT
 MOST_WORKERS = 4
 """Workers of the engine at once, 2 GiB each: the quota of the namespace lets no pod in that would
 be more.
@@ -136,12 +136,8 @@ def plain_pod(name: str, image: str, gpus: int = 0) -> dict[str, Any]:
         },
         "terminationGracePeriodSeconds": 0,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
+    named = {"name": name, "namespace": NAMESPACE, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": spec}
 
 
 def prepare(cluster: Cluster) -> None:

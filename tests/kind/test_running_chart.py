@@ -29,18 +29,12 @@ def test_the_kubelets_offer_the_gpus_that_the_labels_pretend(kind: Cluster) -> N
     assert sorted(filter(None, offered)) == [str(GPUS_PER_NODE)] * WORKERS
 
 
+def test_helm_test_passes(kind: Cluster) -> None:
+    assert release.tested(kind).count("Succeeded") == 9
+
+
 def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
-    model = {
-        "apiVersion": "shardwright.io/v1alpha1",
-        "kind": "ShardedModel",
-        "metadata": {"name": "planned", "namespace": "default"},
-        "spec": {
-            "model": {"id": "Qwen/Qwen2.5-0.5B-Instruct", "quantization": "FP16"},
-            "workload": {"concurrency": 1},
-            "mode": "PlanOnly",
-        },
-    }
-    kind.apply(model)
+    kind.apply(release.plan_only("planned", "default"))
     try:
         plan = wait_for(
             lambda: kind.get("smodel", "planned")["status"]["plan"], 120, "the plan", 1
