@@ -26,7 +26,8 @@ class Gating(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """Whether a repository is gated, the day on which that was read (as ``2026-11-25``),
-    and where; both empty where it is unknown."""
+    and where; both empty where it is unknown.
+    """
 
     gating: Gating
     read: str = ""

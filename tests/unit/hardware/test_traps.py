@@ -136,9 +136,12 @@ class TestTheChain:
         assert isinstance(found, NodeExclusion)
         assert (found.problem.code, found.problem.sentence()) == (
             "GpuUnknown",
-            "nvidia.com/gpu.product 'NVIDIA-Graphics-Device' is what a driver calls every GPU that is newer than "
-            "itself; update the driver, or say which GPU it is: set the node label "
-            "shardwright.io/gpu-model to an id of shardwright gpus, as VR200-NVL-280GB",
+            (
+                "nvidia.com/gpu.product 'NVIDIA-Graphics-Device' is what a driver calls every GPU "
+                "that is newer than itself; update the driver, or say which GPU it is: set the "
+                "node label shardwright.io/gpu-model to an id of shardwright gpus, as "
+                "VR200-NVL-280GB"
+            ),
         )
 
     def test_the_users_word_names_a_gpu_that_its_driver_cannot_name(self) -> None:
