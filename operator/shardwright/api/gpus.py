@@ -18,7 +18,7 @@ from shardwright.hardware.gpus import (
     catalogue_ids,
     reached_flops,
 )
-from shardwright.hardware.products import plain_name
+from shardwright.hardware.products import NAMELESS, plain_name
 from shardwright.units import GIGA, MIB, TERA
 
 GPUS: Final = "gpus"
@@ -140,6 +140,14 @@ def _broken_rules(stated: list[StatedGpu], index: int) -> Iterator[Problem]:
             path=f"{at}.computeCapability",
             what="is not set for an NVIDIA GPU",
             remedy=remedy,
+        )
+    if plain_name(one.product) == NAMELESS:
+        yield Problem(
+            code="GpuUnknown",
+            path=f"{at}.product",
+            what=one.product,
+            limit="is what a driver calls every GPU that is newer than itself",
+            remedy="choose a name, and set the node label shardwright.io/gpu-model to it",
         )
     if known := catalogue_ids(one.product):
         yield Problem(

@@ -24,6 +24,9 @@ MOST_USUAL: Final = 8
 have as many.
 """
 
+GPUS_OF_A_TRAY: Final = 4
+"""GPUs of a node where 72 are a rack. Source: notes of gpus.csv; NVL72 and Helios are 18 trays."""
+
 GPUS: Final = "--gpus"
 
 MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
@@ -75,14 +78,15 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 
     The largest instance type with up to eight of them says it.
 
-    Where no instance has it, it is the board that joins them; None where there is none.
+    Where no instance has it, it is the board or the rack that joins them; None where there is none.
 
     >>> (
     ...     usual_node(find_gpu("H100")),
     ...     usual_node(find_gpu("GB200")),
+    ...     usual_node(find_gpu("VR200-NVL-280GB")),
     ...     usual_node(find_gpu("GH200-96GB")),
     ... )
-    ((8, 8), (4, 72), None)
+    ((8, 8), (4, 72), (4, 72), None)
     """
     rows = [
         row
@@ -90,8 +94,9 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
         if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL
     ]
     if not rows:
+        most = GPUS_OF_A_TRAY if gpu.of_a_rack else MOST_USUAL
         return (
-            (min(gpu.scale_up_gpus, MOST_USUAL), gpu.scale_up_gpus)
+            (min(gpu.scale_up_gpus, most), gpu.scale_up_gpus)
             if gpu.scale_up and gpu.scale_up_gpus > 1
             else None
         )
@@ -154,7 +159,7 @@ def _read(
             code="GpuUnknown",
             path=GPUS,
             what=f"{gpu.id} of {gpu.vendor}",
-            limit="cannot be planned",
+            limit=f"cannot be planned, only GPUs of {' and '.join(VENDORS.values())}",
             remedy="'shardwright gpus' lists those that can",
         )
     usual = usual_node(gpu)

@@ -16,7 +16,12 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
-from shardwright.hardware.products import AMD_DEVICE_IDS, names_form, plain_name
+from shardwright.hardware.products import (
+    AMD_DEVICE_IDS,
+    NAMELESS,
+    names_form,
+    plain_name,
+)
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES, implausible, printable
 from shardwright.hardware.untrusted import RawNode, quantity
@@ -60,6 +65,8 @@ def identify(
     What the catalogue lacks may be among the GPUs that the administrator states (``stated``).
     """
     key, product = _product(raw, resource)
+    if plain_name(product) == NAMELESS:
+        return _nameless(key, product)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
     gpu = (
         find_gpu(product, _memory_hint(raw, resource))
@@ -126,6 +133,16 @@ def _unknown(key: str, product: str) -> Problem:
         limit="must name a GPU of the catalogue",
         remedy="set the node label shardwright.io/gpu-model to an id of shardwright gpus, or have "
         "it added to gpus of the chart",
+    )
+
+
+def _nameless(key: str, product: str) -> Problem:
+    return Problem(
+        code="GpuUnknown",
+        what=f"{key} {printable(product)}",
+        limit="is what a driver calls every GPU that is newer than itself",
+        remedy="update the driver, or say which GPU it is: set the node label "
+        "shardwright.io/gpu-model to an id of shardwright gpus, as VR200-NVL-280GB",
     )
 
 

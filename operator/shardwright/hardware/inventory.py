@@ -84,6 +84,12 @@ class Pool:
         )
         return replace(self, nodes=left)
 
+    def without_nodes(self, names: Collection[str]) -> "Pool":
+        """Return the pool where nothing of these nodes is free."""
+        return self.without(
+            {node.name: node.gpus for node in self.nodes if node.name in names}
+        )
+
     @property
     def price(self) -> GpuPrice:
         """Return what one GPU counts for an hour: what its owner states, else in hours of an
@@ -159,14 +165,8 @@ class Inventory:
         """Return what there is where nothing of these nodes is free."""
         if not names:
             return self
-        return self.without(
-            {
-                node.name: node.gpus
-                for pool in self.pools
-                for node in pool.nodes
-                if node.name in names
-            }
-        )
+        pools = tuple(pool.without_nodes(names) for pool in self.pools)
+        return replace(self, pools=pools)
 
     def of_nodes(self, names: Collection[str]) -> "Inventory":
         """Return what there is on these nodes alone; a pool none of whose nodes is among them is

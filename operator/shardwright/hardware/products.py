@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    (r"vr200(-nvl(72|144)?)?$|vr-nvl(72|144)$", ("VR200-NVL-280GB",)),
     (r"gb300(?!-ws)", ("GB300-NVL-278GB",)),
     (r"gb200", ("GB200-NVL-186GB",)),
     (r"gh200-144gb?", ("GH200-144GB",)),
@@ -48,6 +49,9 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$",
         ("RTX-PRO-6000-BSE-96GB",),
     ),
+    (r"rtx-pro-5000-72gb", ("RTX-PRO-5000-72GB",)),
+    (r"rtx-pro-5000$", ("RTX-PRO-5000-48GB", "RTX-PRO-5000-72GB")),
+    (r"rtx-pro-4500(-blackwell)?$", ("RTX-PRO-4500-32GB",)),
     (r"rtx-a6000$", ("RTX-A6000-48GB",)),
     (r"rtx-6000-ada", ("RTX-6000-Ada-48GB",)),
     (r"(geforce-)?rtx-3090$", ("RTX-3090-24GB",)),
@@ -67,6 +71,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(instinct-)?mi325x?", ("MI325X-256GB",)),
     (r"(instinct-)?mi350x?", ("MI350X-288GB",)),
     (r"(instinct-)?mi355x?", ("MI355X-288GB",)),
+    (r"(instinct-)?mi455x?", ("MI455X-432GB",)),
 )
 _COMPILED: Final = tuple(
     (re.compile(rf"(?:{pattern})(?=$|-)"), ids) for pattern, ids in _RULES
@@ -102,6 +107,9 @@ _OPEN_FORMS: Final = re.compile(
 """Names of Azure's instance catalogue that say neither board nor card: H100 is the SXM of ND and
 the NVL of NC.
 """
+
+NAMELESS: Final = "nvidia-graphics-device"
+"""What NVIDIA's driver calls every GPU that is newer than itself, as :func:`plain_name` has it."""
 
 
 def names_form(key: str, name: str) -> bool:

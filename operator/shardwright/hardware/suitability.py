@@ -52,6 +52,10 @@ _OTHER_VENDORS: Final = re.compile(
     r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?|huawei\.com/Ascend\w+",
     re.ASCII,
 )
+_INTEL: Final = "gpu.intel.com/"
+_INTEL_PRODUCT: Final = f"{_INTEL}product"
+"""Basis: rules of Intel's device plugins for node feature discovery, as Arc_Pro_B60, Max_1550."""
+
 _MIG_IN_CHANGE: Final = frozenset({"pending", "rebooting", "failed"})
 _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
@@ -126,10 +130,16 @@ def _other_vendor(node: RawNode, resource: str) -> Problem | None:
     )
     if not offered:
         return None
+    intel = offered[0].startswith(_INTEL)
+    product = node.labels.get(_INTEL_PRODUCT) if intel else None
     return Problem(
         code="AcceleratorNotSupported",
-        what=f"accelerators that go by {offered[0]}",
+        what=f"accelerators that go by {offered[0]}"
+        + (f" ({printable(product)})" if product else ""),
         limit=f"cannot be planned, only {' and '.join(RESOURCES)}",
+        gap="no pods are rendered for vLLM's build for Intel GPUs (XPU)"
+        if intel
+        else "",
         remedy="leave the node to others",
     )
 

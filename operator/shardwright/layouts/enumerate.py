@@ -3,7 +3,7 @@ price.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -42,6 +42,14 @@ K/V anyway.
 Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
 
+Barred = Callable[[Pool, Layout], frozenset[str]]
+"""The nodes of a pool that lack what pods of a layout need beside GPUs, by name."""
+
+
+def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
+    """Return that pods need nothing beside GPUs that a node may lack."""
+    return frozenset()
+
 
 def enumerate_candidates(
     model: ModelSpec,
@@ -49,27 +57,50 @@ def enumerate_candidates(
     space: SearchSpace,
     traits: EngineTraits,
     *,
+    barred: Barred = none_barred,
     beyond: bool = False,
 ) -> Iterator[Candidate]:
     """Yield each layout on each pool, pools by name, placed on what is free.
 
     Degrees that do not divide anything are among them, so that a check can say why not. A group
-    that spans nodes takes whole nodes unless a degree is pinned. ``beyond`` goes on to a few nodes
-    more than a pool has, so that what is missing can be said.
+    that spans nodes takes whole nodes unless a degree is pinned. No node that is ``barred`` to
+    a layout is used. ``beyond`` goes on to a few nodes more than a pool has, so that what is
+    missing can be said.
     """
     cuts: dict[
         tuple[int, int], tuple[Layout, ...]
     ] = {}  # pools with alike nodes are cut alike
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
-        shelf = Shelf(pool, over=Over.of(space))
+        shelves = _Shelves(pool, Over.of(space))
         most = min(
             max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1]
         )
         key = (pool.gpus_per_node, most)
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         for layout in cuts[key]:
+            without = barred(pool, layout)
+            shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
-            yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled))
+            yield Candidate(
+                layout=filled,
+                pool=pool,
+                placement=shelf.place(filled),
+                barred=without,
+            )
+
+
+class _Shelves:
+    """The shelves of one pool, by the nodes that they go without."""
+
+    def __init__(self, pool: Pool, over: Over | None) -> None:
+        self._pool, self._over = pool, over
+        self._made: dict[frozenset[str], Shelf] = {}
+
+    def without(self, names: frozenset[str]) -> Shelf:
+        if names not in self._made:
+            left = self._pool.without_nodes(names)
+            self._made[names] = Shelf(left, over=self._over)
+        return self._made[names]
 
 
 def layouts(

@@ -77,6 +77,7 @@ class Judge:
             str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
         ] = {}
         self._empty: dict[str, Shelf] = {}
+        self._free: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
@@ -100,7 +101,7 @@ class Judge:
         wanted, over_ray = self._request.workload.kv_offload, self._traits.over_ray
         short = host_problems(candidate, wanted, self._model, over_ray=over_ray)
         found += (Violation(problem=problem) for problem in short)
-        if candidate.placement.missing_nodes:
+        if candidate.placement.missing_nodes and not self._room_but_for(candidate):
             found.append(self._capacity(candidate))
         return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
 
@@ -136,6 +137,15 @@ class Judge:
                 tuple(images),
             )
         return self._of_pool[pool.name]
+
+    def _room_but_for(self, candidate: Candidate) -> bool:
+        """Return whether there would be room, were no node barred: then that is all that lacks."""
+        pool = candidate.pool
+        if not candidate.barred:
+            return False
+        if pool.name not in self._free:
+            self._free[pool.name] = Shelf(pool)
+        return not self._free[pool.name].place(candidate.layout).missing_nodes
 
     def _capacity(self, candidate: Candidate) -> Violation:
         pool = candidate.pool

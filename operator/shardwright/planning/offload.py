@@ -18,8 +18,10 @@ from shardwright.costs.estimates import Estimate
 from shardwright.costs.host import host_memory_bytes
 from shardwright.costs.workload import KvOffload
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
+from shardwright.layouts.enumerate import Barred, none_barred
 from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.placing import Spread
 from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB, format_bytes
 
@@ -111,13 +113,69 @@ def room_bytes(
     pool = candidate.pool
     if pool.host_bytes is None:
         return None
-    shape = PodShape.of(
-        candidate.layout,
-        candidate.placement.nodes_per_replica,
-        wanted,
-        over_ray=over_ray,
-    )
-    return shape.room_bytes(pool.host_bytes, pool.gpus_per_node, model)
+    return _room_of(candidate, pool.host_bytes, wanted, model, over_ray=over_ray)
+
+
+def _room_of(
+    candidate: Candidate,
+    host_bytes: int,
+    wanted: KvOffload,
+    model: ModelSpec,
+    *,
+    over_ray: bool,
+) -> int:
+    nodes = candidate.placement.nodes_per_replica
+    shape = PodShape.of(candidate.layout, nodes, wanted, over_ray=over_ray)
+    return shape.room_bytes(host_bytes, candidate.pool.gpus_per_node, model)
+
+
+def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Barred:
+    """Return which nodes of a pool have less for the K/V of a pod than is stated; a node that does
+    not say what it has is taken at that word.
+    """
+    if wanted is None or wanted.pod_bytes is None:
+        return none_barred
+    pod_bytes = wanted.pod_bytes
+
+    def barred(pool: Pool, layout: Layout) -> frozenset[str]:
+        nodes = Spread.of(layout, pool.gpus_per_node).nodes
+        shape = PodShape.of(layout, nodes, wanted, over_ray=over_ray)
+        enough = {
+            size: shape.room_bytes(size, pool.gpus_per_node, model) >= pod_bytes
+            for size in {node.host_bytes for node in pool.nodes} - {None}
+            if size is not None
+        }
+        return frozenset(
+            node.name
+            for node in pool.nodes
+            if node.host_bytes is not None and not enough[node.host_bytes]
+        )
+
+    return barred
+
+
+def left_out(
+    candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
+) -> Iterator[NodeExclusion]:
+    """Yield the nodes with free GPUs that a candidate goes without, and what each has."""
+    if wanted is None or wanted.pod_bytes is None:
+        return
+    for node in candidate.pool.nodes:
+        if node.name not in candidate.barred or not node.free:
+            continue
+        room = _room_of(
+            candidate, node.host_bytes or 0, wanted, model, over_ray=over_ray
+        )
+        problem = Problem(
+            code="NodeMemoryTooSmall",
+            what=f"{format_bytes(room)} of memory left for the K/V of a pod",
+            limit=f"must be at least the {format_bytes(wanted.pod_bytes)} of {PATH}",
+            gap=f"{format_bytes(wanted.pod_bytes - room)} short",
+            remedy="lower that, or say Auto",
+        )
+        yield NodeExclusion(
+            node=node.name, problem=problem, product=candidate.pool.product
+        )
 
 
 def with_room(
@@ -169,7 +227,7 @@ def host_cache(
 def host_problems(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[Problem]:
-    """Yield that nodes do not have for a pod what is wanted of their memory, or that its engines
+    """Yield that too few nodes have for a pod what is wanted of their memory, or that its engines
     get less than a GiB each.
     """
     if wanted is None or wanted.pod_bytes is None:
@@ -187,9 +245,11 @@ def host_problems(
             remedy="raise it, or say Auto",
             path=PATH,
         )
-    room = room_bytes(candidate, wanted, model, over_ray=over_ray)
-    if room is None or wanted.pod_bytes <= room:
+    if not (candidate.barred and candidate.placement.missing_nodes):
         return
+    nodes = [node for node in candidate.pool.nodes if node.name in candidate.barred]
+    most = max(node.host_bytes or 0 for node in nodes)
+    room = _room_of(candidate, most, wanted, model, over_ray=over_ray)
     yield Problem(
         code="HostMemoryTooSmall",
         what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",

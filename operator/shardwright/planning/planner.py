@@ -4,6 +4,7 @@ ruled out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
@@ -16,7 +17,7 @@ from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.no_plan import no_plan
-from shardwright.planning.offload import HostCache, host_cache
+from shardwright.planning.offload import HostCache, host_cache, left_out, too_small
 from shardwright.planning.rationale import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
@@ -63,14 +64,18 @@ def consider(
     candidates.
     """
     judge = Judge(model, request, traits)
-    verdicts = [
-        judge.verdict(candidate)
-        for candidate in enumerate_candidates(model, inventory, request.space, traits)
-    ]
+    wanted = request.workload.kv_offload
+    candidates = partial(
+        enumerate_candidates,
+        model,
+        inventory,
+        request.space,
+        traits,
+        barred=too_small(wanted, model, over_ray=traits.over_ray),
+    )
+    verdicts = [judge.verdict(candidate) for candidate in candidates()]
     if all(verdict.violations for verdict in verdicts):
-        larger = enumerate_candidates(
-            model, inventory, request.space, traits, beyond=True
-        )
+        larger = candidates(beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
     return Considered(
         model=model,
@@ -102,13 +107,12 @@ def choose(considered: Considered) -> Report:
     verdicts, prices = considered.verdicts, considered.judge.prices
     feasible = considered.feasible
     ranked = settled(best_first(feasible, scale), scale, prices)
-    excluded = count_exclusions(verdicts, inventory)
     if not ranked:
         outcome = no_plan(verdicts, inventory, request)
         return Report(
             outcome=outcome,
             alternatives=(),
-            excluded=excluded,
+            excluded=count_exclusions(verdicts, inventory),
             considered=len(verdicts),
         )
     others = runners_up(ranked, ALTERNATIVES)
@@ -131,9 +135,21 @@ def choose(considered: Considered) -> Report:
         alternatives=tuple(
             alternative(best=ranked[0], other=other, scale=scale) for other in others
         ),
-        excluded=excluded,
+        excluded=count_exclusions(verdicts, _beside(ranked[0], considered)),
         considered=len(verdicts),
     )
+
+
+def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
+    """Return the inventory with the nodes that the best goes without among the excluded."""
+    inventory, wanted = (
+        considered.inventory,
+        considered.request.workload.kv_offload,
+    )
+    more = left_out(
+        best.candidate, wanted, considered.model, over_ray=considered.traits.over_ray
+    )
+    return replace(inventory, excluded=(*inventory.excluded, *more))
 
 
 def best_first(

@@ -75,7 +75,11 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
         subject.request.workload.kv_offload is not None,
     )
     host = (
-        tuple((pool.name, pool.host_bytes) for pool in inventory.pools)
+        tuple(
+            (node.name, node.host_bytes, node.free)
+            for pool in inventory.pools
+            for node in pool.nodes
+        )
         if beside_gpus
         else ()
     )

@@ -12,7 +12,7 @@ from shardwright.api.spec import Spec
 from shardwright.errors import Problem
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.gated import is_gated
+from shardwright.modelspec.gating import Gating, gate_of
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
@@ -127,7 +127,8 @@ def _gated(spec: Spec) -> Iterator[str]:
             spec.model.id if from_hub else "",
             draft.id if draft and draft.pvc is None else "",
         )
-        yield from (model for model in downloaded if is_gated(model))
+        gated = (model for model in downloaded if gate_of(model).gating is Gating.GATED)
+        yield from gated
 
 
 def _misses_commit(spec: Spec, question: Question) -> bool:

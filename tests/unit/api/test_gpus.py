@@ -132,6 +132,13 @@ def test_a_product_stands_there_once_and_the_setting_is_a_list_of_objects() -> N
     assert problems("NVIDIA-R200") == [("WrongType", "gpus[0]")]
 
 
+@pytest.mark.parametrize("name", ["NVIDIA-Graphics-Device", "NVIDIA Graphics Device"])
+def test_what_a_driver_calls_every_gpu_that_it_cannot_name_is_no_product(
+    name: str,
+) -> None:
+    assert problems(R200 | {"product": name}) == [("GpuUnknown", "gpus[0].product")]
+
+
 def test_a_node_with_it_is_planned_on_what_is_stated() -> None:
     own = Stated(gpus=by_product(read_gpus([R200])))
     node = a_node(

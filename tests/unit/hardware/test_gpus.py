@@ -25,7 +25,7 @@ def gpu_id(product: str, memory_bytes: int | None = None) -> str | None:
 
 
 def test_the_catalogue_has_every_row_of_the_table() -> None:
-    assert len(load_gpus()) == 52
+    assert len(load_gpus()) == 60
     assert list(load_gpus()) == [row["gpu_id"] for row in ROWS]
 
 
@@ -138,6 +138,16 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
         ("nvidia-h200-141gb", "H200-SXM-141GB"),
         ("nvidia-tesla-v100", "V100-SXM2-16GB"),
         ("h100", "H100-SXM-80GB"),  # Karpenter
+        (
+            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+            "RTX-PRO-6000-MaxQ-96GB",
+        ),
+        ("NVIDIA-RTX-PRO-5000-Blackwell", "RTX-PRO-5000-48GB"),
+        ("RTX-PRO-5000-72GB", "RTX-PRO-5000-72GB"),
+        ("RTX-PRO-4500", "RTX-PRO-4500-32GB"),
+        ("VR200-NVL72", "VR200-NVL-280GB"),
+        ("vr_nvl72", "VR200-NVL-280GB"),
+        ("AMD_Instinct_MI455X_OAM", "MI455X-432GB"),
     ],
 )
 def test_names_that_clouds_and_drivers_use_are_understood(
@@ -163,7 +173,12 @@ def test_names_that_clouds_and_drivers_use_are_understood(
         "NVIDIA-GeForce-RTX-3090-Ti",
         "NVIDIA-GeForce-RTX-4090-D",
         "NVIDIA-GeForce-RTX-5090-Laptop-GPU",
-        "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition",
+        "NVIDIA-RTX-PRO-5000-Blackwell-Laptop-GPU",
+        "NVIDIA-RTX-PRO-4500-Blackwell-Server-Edition",
+        "NVIDIA-Graphics-Device",
+        "NVIDIA-VR200-CPX",
+        "AMD_Instinct_MI430X",
+        "AMD_Instinct_MI440X",
         "Tesla-V100-PCIE-16GB",
         "AMD_Instinct_MI300A",
         "AMD_Instinct_MI308X_OAM",

@@ -110,4 +110,5 @@ def test_nodes_of_nvl72_are_trays_and_no_others() -> None:
     ] == [
         "GB200-NVL-186GB",
         "GB300-NVL-278GB",
+        "VR200-NVL-280GB",
     ]

@@ -131,6 +131,31 @@ class TestTheChain:
         )
         assert facts(node).gpu.memory_bytes == int(memory) * MIB
 
+    def test_a_gpu_that_its_driver_cannot_name_is_refused_by_that_name(self) -> None:
+        found = read_node(a_node("x", product="NVIDIA-Graphics-Device"))
+        assert isinstance(found, NodeExclusion)
+        assert (found.problem.code, found.problem.sentence()) == (
+            "GpuUnknown",
+            (
+                "nvidia.com/gpu.product 'NVIDIA-Graphics-Device' is what a driver calls every GPU "
+                "that is newer than itself; update the driver, or say which GPU it is: set the "
+                "node label shardwright.io/gpu-model to an id of shardwright gpus, as "
+                "VR200-NVL-280GB"
+            ),
+        )
+
+    def test_the_users_word_names_a_gpu_that_its_driver_cannot_name(self) -> None:
+        node = a_node(
+            "x",
+            product="NVIDIA-Graphics-Device",
+            gpus=4,
+            labels={
+                "shardwright.io/gpu-model": "VR200-NVL-280GB",
+                "nvidia.com/gpu.memory": "286524",
+            },
+        )
+        assert facts(node).gpu.id == "VR200-NVL-280GB"
+
     def test_gpus_that_nothing_names_are_reported_not_guessed(self) -> None:
         assert excluded(labelled({})) == ("GpuUnknown", "GPU name (no label holds one)")
 
@@ -213,6 +238,19 @@ class TestPresence:
         assert excluded(labelled({}, {resource: "8"})) == (
             "AcceleratorNotSupported",
             f"accelerators that go by {resource}",
+        )
+
+    def test_a_gpu_of_intel_is_named_and_says_what_is_lacking(self) -> None:
+        found = read_node(
+            labelled(
+                {"gpu.intel.com/product": "Arc_Pro_B60"}, {"gpu.intel.com/xe": "4"}
+            )
+        )
+        assert isinstance(found, NodeExclusion)
+        assert found.problem.sentence() == (
+            "accelerators that go by gpu.intel.com/xe ('Arc_Pro_B60') cannot be planned, only "
+            "nvidia.com/gpu and amd.com/gpu, no pods are rendered for vLLM's build for Intel GPUs "
+            "(XPU); leave the node to others"
         )
 
     def test_an_integrated_gpu_beside_nvidia_cards_does_not_matter(self) -> None:

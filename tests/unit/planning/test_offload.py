@@ -10,7 +10,7 @@ from shardwright.documents import plan_document
 from shardwright.further import further
 from shardwright.pipeline import plan_serving
 from shardwright.planning.offload import HostCache
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.report import Exclusion, NoPlan, Plan, Report
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
@@ -230,6 +230,68 @@ def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
     )
     assert "must be at most the 215.0 GiB" in found.problem.sentence()
     assert isinstance(outcome(offload="215Gi", **one_gpu()), Plan)
+
+
+def of_two(memory: str, **spec: Any) -> Report:
+    """Return what comes of so much K/V per pod beside a node that has too little for it."""
+    subject = a_subject(**spec, workload={"kvOffload": {"hostMemory": memory}})
+    nodes = [
+        a_node("large", allocatable={"memory": "2000Gi"}),
+        a_node("a-small", allocatable={"memory": "1000Gi"}),
+    ]
+    return plan_serving(subject, stock(subject, nodes))
+
+
+def test_a_node_that_has_too_little_is_left_out_with_the_reason() -> None:
+    report = of_two("215Gi", **one_gpu(replicas=2))
+
+    found = plan_of(report)
+    assert found.groups == (("large",), ("large",))
+    assert found.host_cache is not None
+    assert found.host_cache.pod_bytes == 215 * GIB
+    assert [item for item in report.excluded if item.code == "NodeMemoryTooSmall"] == [
+        Exclusion(
+            code="NodeMemoryTooSmall",
+            count=1,
+            example="node a-small: 103.0 GiB of memory left for the K/V of a pod must be at least "
+            "the 215.0 GiB of spec.workload.kvOffload.hostMemory, 112.0 GiB short; lower that, or "
+            "say Auto",
+            nearest_miss="",
+        )
+    ]
+
+
+def test_no_node_is_named_where_each_has_enough() -> None:
+    codes = {item.code for item in of_two("103Gi", **one_gpu()).excluded}
+    assert "NodeMemoryTooSmall" not in codes
+
+
+def test_where_too_few_nodes_have_enough_the_number_is_what_is_refused() -> None:
+    found = of_two("215Gi", **one_gpu(replicas=9)).outcome
+
+    assert isinstance(found, NoPlan)
+    assert found.problem.code == "HostMemoryTooSmall"
+    assert "must be at most the 103.0 GiB" in found.problem.sentence()
+
+
+def test_other_memory_on_other_nodes_is_another_question() -> None:
+    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "215Gi"}})
+    names = ("a", "b", "c")
+    first, second = (
+        stock(
+            subject,
+            [
+                a_node(name, allocatable={"memory": memory})
+                for name, memory in zip(names, sizes, strict=True)
+            ],
+        )
+        for sizes in (("2000Gi", "1000Gi", "1000Gi"), ("1000Gi", "1000Gi", "1000Gi"))
+    )
+    cache = PlanCache()
+    cache.keep(subject, first, plan_serving(subject, first))
+
+    assert plan_of(plan_serving(subject, first)).groups == (("a",),)
+    assert cache.recall(subject, second) is None
 
 
 @pytest.mark.parametrize(
