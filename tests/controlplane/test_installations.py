@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
