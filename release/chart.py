@@ -4,13 +4,16 @@ was pulled.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from release import running
+import yaml
+
+from release import notes, running
 from release.archive import packed
-from release.places import CHART, VERSION, WORK, epoch
+from release.places import CHART, ROOT, VERSION, WORK, epoch
 from tests.harness import build
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import DeployedOperator
@@ -19,6 +22,7 @@ from tests.harness.waiting import wait_for
 from tests.kind.shell import run
 
 NAME: Final = f"shardwright-{VERSION}.tgz"
+_CRD: Final = "shardwright.io_shardedmodels.yaml"
 _NAMESPACE: Final = "shardwright-system"
 _MODELS: Final = "/apis/shardwright.io/v1alpha1/namespaces/default/shardedmodels"
 _MODEL: Final = {
@@ -32,12 +36,56 @@ _PLAN_SECONDS: Final = 60
 
 def write(out: Path) -> Path:
     """Write the chart's archive; the same bytes for the same chart."""
+    folder = WORK / "chart"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(CHART, folder)
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    described["annotations"] |= hub_annotations()
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(described, sort_keys=False))
     file = out / NAME
-    file.write_bytes(packed(CHART, epoch(), "shardwright/"))
+    file.write_bytes(packed(folder, epoch(), "shardwright/"))
     _helm(
         "lint", file, "--set", "image.repository=registry.example/shardwright/operator"
     )
     return file
+
+
+def hub_annotations() -> dict[str, str]:
+    """Return what Artifact Hub shows of this version: its changes, the kind, and the samples of it.
+
+    It has no images and no links: nobody has published an image or a page whose address could stand
+    there.
+    """
+    crd = yaml.safe_load((CHART / "files" / _CRD).read_text())["spec"]
+    (version,) = crd["versions"]
+    kind = {
+        "kind": crd["names"]["kind"],
+        "version": version["name"],
+        "name": f"{crd['names']['plural']}.{crd['group']}",
+        "displayName": "Sharded model",
+        "description": "A model that is cut over GPUs and served.",
+    }
+    samples = [
+        yaml.safe_load(file.read_text())
+        for file in sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
+    ]
+    listed: dict[str, list[Any]] = {
+        "changes": _changes(notes.section(VERSION)),
+        "crds": [kind],
+        "crdsExamples": samples,
+    }
+    said = {
+        name: yaml.safe_dump(value, sort_keys=False) for name, value in listed.items()
+    }
+    said["prerelease"] = str("alpha" in version["name"]).lower()
+    return {f"artifacthub.io/{name}": value for name, value in said.items()}
+
+
+def _changes(section: str) -> list[str]:
+    """Return the items of a section of the changelog, links as their text."""
+    items = re.findall(r"^- (.*(?:\n  .*)*)", section, re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", item) for item in items)
+    return [" ".join(item.split()) for item in plain]
 
 
 def push(file: Path, registry: str, *options: str) -> None:

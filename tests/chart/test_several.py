@@ -29,6 +29,7 @@ CLASSES = {
     "resources": ["priorityclasses"],
     "verbs": ["list", "watch"],
 }
+NAMESPACES = ("shardwright-namespace-models", "shardwright-namespace-others")
 INSTALLATION = {"shardwright.io/installation": f"{SYSTEM}/shardwright"}
 
 
@@ -48,7 +49,12 @@ def test_of_all_namespaces_it_reads_nodes_pods_priorities_and_claims_and_writes_
     claims = {
         "apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"],
-        "resourceNames": ["shardwright-nodes", "shardwright-namespaces"],
+        "resourceNames": [
+            "shardwright-nodes",
+            "shardwright-namespace-models",
+            "shardwright-namespace-others",
+            "shardwright-namespaces",
+        ],
         "verbs": ["list", "watch"],
     }
 
@@ -123,6 +129,7 @@ def test_the_operator_is_told_its_namespaces_and_has_no_claim_on_all(
     assert {path for path, value in changed.items() if value is NEW} == {
         "Role/shardwright-operator",
         "RoleBinding/shardwright-operator",
+        *(f"ClusterRole/{name}" for name in NAMESPACES),
     }
 
 
@@ -130,8 +137,8 @@ def test_the_operator_is_told_its_namespaces_and_has_no_claim_on_all(
     ("flags", "claims"),
     [
         ((), {"shardwright-nodes", "shardwright-namespaces"}),
-        ((SOME,), {"shardwright-nodes"}),
-        ((SOME, "--set=nodeSet=team"), {"shardwright-nodes-team"}),
+        ((SOME,), {"shardwright-nodes", *NAMESPACES}),
+        ((SOME, "--set=nodeSet=team"), {"shardwright-nodes-team", *NAMESPACES}),
     ],
 )
 def test_a_claim_says_whose_it_is_and_grants_nothing(

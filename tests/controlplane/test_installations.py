@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +19,18 @@ from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART, SYSTEM
 from tests.support.models import LARGE, Models
-from tests.support.operator import OperatorProcess
+from tests.support.operator import OperatorProcess, operator_of
 
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 NODE_SET = "shardwright.io/node-set"
-CLAIM = "/apis/rbac.authorization.k8s.io/v1/clusterroles/shardwright-nodes-a"
+CLAIMS = (
+    "shardwright-nodes-a",
+    "shardwright-namespaces",
+    "shardwright-namespace-team-a",
+)
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 OF_A = ("watchNamespaces={team-a}", "nodeSet=a")
 OF_B = (
     "watchNamespaces={team-b}",
@@ -47,7 +51,10 @@ REFUSED = {
     ),
     "the same namespace": (
         ("watchNamespaces={team-a}", *OF_B[1:]),
-        'Role "shardwright-operator" in namespace "team-a" exists and cannot',
+        (
+            "installation shardwright-system/shardwright watches namespace team-a: have each watch "
+            "its own"
+        ),
     ),
     "the same CRD": (
         (*OF_B[:2], "crds.enabled=true"),
@@ -100,34 +107,6 @@ def nodes(second: ControlPlane) -> Iterator[Fleet]:
     fleet.delete()
 
 
-def _operator(cluster: ControlPlane, folder: Path, deployment: str) -> OperatorProcess:
-    """Return the operator of an installation: with its account, and what its Deployment and its
-    settings say of its scope.
-    """
-    pod = cluster.api.get(
-        f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}"
-    )["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    words = [
-        word
-        for word in container["args"]
-        if re.match(r"--(installation|watch-namespaces|lease-name)=", word)
-    ]
-    settings = folder / f"{deployment}.json"
-    settings.write_text(
-        cluster.api.get(
-            f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings"
-        )["data"]["settings.json"]
-    )
-    words += [f"--settings-file={settings}"]
-    return OperatorProcess(
-        cluster,
-        *words,
-        identity=f"operator-{deployment}",
-        account=pod["serviceAccountName"],
-    )
-
-
 @pytest.fixture(scope="module")
 def operators(
     second: ControlPlane, nodes: Fleet, tmp_path_factory: pytest.TempPathFactory
@@ -136,8 +115,8 @@ def operators(
     folder, running = tmp_path_factory.mktemp("settings"), nodes.names
     assert len(running) == 2
     with (
-        _operator(second, folder, "shardwright") as of_a,
-        _operator(second, folder, "shardwright-b") as of_b,
+        operator_of(second, folder, "shardwright") as of_a,
+        operator_of(second, folder, "shardwright-b") as of_b,
     ):
         yield {"a": of_a, "b": of_b}
 
@@ -254,30 +233,31 @@ def _diagnosed(
     return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
 
 
-def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
+@pytest.mark.parametrize(
+    ("claim", "what"),
+    [
+        ("shardwright-nodes-a", "nodes with the label shardwright.io/node-set=a are"),
+        ("shardwright-namespace-team-a", "namespace team-a is"),
+    ],
+)
+def test_whoever_loses_a_claim_ends_and_does_not_come_back(
     second: ControlPlane,
     operators: dict[str, OperatorProcess],
     capsys: pytest.CaptureFixture[str],
+    claim: str,
+    what: str,
 ) -> None:
     """As where the manifests of another installation are applied without Helm; the doctor says of
     both how they stand.
     """
     assert _diagnosed(second, capsys, "Installations") == []
     said = (
-        "ending, for two installations would give the same GPUs away: nodes with the label "
-        "shardwright.io/node-set=a are not for "
-        "shardwright-system/shardwright: ClusterRole shardwright-nodes-a says other/installation"
+        f"ending, for two installations must share neither nodes nor namespaces: {what} not for "
+        f"shardwright-system/shardwright: ClusterRole {claim} says other/installation"
     )
-    second.api.patch(
-        CLAIM,
-        {
-            "metadata": {
-                "annotations": {"shardwright.io/installation": "other/installation"}
-            }
-        },
-    )
+    _give(second, claim, "other/installation")
     assert _diagnosed(second, capsys, "Installations") == [
-        ("ClaimNotHeld", ["shardwright-nodes-a", "shardwright-namespaces"])
+        ("ClaimNotHeld", list(CLAIMS))
     ]
 
     wait_for(
@@ -293,14 +273,37 @@ def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
         for line in operators["a"].logs().splitlines()
         if '"critical"' in line
     ]
-    assert [line.startswith(said) for line in logged] == [True, True]
+    assert [line.startswith(said) for line in logged[-2:]] == [True, True]
     assert operators["b"].running() is not None
-    second.api.patch(
-        CLAIM,
+    _give(second, claim, f"{SYSTEM}/shardwright")
+    operators["a"].start()
+
+
+def test_a_claim_on_a_namespace_that_goes_ends_nobody(
+    second: ControlPlane, operators: dict[str, OperatorProcess]
+) -> None:
+    """As where a namespace is taken out of `watchNamespaces` while the pods of before still run."""
+    path = f"{CLUSTER_ROLES}/{CLAIMS[-1]}"
+    claim = second.api.get(path)
+    second.api.delete(path)
+    models = Models(second, "team-a")
+    models.create("later", mode="PlanOnly")
+
+    models.wait_reason("later", "PlanOnly")
+    assert operators["a"].running() is not None
+    second.api.create(
+        CLUSTER_ROLES,
         {
+            **claim,
             "metadata": {
-                "annotations": {"shardwright.io/installation": f"{SYSTEM}/shardwright"}
-            }
+                key: claim["metadata"][key] for key in ("name", "annotations", "labels")
+            },
         },
     )
-    operators["a"].start()
+
+
+def _give(cluster: ControlPlane, claim: str, installation: str) -> None:
+    cluster.api.patch(
+        f"{CLUSTER_ROLES}/{claim}",
+        {"metadata": {"annotations": {"shardwright.io/installation": installation}}},
+    )

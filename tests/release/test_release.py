@@ -14,6 +14,7 @@ import yaml
 import shardwright
 from release import (
     archive,
+    chart,
     debian,
     image,
     manifests,
@@ -60,6 +61,24 @@ def test_the_image_starts_what_the_dockerfile_starts() -> None:
         ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
     )
     assert command == f'CMD ["{image.COMMAND[0]}"]'
+
+
+def test_artifact_hub_is_told_of_every_change_the_kind_and_its_samples() -> None:
+    told = {
+        name.removeprefix("artifacthub.io/"): yaml.safe_load(text)
+        for name, text in chart.hub_annotations().items()
+    }
+
+    items = notes.section(shardwright.__version__).count("\n- ")
+    assert len(told["changes"]) == items
+    assert not any("](" in line or "\n" in line for line in told["changes"])
+    (kind,) = told["crds"]
+    assert (kind["name"], kind["version"]) == (
+        "shardedmodels.shardwright.io",
+        "v1alpha1",
+    )
+    assert {sample["kind"] for sample in told["crdsExamples"]} == {kind["kind"]}
+    assert told["prerelease"] is True
 
 
 def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses() -> (

@@ -258,3 +258,33 @@ class OperatorProcess:
             f"the operator has ended:\n{self.logs()[-3000:]}"
         )
         return self.get("/readyz")[0] == 200
+
+
+def operator_of(
+    cluster: ControlPlane, folder: Path, deployment: str
+) -> OperatorProcess:
+    """Return the operator of an installation: with its account, and what its Deployment and its
+    settings say of its scope.
+    """
+    pod = cluster.api.get(
+        f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}"
+    )["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    words = [
+        word
+        for word in container["args"]
+        if re.match(r"--(installation|watch-namespaces|lease-name)=", word)
+    ]
+    settings = folder / f"{deployment}.json"
+    settings.write_text(
+        cluster.api.get(
+            f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings"
+        )["data"]["settings.json"]
+    )
+    words += [f"--settings-file={settings}"]
+    return OperatorProcess(
+        cluster,
+        *words,
+        identity=f"operator-{deployment}",
+        account=pod["serviceAccountName"],
+    )

@@ -145,6 +145,9 @@ matchConditions:
 - {{ list "shardwright-nodes" .Values.nodeSet | compact | join "-" }}
 {{- if not .Values.watchNamespaces }}
 - shardwright-namespaces
+{{- end }}
+{{- range .Values.watchNamespaces }}
+- shardwright-namespace-{{ . }}
 {{- end -}}
 {{- end -}}
 
@@ -169,6 +172,9 @@ matchConditions:
 {{- fail (printf "installation %s is there, too: name the namespaces of this one in watchNamespaces, and give it nodes of its own with nodeSet" $theirs) -}}
 {{- end -}}
 {{- if has .metadata.name (include "shardwright.claims" $ | fromYamlArray) -}}
+{{- if hasPrefix "shardwright-namespace-" .metadata.name -}}
+{{- fail (printf "installation %s watches namespace %s: have each watch its own with watchNamespaces" $theirs (trimPrefix "shardwright-namespace-" .metadata.name)) -}}
+{{- end -}}
 {{- fail (printf "installation %s plans on the same nodes: label nodes with shardwright.io/node-set, and name that set in nodeSet" $theirs) -}}
 {{- end -}}
 {{- end -}}

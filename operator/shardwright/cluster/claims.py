@@ -25,6 +25,9 @@ NAMESPACES: Final = "shardwright-namespaces"
 nobody has it.
 """
 
+NAMESPACE: Final = "shardwright-namespace-"
+"""How the claim on a namespace is called, its name behind it, where some are watched."""
+
 NODES: Final = "shardwright-nodes"
 """How the claim on the nodes of a set is called, the set after a dash; without one that on nodes
 that are of no set.
@@ -53,13 +56,17 @@ class Installation:
     @property
     def claims(self) -> tuple[str, ...]:
         """Return the names of the claims that say what is for it."""
-        return self.nodes_claim, NAMESPACES
+        return (
+            self.nodes_claim,
+            NAMESPACES,
+            *(f"{NAMESPACE}{name}" for name in self.namespaces),
+        )
 
     def complaint(self, owners: Mapping[str, str]) -> str:
         """Return why it may not go on, empty where it may; ``owners`` are the installations that
         claims are for, by claim.
         """
-        nodes, everywhere = owners.get(self.nodes_claim), owners.get(NAMESPACES)
+        nodes = owners.get(self.nodes_claim)
         if nodes != self.name:
             which = (
                 f"nodes with the label {NODE_SET}={self.node_set}"
@@ -71,18 +78,37 @@ class Installation:
                 f"{which} are not for {self.name}: {whose}; give it nodes of its own with "
                 "nodeSet, or uninstall one of the two"
             )
-        if everywhere == self.name or (everywhere is None and self.namespaces):
-            return ""
-        whose = _said(NAMESPACES, everywhere)
-        if self.namespaces:
-            return (
-                f"another installation watches all namespaces: {whose}; have each watch its "
-                "own with watchNamespaces"
-            )
+        what, whose = self._of_others(owners)
         return (
-            f"the namespaces are not for {self.name}: {whose}; have each installation watch "
-            "its own with watchNamespaces"
+            f"{what}: {whose}; have each installation watch its own with watchNamespaces"
+            if what
+            else ""
         )
+
+    def _of_others(self, owners: Mapping[str, str]) -> tuple[str, str]:
+        """Return which namespaces are not for it, and what their claim says; both empty where
+        all are that it watches.
+        """
+        everywhere = owners.get(NAMESPACES)
+        if not self.namespaces:
+            what = f"the namespaces are not for {self.name}"
+            return (
+                ("", "")
+                if everywhere == self.name
+                else (what, _said(NAMESPACES, everywhere))
+            )
+        if everywhere not in {None, self.name}:
+            return "another installation watches all namespaces", _said(
+                NAMESPACES, everywhere
+            )
+        for namespace in self.namespaces:
+            claim = f"{NAMESPACE}{namespace}"
+            # nobody has it while a namespace is taken out of watchNamespaces, or comes into it
+            if owners.get(claim, self.name) != self.name:
+                return f"namespace {namespace} is not for {self.name}", _said(
+                    claim, owners[claim]
+                )
+        return "", ""
 
 
 def _said(claim: str, owner: str | None) -> str:

@@ -303,7 +303,7 @@ class Operator:
         """Write nothing more and end, because of what claims say."""
         if complaint and not self._stopping.is_set():
             log.critical(
-                "ending, for two installations would give the same GPUs away: %s",
+                "ending, for two installations must share neither nodes nor namespaces: %s",
                 complaint,
             )
             self._claimed, self._failed = False, True

@@ -13,7 +13,9 @@ from shardwright.cluster.reader import Timing
 from tests.support.watch_api import Reply, WatchApi, a_list, line
 
 ALL = Installation(name="system/ours")
-SOME = Installation(name="system/ours", namespaces=("models",), node_set="team")
+SOME = Installation(
+    name="system/ours", namespaces=("models", "others"), node_set="team"
+)
 THEIRS = "other/theirs"
 MINE = {"shardwright-nodes": ALL.name, "shardwright-namespaces": ALL.name}
 QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
@@ -23,7 +25,18 @@ QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
     ("installation", "owners"),
     [
         (ALL, MINE),
-        (SOME, {"shardwright-nodes-team": SOME.name}),
+        (
+            SOME,
+            {
+                "shardwright-nodes-team": SOME.name,
+                "shardwright-namespace-models": SOME.name,
+                "shardwright-namespace-others": SOME.name,
+            },
+        ),
+        (
+            SOME,
+            {"shardwright-nodes-team": SOME.name},
+        ),  # a namespace that nobody has claimed is in nobody's way
         (
             SOME,
             {"shardwright-nodes-team": SOME.name, "shardwright-namespaces": SOME.name},
@@ -83,7 +96,20 @@ def test_who_has_its_claims_goes_on(
             (
                 "another installation watches all namespaces: ClusterRole shardwright-namespaces "
                 "says other/theirs; "
-                "have each watch its own with watchNamespaces"
+                "have each installation watch its own with watchNamespaces"
+            ),
+        ),
+        (
+            SOME,
+            {
+                "shardwright-nodes-team": SOME.name,
+                "shardwright-namespace-models": SOME.name,
+                "shardwright-namespace-others": THEIRS,
+            },
+            (
+                "namespace others is not for system/ours: ClusterRole "
+                "shardwright-namespace-others says other/theirs; "
+                "have each installation watch its own with watchNamespaces"
             ),
         ),
     ],
