@@ -49,7 +49,7 @@ LOAD = Workload(
 
 
 def drafting(model: ModelSpec = TINY, tokens: int = 3) -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=model, tokens=tokens))
+    return replace(vllm_traits(), drafter=Drafter(model=model))
 
 
 def estimated(
