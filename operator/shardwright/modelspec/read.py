@@ -161,7 +161,6 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
     stored = quantized(weights, quantization) if quantization else weights
     return replace(
         whole,
-        source=f"the MTP layers of {source}",
         layers=(block.layer,) * stated,
         weights=tuple(
             replace(weight, layer=(weight.layer or first) - first) for weight in stored

@@ -13,7 +13,7 @@ from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.placing import Over
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import DraftMethod, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
@@ -315,6 +315,8 @@ def _draft(
     drafter, load = traits.drafter, request.workload
     if drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
+        inside = drafter.method is DraftMethod.MTP
+        whose = f"that of {drafter.model.source}" if inside else drafter.model.source
         accepted = (
             f"is assumed ({load.draft_acceptance:.0%} of them, {load.draft_acceptance_band:.0%} "
             "more or less: measure it)"
@@ -322,7 +324,7 @@ def _draft(
             else "is what the spec says"
         )
         yield (
-            f"{NOUNS[drafter.method]}: {drafter.model.source} takes {most} of the weights' memory "
+            f"{NOUNS[drafter.method]}: {whose} takes {most} of the weights' memory "
             f"per GPU and K/V beside it; how many drafts are accepted {accepted}, and no plan "
             "with one has been measured"
         )
@@ -338,11 +340,12 @@ def _speculation(
         return
     brings = replace(request.workload, draft_tokens=drafted).tokens_per_step
     most = loses_from(best, request, model, traits)
-    until = (
-        "at no load that fits does a token take longer than without"
-        if most is None
-        else f"from {most:,} requests in flight on a token takes longer than without"
-    )
+    if most is None:
+        until = "at no load that fits does a token take longer than without"
+    elif most == 1:
+        until = "at every load a token takes longer than without"
+    else:
+        until = f"from {most:,} requests in flight on a token takes longer than without"
     yield (
         f"speculation: {drafted} drafted tokens a step, of which {brings - 1:.2g} are accepted; "
         f"{until}"
