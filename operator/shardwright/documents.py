@@ -11,7 +11,7 @@ from shardwright.api.names import API_VERSION
 from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.rendering.budgets import quantity
@@ -103,7 +103,7 @@ def _request(subject: Subject) -> dict[str, Any]:
         "fill": space.fill or None,
     }
     return {
-        "workload": _workload(load, subject.draft),
+        "workload": _workload(load, subject.traits.drafter),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{
@@ -119,7 +119,7 @@ def _request(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
+def _workload(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
     arrival = (
         {"concurrency": load.concurrency}
         if load.requests_per_second is None
@@ -130,10 +130,6 @@ def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
         if load.expert_imbalance is None
         else {"expertImbalancePercent": round(load.expert_imbalance * 100)}
     )
-    drafts = {
-        "draftTokens": load.draft_tokens,
-        "acceptancePercent": round(load.draft_acceptance * 100),
-    }
     return {
         "inputTokens": load.input_tokens,
         "outputTokens": load.output_tokens,
@@ -147,13 +143,20 @@ def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
             if load.kv_offload
             else {}
         ),
-        **(
-            {"draftModel": {"id": draft.source} | drafts}
-            if draft
-            else {"promptLookup": drafts}
-            if load.draft_tokens
-            else {}
-        ),
+        **({"speculation": _speculation(load, drafter)} if load.draft_tokens else {}),
+    }
+
+
+def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
+    """Return how tokens are drafted; ``tokens`` stand in the plan where it chooses them."""
+    method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
+    apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
+    stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
+    return {
+        "method": method.value,
+        **stated,
+        "acceptancePercent": round(load.draft_acceptance * 100),
+        **({"head": {"id": drafter.model.source}} if drafter and apart else {}),
     }
 
 

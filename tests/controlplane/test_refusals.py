@@ -151,7 +151,7 @@ def test_everything_about_the_weights_may_change(
 
 
 @pytest.mark.parametrize(
-    "spec", complete_specs(), ids=["first", "second", "third", "fourth"]
+    "spec", complete_specs(), ids=["first", "second", "third", "fourth", "fifth"]
 )
 def test_both_accept_a_spec_with_every_field(
     cluster: ControlPlane, spec: Manifest

@@ -268,9 +268,10 @@ def launched(options: Any, config: Any) -> Answer:
 
 
 def drafting_of(config: Any) -> Any:
-    """Return the engine's configuration of a draft model, None without one."""
+    """Return the engine's configuration of what drafts with weights of its own, None without it."""
     speculation = config.speculative_config
-    return speculation if speculation and speculation.uses_draft_model() else None
+    own = ("draft_model", "eagle3", "mtp")
+    return speculation if speculation and speculation.method in own else None
 
 
 def stages(model: Any, pipeline: int) -> list[list[int]]:
@@ -297,9 +298,7 @@ def built(config: Any, rank: int) -> Answer:
             weights = weight_bytes(model)  # before adapters, which wrap what they find
             found = {
                 "weightsBytes": weights,
-                "draftBytes": weight_bytes(empty_draft(config))
-                if drafting_of(config)
-                else 0,
+                "draftBytes": draft_bytes(config),
             }
             return found | {
                 "kvBytesPerToken": cache_bytes(config),
@@ -320,9 +319,29 @@ def empty_model(config: Any) -> Any:
         return initialize_model(vllm_config=config)
 
 
+LENT = ("embed_tokens", "lm_head", "head")
+"""Parts of MTP layers that the engine gives back when weights are loaded, for those of the model
+(v1/worker/gpu/spec_decode/eagle/utils.py:load_eagle_model).
+"""
+
+
+def draft_bytes(config: Any) -> int:
+    """Return the bytes of what drafts, 0 without it."""
+    speculation = drafting_of(config)
+    if speculation is None:
+        return 0
+    draft = empty_draft(config)
+    if speculation.method != "mtp":
+        return weight_bytes(draft)
+    lent = {name for name, _ in draft.named_modules() if name.split(".")[-1] in LENT}
+    return weight_bytes(draft) - sum(
+        weight_bytes(draft.get_submodule(name)) for name in lent
+    )
+
+
 def empty_draft(config: Any) -> Any:
-    """Return the draft model as the engine makes it
-    (v1/worker/gpu/spec_decode/standalone_ar/speculator.py:load_draft_model).
+    """Return the draft model or head as the engine makes it
+    (v1/worker/gpu/spec_decode/standalone_ar/speculator.py:load_draft_model, eagle/utils.py).
     """
     import torch
     from vllm.config import replace
@@ -330,6 +349,11 @@ def empty_draft(config: Any) -> Any:
     from vllm.utils.torch_utils import set_default_torch_dtype
 
     speculation = config.speculative_config
+    if not speculation.uses_draft_model():
+        with set_default_torch_dtype(config.model_config.dtype), torch.device("meta"):
+            return initialize_model(
+                vllm_config=config, model_config=speculation.draft_model_config
+            )
     parallel = replace(
         speculation.draft_parallel_config, rank=config.parallel_config.rank
     )

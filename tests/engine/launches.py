@@ -13,10 +13,12 @@ from typing import Any
 import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.workload import head_of
 from shardwright.engines.arguments import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import DraftMethod
 from shardwright.modelspec.catalogue import find_model
 from shardwright.pipeline import plan_serving
 from shardwright.planning.planner import make_plan
@@ -32,6 +34,7 @@ from tests.engine import environment
 from tests.golden.planner import test_explanations, test_ladder
 from tests.support.builders_cli import a_node
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
+from tests.support.builders_model import A_HEAD
 from tests.support.builders_nodes import a_gb200_rack
 from tests.support.builders_plan import CONFIGS, a_model, an_inventory, vllm_traits
 from tests.support.ranks import expanded, ranks_of
@@ -132,6 +135,11 @@ def _put(folder: Path, config: str) -> None:
     if not file.exists():
         folder.mkdir(exist_ok=True)
         file.write_text(config)
+
+
+def has_weights_that_draft(launch: Launch) -> bool:
+    """Return whether a launch drafts with weights of its own, not by looking up the prompt."""
+    return launch.deployment.drafts_by not in (None, DraftMethod.PROMPT_LOOKUP)
 
 
 @cache
@@ -299,6 +307,27 @@ FEATURES: dict[str, dict[str, Any]] = {
         "model": {"id": LLAMA, "adapters": ADAPTERS},
         "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
     },
+    "drafts by MTP layers": {
+        "model": {"id": "zai-org/GLM-4.5-Air"},
+        "parallelism": {"tensor": 4},
+        "workload": {"speculation": {"method": "MTP"}},
+    },
+    "drafts by MTP layers beside attention replicas on two nodes": {
+        "model": {"id": "deepseek-ai/DeepSeek-V3"},
+        "parallelism": {"attentionData": 16, "expert": 16},
+        "workload": {"speculation": {"method": "MTP", "tokens": 2}},
+    },
+    "drafts by an EAGLE-3 head": {
+        "model": {"id": LLAMA},
+        "parallelism": {"tensor": 2},
+        "workload": {
+            "speculation": {
+                "method": "EAGLE3",
+                "tokens": 3,
+                "head": {"id": "acme/head", "revision": REVISION, "config": A_HEAD},
+            }
+        },
+    },
     "weights on a claim": {
         "model": {
             "id": LLAMA,
@@ -405,13 +434,12 @@ def _planned(
     entry = find_model(resource.spec.model.id)
     if not isinstance(plan, Plan) or not plan.deployable or entry is None:
         return None
-    draft = resource.spec.workload.draft_model and find_model(
-        resource.spec.workload.draft_model.id
-    )
+    head = head_of(resource.spec.workload)
+    known = find_model(head.id) if head else None
     return Launch(
         id=name,
         plan=plan,
         deployment=subject.deployment,
         config=entry.config,
-        draft=draft.config if draft else None,
+        draft=known.config if known else head.config if head else None,
     )

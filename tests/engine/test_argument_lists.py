@@ -11,9 +11,15 @@ from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas
 from shardwright.engines.pins import read_pins
 from shardwright.engines.vllm_policy import VLLM
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import DraftMethod
 from shardwright.modelspec.read import read_model
 from shardwright.rendering.sources import adapter_folders
-from tests.engine.launches import VERSIONS, Launch, launches
+from tests.engine.launches import (
+    VERSIONS,
+    Launch,
+    has_weights_that_draft,
+    launches,
+)
 from tests.engine.questions import Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of
 from tests.support.builders_plan import CONFIGS
@@ -63,11 +69,9 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "adapterRank": launch.deployment.adapters.rank
         if launch.deployment.adapters.served
         else 0,
-        "draftTokens": launch.deployment.draft_tokens,
-        "draftMethod": ("draft_model" if launch.draft else "ngram")
-        if launch.deployment.draft_tokens
-        else "",
-        "draftTensor": layout.tensor if launch.draft else 0,
+        "draftTokens": launch.deployment.draft_tokens or plan.draft_tokens,
+        "draftMethod": ENGINES_METHODS.get(launch.deployment.drafts_by, ""),
+        "draftTensor": layout.tensor if has_weights_that_draft(launch) else 0,
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,
     }
@@ -97,6 +101,14 @@ def a_refused_launch(layout: Layout, nodes: int = 1, **deployment: Any) -> Launc
         deployment=a_deployment(model="llama-70b", **deployment),
         config=config,
     )
+
+
+ENGINES_METHODS = {
+    DraftMethod.PROMPT_LOOKUP: "ngram",
+    DraftMethod.DRAFT_MODEL: "draft_model",
+    DraftMethod.EAGLE3: "eagle3",
+    DraftMethod.MTP: "mtp",
+}
 
 
 ENGINES_WORDS = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}

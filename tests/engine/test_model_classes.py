@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import HubCommit
-from tests.engine.launches import REVISION, VERSIONS, Launch, launches
+from tests.engine.launches import (
+    REVISION,
+    VERSIONS,
+    Launch,
+    has_weights_that_draft,
+    launches,
+)
 from tests.engine.questions import Answer, Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of
 from tests.support.builders_plan import CONFIGS
@@ -22,7 +29,7 @@ def has_bytes_of_its_own(launch: Launch) -> bool:
     return bool(
         launch.plan.layout.partition
         or launch.deployment.adapters.served
-        or launch.draft
+        or has_weights_that_draft(launch)
     )
 
 
@@ -96,6 +103,7 @@ def test_a_draft_model_on_a_pipeline_stage_lacks_layers(
     """Why stages are refused beside one: the engine takes the arguments and makes half a model."""
     drafts = a_deployment(
         model="llama-8b",
+        drafts_by=DraftMethod.DRAFT_MODEL,
         draft_tokens=3,
         draft_model=HubCommit(id="acme/draft", revision=REVISION),
     )

@@ -3,6 +3,7 @@ own.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from shardwright.engines.vllm import traits
 from shardwright.layouts.traits import EngineTraits
@@ -77,3 +78,22 @@ def window(layer: Layer) -> int | None:
     """Return the window of a layer that has a K/V cache."""
     assert isinstance(layer.attention, GroupedAttention | LatentAttention)
     return layer.attention.window
+
+
+A_HEAD: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 14336,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-05,
+    "vocab_size": 128256,
+    "draft_vocab_size": 32000,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "bfloat16",
+}
+"""An EAGLE-3 head for Llama-3.1-8B, as they are published."""

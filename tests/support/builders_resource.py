@@ -209,6 +209,20 @@ def complete_specs() -> tuple[Manifest, ...]:
         },
     ]
     fourth = copy.deepcopy(second)
+    del fourth["workload"]["draftModel"]
+    head = {"id": "acme/head", "config": A_CONFIG}
+    fourth["workload"]["speculation"] = {
+        "method": "EAGLE3",
+        "tokens": 3,
+        "acceptancePercent": 60,
+        "head": head | {"pvc": {"claimName": "drafts", "path": "llama/eagle"}},
+    }
+    fifth = copy.deepcopy(third)
+    del fifth["workload"]["draftModel"]
+    fifth["workload"]["speculation"] = {
+        "method": "DraftModel",
+        "head": head | {"revision": "f" * 40},
+    }
     fourth["pod"]["volumes"] = [
         {
             "name": "scratch",
@@ -223,4 +237,4 @@ def complete_specs() -> tuple[Manifest, ...]:
             "path": "llama/8b",
         }
     }
-    return first, second, third, fourth
+    return first, second, third, fourth, fifth

@@ -51,6 +51,14 @@ def _drafted(**fields: Any) -> Manifest:
     }
 
 
+def _speculating(method: str, **fields: Any) -> Manifest:
+    return {"workload": {"speculation": {"method": method} | fields}}
+
+
+def _headed(**fields: Any) -> Manifest:
+    return _speculating("EAGLE3", head={"id": "a/b"} | fields)
+
+
 LOOKUP = {"draftTokens": 1, "acceptancePercent": 1}
 
 
@@ -203,6 +211,27 @@ RULE_CASES = (
     RuleCase("DraftSource", _drafted(), _drafted(revision=REVISION)),
     RuleCase(
         "DraftSource", _drafted(revision=REVISION, pvc=CLAIM), _drafted(pvc=CLAIM)
+    ),
+    RuleCase(
+        "DraftTwice",
+        {
+            "workload": _speculating("MTP")["workload"] | {"promptLookup": LOOKUP},
+        },
+        _speculating("MTP"),
+    ),
+    RuleCase("HeadSource", _headed(), _headed(revision=REVISION)),
+    RuleCase("HeadSource", _headed(revision=REVISION, pvc=CLAIM), _headed(pvc=CLAIM)),
+    RuleCase("HeadOfMethod", _speculating("DraftModel"), _speculating("MTP")),
+    RuleCase(
+        "HeadOfMethod",
+        _speculating("MTP", head={"id": "a/b", "pvc": CLAIM}),
+        _headed(pvc=CLAIM),
+    ),
+    RuleCase(
+        "DraftOfShards",
+        _model(loadFormat="ShardedState", weights={"pvc": CLAIM}) | _speculating("MTP"),
+        _model(loadFormat="ShardedState", weights={"pvc": CLAIM})
+        | _speculating("PromptLookup"),
     ),
     RuleCase(
         "DraftOfShards",

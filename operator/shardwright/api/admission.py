@@ -13,6 +13,7 @@ from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
 from shardwright.api.violations import read_part
+from shardwright.api.workload import head_of, head_path
 from shardwright.engines.environment import check_admitted, check_environment
 from shardwright.errors import InputError, Problem
 
@@ -313,9 +314,9 @@ def _hub_models(spec: Spec) -> Iterator[tuple[str, str]]:
     """Yield every repository of the hub that pods load from, each with the path of its field."""
     if _is_from_hub(spec):
         yield "spec.model.id", spec.model.id
-    draft = spec.workload.draft_model
+    draft = head_of(spec.workload)
     if draft and draft.pvc is None:
-        yield "spec.workload.draftModel.id", draft.id
+        yield f"{head_path(spec.workload)}.id", draft.id
     for index, adapter in enumerate(spec.model.adapters):
         if adapter.hugging_face:
             yield (

@@ -1,17 +1,23 @@
-"""What is asked of a draft model before any layout is looked at: that the engine takes it, and that
+"""What is asked of what drafts before any layout is looked at: that the engine takes it, and that
 the planner can count it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from shardwright.api.workload import DraftModel
+from shardwright.api.workload import DraftHead
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.layouts.traits import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.computed import computed_in
-from shardwright.modelspec.spec import GroupedAttention, ModelSpec, interned
-
-PATH: Final = "spec.workload.draftModel"
+from shardwright.modelspec.spec import (
+    GroupedAttention,
+    LatentAttention,
+    ModelSpec,
+    PipelineRole,
+    Weight,
+    interned,
+)
 
 _OTHER_METHODS: Final = ("eagle-", "eagle3", "dflash", "dspark")
 """Names of files by which the engine takes a draft model for one of another method, whatever it is
@@ -19,14 +25,19 @@ told. Source: vLLM 0.32 ``config/speculative.py:__post_init__``.
 """
 
 
-def drafter_of(
-    draft: DraftModel, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+def draft_model_of(
+    head: DraftHead,
+    path: str,
+    stored: ModelSpec,
+    model: ModelSpec,
+    traits: EngineTraits,
 ) -> Drafter:
     """Return a draft model as the engine holds it: as it is stored, computed in the type of its
     target.
 
     Args:
-        draft: The field.
+        head: The field.
+        path: Where it stands.
         stored: The draft model as its config has it.
         model: Its target, as the engine holds it.
         traits: The engine.
@@ -34,52 +45,142 @@ def drafter_of(
     Raises:
         InputError: The engine does not take it, or what it takes beside this target is not known.
     """
-    if problems := tuple(_problems(draft, stored, model, traits)):
+    problems = (
+        *_draft_model_problems(head, path, stored, model, traits),
+        *_cache_problems(path, stored, model),
+    )
+    if problems:
         raise InputError(problems)
+    return Drafter(model=interned(computed_in(stored, model.dtype)))
+
+
+def eagle_of(
+    path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+) -> Drafter:
+    """Return an EAGLE-3 head as the engine holds it; arguments as in :func:`draft_model_of`.
+
+    Raises:
+        InputError: The engine does not take it, or what it takes beside this target is not known.
+    """
+    problems = (
+        *_eagle_problems(path, stored, model, traits),
+        *_cache_problems(path, stored, model),
+    )
+    if problems:
+        raise InputError(problems)
+    held = interned(computed_in(stored, model.dtype))
+    return Drafter(model=held, method=DraftMethod.EAGLE3)
+
+
+def predictor_of(path: str, held: ModelSpec | None, model: ModelSpec) -> Drafter:
+    """Return the MTP layers of a model, which end in its output head.
+
+    Raises:
+        InputError: The model has none that can be counted.
+    """
+    if held is None:
+        raise InputError(
+            [
+                Problem(
+                    code="PredictorNotCounted",
+                    path=f"{path}.method",
+                    what=f"the MTP layers of {model.source}",
+                    limit="are not counted, or its config.json has none",
+                    remedy="use EAGLE3, DraftModel or PromptLookup",
+                )
+            ]
+        )
     return Drafter(
-        model=interned(computed_in(stored, model.dtype)), tokens=draft.draft_tokens
+        model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model)
     )
 
 
-def _problems(
-    draft: DraftModel, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
+    """Return the matrix that makes logits of hidden states: the embedding where there is one for
+    both.
+    """
+    wide = [weight for weight in model.weights if weight.inputs > 1]
+    own = tuple(weight for weight in wide if weight.part is PipelineRole.HEAD)
+    if own:
+        return own
+    ends = (weight for weight in wide if weight.part is PipelineRole.EMBEDDING)
+    return tuple(_as_head(weight) for weight in ends)
+
+
+def _as_head(weight: Weight) -> Weight:
+    return replace(weight, part=PipelineRole.HEAD)
+
+
+def _draft_model_problems(
+    head: DraftHead,
+    path: str,
+    stored: ModelSpec,
+    model: ModelSpec,
+    traits: EngineTraits,
 ) -> Iterator[Problem]:
     engine = f"{traits.name} {traits.version}"
     field, folder = (
-        ("id", draft.id) if draft.pvc is None else ("pvc.path", draft.pvc.path or "")
+        ("id", head.id) if head.pvc is None else ("pvc.path", head.pvc.path or "")
     )
     if named := next((word for word in _OTHER_METHODS if word in folder.lower()), None):
         yield Problem(
             code="DraftOfOtherMethod",
-            path=f"{PATH}.{field}",
+            path=f"{path}.{field}",
             what=f"{folder} with {named!r} in its name",
             limit=f"is no draft model to {engine}, which tells other methods by that",
-            remedy="use a model of its own (EAGLE heads and their like are not supported), or a "
+            remedy="use workload.speculation with method EAGLE3 if it is such a head, else a "
             "folder with another name",
         )
-    if stored.architecture not in traits.drafts_with:
+    if stored.architecture in traits.becomes_predictor:
         yield Problem(
             code="DraftNotSupported",
-            path=f"{PATH}.id",
+            path=f"{path}.id",
             what=f"a draft model of {stored.architecture}",
-            limit=f"is not among those that are known to draft in {engine}: "
-            f"{', '.join(sorted(traits.drafts_with))}",
-            remedy="use a draft model of one of these, or promptLookup",
+            limit=f"is none to {engine}, which makes MTP layers of it",
+            remedy="use a draft model of another architecture, or promptLookup",
         )
     if stored.vocabulary != model.vocabulary:
         yield Problem(
             code="DraftVocabularyDiffers",
-            path=f"{PATH}.id",
+            path=f"{path}.id",
             what=f"a draft model with a vocabulary of {stored.vocabulary:,} tokens",
             limit=f"must have the {model.vocabulary:,} of {model.source}",
             gap=f"{abs(stored.vocabulary - model.vocabulary):,} apart",
             remedy="use a draft model of the same family",
         )
+
+
+def _eagle_problems(
+    path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
+) -> Iterator[Problem]:
+    if model.architecture not in traits.takes_eagle3:
+        yield Problem(
+            code="DraftNotSupported",
+            path=f"{path}.id",
+            what=f"an EAGLE-3 head beside {model.architecture}",
+            limit=f"is not taken by {traits.name} {traits.version}",
+            gap="its class hands out no states of its layers",
+            remedy="use a draft model, or promptLookup",
+        )
+    if stored.vocabulary != model.vocabulary:
+        yield Problem(
+            code="DraftVocabularyDiffers",
+            path=f"{path}.config.vocab_size",
+            what=f"an EAGLE-3 head with a vocabulary of {stored.vocabulary:,} tokens",
+            limit=f"must have the {model.vocabulary:,} of {model.source}",
+            gap=f"{abs(stored.vocabulary - model.vocabulary):,} apart",
+            remedy="use a head that was trained for this model",
+        )
+
+
+def _cache_problems(
+    path: str, stored: ModelSpec, model: ModelSpec
+) -> Iterator[Problem]:
     for one in (stored, model):
         if not _keeps_all(one) or one.cache_dtype is not None:
             yield Problem(
                 code="DraftCacheUnknown",
-                path=PATH,
+                path=path,
                 what=f"the K/V of {one.source}",
                 limit="must be of one kind: keys and values of the whole context, in the model's "
                 "own type",
@@ -91,14 +192,13 @@ def _problems(
 
 
 def _keeps_all(model: ModelSpec) -> bool:
-    """Return whether every layer keeps keys and values of the whole context, and nothing else."""
-    kinds = {layer.attention for layer in model.layers}
-    plain = (
-        isinstance(kind, GroupedAttention)
+    """Return whether every layer keeps keys and values or latent vectors of the whole context, and
+    nothing else.
+    """
+    return all(
+        isinstance(kind, GroupedAttention | LatentAttention)
         and kind.window is None
         and not kind.index_dim
-        for kind in kinds
-    )
-    return all(plain) and not any(
-        isinstance(kind, GroupedAttention) and kind.selected_tokens for kind in kinds
+        and not kind.selected_tokens
+        for kind in {layer.attention for layer in model.layers}
     )

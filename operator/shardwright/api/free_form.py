@@ -18,7 +18,11 @@ DEPTH_MAX: Final = 64
 API server takes 10,000.
 """
 
-FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
+FREE_FORM: Final = (
+    "spec.model.config",
+    "spec.workload.draftModel.config",
+    "spec.workload.speculation.head.config",
+)
 """Fields that may hold anything."""
 
 

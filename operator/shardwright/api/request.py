@@ -6,8 +6,8 @@ from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
 from shardwright.api.pod import Pod, Resources
 from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.api.workload import Speculation, speculation_of
 from shardwright.api.workload import Workload as Load
-from shardwright.api.workload import drafting_of
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
@@ -15,7 +15,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
 from shardwright.layouts.layout import SearchSpace
-from shardwright.layouts.traits import AdapterSlots
+from shardwright.layouts.traits import AdapterSlots, Drafter, DraftMethod
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 
@@ -25,14 +25,32 @@ CONTEXT_STEP_TOKENS: Final = 1024
 DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
 
+MOST_PLANNED_DRAFTS: Final = 8
+"""Unit: tokens a step. Basis: assumed; at an acceptance of 75 % eight bring 3.7 tokens, and as many
+as one likes 4.
+"""
+
+ASSUMED_ACCEPTANCE: Final = {
+    DraftMethod.MTP: 0.75,
+    DraftMethod.EAGLE3: 0.65,
+    DraftMethod.DRAFT_MODEL: 0.6,
+    DraftMethod.PROMPT_LOOKUP: 0.3,
+}
+"""Unit: share of drafted tokens, after all before them were accepted. Basis: assumed; of the first
+token DeepSeek-V3's report has 85 to 90 % (arXiv 2412.19437, section 5.4.3), of further ones less.
+"""
+
+ASSUMED_BAND: Final = 0.2
+"""Unit: share, more or less. Basis: assumed; texts differ by that much."""
+
 MOST_REPLICAS: Final = 1000
 """Upper limit of ``spec.replicas``, also where the plan chooses them."""
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
-def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> Request:
-    """Return what is wanted of the planner, of a model and the one that drafts for it.
+def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
+    """Return what is wanted of the planner, of a model and what drafts for it.
 
     With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
 
@@ -41,7 +59,7 @@ def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> 
             model.
     """
     return Request(
-        workload=_workload(spec, (model,) if draft is None else (model, draft)),
+        workload=_workload(spec, model, drafter),
         objective=_objective(spec),
         space=_space(spec),
         storage=_storage(spec),
@@ -73,18 +91,19 @@ def rdma_request(spec: Spec) -> RdmaRequest:
     return RdmaRequest(mode=RdmaMode(network.rdma), devices=tuple(devices))
 
 
-def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
+def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload:
     load = spec.workload
     needed = load.input_tokens + load.output_tokens
-    for model in models:
-        _check_context(
-            spec,
-            needed,
-            model,
-            "serve a model" if model is models[0] else "use a draft model",
-        )
-    longest = min(model.max_context_tokens for model in models)
-    drafting = drafting_of(load)
+    # heads and MTP layers share the positions of their target
+    apart = drafter is not None and drafter.method is DraftMethod.DRAFT_MODEL
+    models = (model, drafter.model) if drafter and apart else (model,)
+    for one in models:
+        other = "serve a model" if one is model else "use a draft model"
+        _check_context(spec, needed, one, other)
+    longest = min(one.max_context_tokens for one in models)
+    speculation = speculation_of(load)
+    acceptance, band = _acceptance(speculation) if speculation else (0.0, 0.0)
+    choices = _choices(speculation, drafter) if speculation else ()
     rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     return Workload(
         input_tokens=load.input_tokens,
@@ -98,10 +117,34 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
         expert_imbalance=None
         if load.expert_imbalance_percent is None
         else load.expert_imbalance_percent / 100,
-        draft_tokens=drafting.draft_tokens if drafting else 0,
-        draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
+        draft_tokens=max(choices, default=0),
+        draft_acceptance=acceptance,
+        draft_acceptance_band=band,
+        draft_choices=choices if len(choices) > 1 else (),
         kv_offload=_kv_offload(load, (spec.pod or Pod()).resources or Resources()),
     )
+
+
+def _acceptance(speculation: Speculation) -> tuple[float, float]:
+    """Return the chance that a drafted token is accepted, and how far it may be off."""
+    stated = speculation.acceptance_percent
+    if stated is not None:
+        return stated / 100, 0.0
+    return ASSUMED_ACCEPTANCE[DraftMethod(speculation.method)], ASSUMED_BAND
+
+
+def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ...]:
+    """Return how many tokens may be drafted: what is stated, else what the plan may choose from.
+
+    Beyond one pass of all MTP layers the engine takes whole rounds alone. Source: vLLM 0.33
+    ``config/speculative.py`` (``num_speculative_tokens`` must be divisible by ``n_predict``).
+    """
+    if speculation.tokens is not None:
+        return (speculation.tokens,)
+    mtp = drafter is not None and drafter.method is DraftMethod.MTP
+    round_of = len(drafter.model.layers) if drafter and mtp else 1
+    offered = range(1, MOST_PLANNED_DRAFTS + 1)
+    return tuple(n for n in offered if n <= round_of or n % round_of == 0)
 
 
 def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:

@@ -68,7 +68,9 @@ def _attribute(alias: str) -> str:
 
 
 def _draft_is_read_whole(spec: Spec) -> bool:
-    return spec.workload.draft_model is None or spec.model.load_format != "ShardedState"
+    speculation = workload.speculation_of(spec.workload)
+    looked_up = speculation is None or speculation.method == "PromptLookup"
+    return looked_up or spec.model.load_format != "ShardedState"
 
 
 def _fill_has_a_budget(budget: Budget) -> bool:
@@ -216,9 +218,10 @@ RULES: Final = (
         code="DraftTwice",
         path="spec.workload",
         field=".draftModel",
-        cel="!(has(self.promptLookup) && has(self.draftModel))",
-        message="draftModel and promptLookup must not both be set: each says where drafts come "
-        "from; remove one of them",
+        cel="[has(self.speculation), has(self.promptLookup), has(self.draftModel)]"
+        ".filter(way, way).size() <= 1",
+        message="speculation, draftModel and promptLookup must not be set together: each says "
+        "where drafts come from; keep one of them",
         holds=workload.one_way_of_drafting,
     ),
     Rule(
@@ -231,15 +234,34 @@ RULES: Final = (
         holds=workload.has_one_source_of_draft,
     ),
     Rule(
+        code="HeadSource",
+        path="spec.workload.speculation.head",
+        field="",
+        cel="has(self.revision) != has(self.pvc)",
+        message="head must have exactly one of revision (a commit on the hub) and pvc; set one of "
+        "them",
+        holds=workload.has_one_source_of_draft,
+    ),
+    Rule(
+        code="HeadOfMethod",
+        path="spec.workload.speculation",
+        field=".head",
+        cel="has(self.head) == (self.method in ['EAGLE3', 'DraftModel'])",
+        message="head must be set with methods EAGLE3 and DraftModel, and with no other; set or "
+        "remove it",
+        holds=workload.has_a_head_where_one_drafts,
+    ),
+    Rule(
         code="DraftOfShards",
         path="spec",
-        field=".workload.draftModel",
-        cel="!has(self.workload) || !has(self.workload.draftModel) || !has(self.model.loadFormat) "
-        "|| "
-        "self.model.loadFormat != 'ShardedState'",
-        message="workload.draftModel must not be set with model.loadFormat ShardedState: the "
-        "engine would read the draft model "
-        "that way, too; use another loadFormat",
+        field=".workload",
+        cel="!has(self.model.loadFormat) || self.model.loadFormat != 'ShardedState' || "
+        "!has(self.workload) || (!has(self.workload.draftModel) && "
+        "(!has(self.workload.speculation) || "
+        "self.workload.speculation.method == 'PromptLookup'))",
+        message="workload.draftModel and workload.speculation must not be set with "
+        "model.loadFormat ShardedState, but for looking up the prompt: the engine would read "
+        "what drafts that way, too; use another loadFormat",
         holds=_draft_is_read_whole,
     ),
     Rule(

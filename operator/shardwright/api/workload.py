@@ -29,34 +29,59 @@ class PromptLookup(Drafting):
     """
 
 
-class DraftModel(Drafting):
-    """Speculative decoding by a second, small model of the same vocabulary: its weights from the
-    hub or a claim.
-    """
+class DraftHead(Part):
+    """A model or a head beside the model that is served: its config, and where its weights are."""
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
-        description="Hugging Face id of the draft model. Its architecture comes from the built-in "
-        "catalogue unless config gives "
-        "it."
+        description="Hugging Face id of the draft model or head. The architecture of a draft "
+        "model comes from the built-in catalogue unless config gives it."
     )
     config: dict[str, Any] | None = Field(
         default=None,
         max_length=256,
-        description="The draft model's config.json itself.",
+        description="Its config.json itself.",
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
     revision: (
         Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None
     ) = Field(
         default=None,
-        description="Commit of the draft model's repository, 40 hexadecimal digits: downloaded "
-        "from "
-        "the hub before the engine "
-        "starts, with the token of weights.huggingFace where there is one. Excludes pvc.",
+        description="Commit of its repository, 40 hexadecimal digits: downloaded from the hub "
+        "before the engine starts, with the token of weights.huggingFace where there is one. "
+        "Excludes pvc.",
     )
     pvc: ClaimWeights | None = Field(
         default=None,
-        description="Read the draft model from a PersistentVolumeClaim. Excludes revision.",
+        description="Read it from a PersistentVolumeClaim. Excludes revision.",
+    )
+
+
+class DraftModel(DraftHead, Drafting):
+    """Speculative decoding by a second, small model of the same vocabulary: its weights from the
+    hub or a claim.
+    """
+
+
+class Speculation(Part):
+    """Tokens that are drafted ahead, and verified by the model in one step."""
+
+    method: Literal["MTP", "EAGLE3", "DraftModel", "PromptLookup"] = Field(
+        description="What drafts. MTP: layers of the model's own checkpoint. EAGLE3: a head that "
+        "was trained for it. DraftModel: a small model of the same vocabulary. PromptLookup: the "
+        "prompt."
+    )
+    tokens: Annotated[int, Field(ge=1, le=16)] | None = Field(
+        default=None,
+        description="Tokens that are drafted and verified in every step. Default: what serves "
+        "most at the load.",
+    )
+    acceptance_percent: Percent | None = Field(
+        default=None,
+        description="Chance that a drafted token is accepted, after all before it were; planned "
+        "with, measure it. Default: assumed by method, with a wider band.",
+    )
+    head: DraftHead | None = Field(
+        default=None, description="What drafts, of EAGLE3 and DraftModel."
     )
 
 
@@ -108,18 +133,18 @@ class Workload(Part):
         "Default: what the cost model "
         "assumes.",
     )
+    speculation: Speculation | None = Field(
+        default=None,
+        description="Speculative decoding; the engine is started with it. What drafts is planned "
+        "with: its weights, K/V and passes. Excludes promptLookup and draftModel. For vLLM.",
+    )
     prompt_lookup: PromptLookup | None = Field(
         default=None,
-        description="Speculative decoding by looking drafts up in the prompt; the engine is "
-        "started "
-        "with it.",
+        description="Older name of speculation by method PromptLookup.",
     )
     draft_model: DraftModel | None = Field(
         default=None,
-        description="Speculative decoding by a draft model; the engine is started with it. Its "
-        "weights, its K/V and its own "
-        "passes are planned with; the model is not cut into pipeline stages then. Excludes "
-        "promptLookup. For vLLM.",
+        description="Older name of speculation by method DraftModel. Excludes promptLookup.",
     )
     max_model_len: Tokens | None = Field(
         default=None,
@@ -141,9 +166,47 @@ class Workload(Part):
     )
 
 
-def drafting_of(workload: Workload) -> Drafting | None:
-    """Return how tokens are drafted, None where they are not."""
-    return workload.prompt_lookup or workload.draft_model
+def speculation_of(workload: Workload) -> Speculation | None:
+    """Return how tokens are drafted, None where they are not.
+
+    This is the one place that makes the newer field of the two older ones; nothing else reads them.
+    """
+    lookup, draft = workload.prompt_lookup, workload.draft_model
+    if lookup is not None:
+        return Speculation(
+            method="PromptLookup",
+            tokens=lookup.draft_tokens,
+            acceptance_percent=lookup.acceptance_percent,
+        )
+    if draft is not None:
+        return Speculation(
+            method="DraftModel",
+            tokens=draft.draft_tokens,
+            acceptance_percent=draft.acceptance_percent,
+            head=draft,
+        )
+    return workload.speculation
+
+
+def head_of(workload: Workload) -> DraftHead | None:
+    """Return the model or head that drafts, None where none does."""
+    speculation = speculation_of(workload)
+    return speculation.head if speculation else None
+
+
+def speculation_path(workload: Workload) -> str:
+    """Return the path of the field that says how tokens are drafted."""
+    if workload.prompt_lookup is not None:
+        return "spec.workload.promptLookup"
+    return "spec.workload." + (
+        "speculation" if workload.draft_model is None else "draftModel"
+    )
+
+
+def head_path(workload: Workload) -> str:
+    """Return the path of the field that says which model or head drafts."""
+    path = speculation_path(workload)
+    return path if workload.draft_model is not None else f"{path}.head"
 
 
 def request_fits_model_length(workload: Workload) -> bool:
@@ -161,9 +224,17 @@ def one_way_of_arrival(workload: Workload) -> bool:
 
 def one_way_of_drafting(workload: Workload) -> bool:
     """Return whether tokens are drafted in one way at most."""
-    return workload.prompt_lookup is None or workload.draft_model is None
+    ways = (workload.speculation, workload.prompt_lookup, workload.draft_model)
+    return sum(way is not None for way in ways) <= 1
 
 
-def has_one_source_of_draft(draft: DraftModel) -> bool:
-    """Return whether the draft model comes from exactly one place."""
+def has_one_source_of_draft(draft: DraftHead) -> bool:
+    """Return whether what drafts comes from exactly one place."""
     return (draft.revision is None) != (draft.pvc is None)
+
+
+def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
+    """Return whether a head is given where the method has one, and none where it has not."""
+    return (speculation.head is not None) == (
+        speculation.method in ("EAGLE3", "DraftModel")
+    )

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.api.resource import ShardedModel
+from shardwright.api.workload import head_of, head_path
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
@@ -120,7 +121,8 @@ def fetched_for(
 
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
     """Yield the field and the name of each model whose config nothing has."""
-    model, draft = resource.spec.model, resource.spec.workload.draft_model
+    model, load = resource.spec.model, resource.spec.workload
+    draft = head_of(load)
     if (
         model.config is None
         and model.config_map_ref is None
@@ -133,7 +135,7 @@ def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
         and draft.id != model.id
         and find_model(draft.id) is None
     ):
-        yield "spec.workload.draftModel.id", (draft.id, draft.revision)
+        yield f"{head_path(load)}.id", (draft.id, draft.revision)
 
 
 def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:

@@ -84,6 +84,7 @@ class Estimate:
     load_bytes_per_node: int
     performance: Performance
     load: LoadingTime | None = None
+    draft_tokens: int = 0  # that a step drafts
     capacity: float | None = (
         None  # requests a second that are served at most, where a rate is offered
     )

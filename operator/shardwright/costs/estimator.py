@@ -3,7 +3,7 @@ allow.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardwright.costs.coefficients import Band, Coefficients, band_of, coefficients_of
 from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
@@ -164,6 +164,7 @@ class Estimator:
     def _estimate(self, candidate: Candidate) -> Estimate:
         memory, placement = self.memory(candidate), candidate.placement
         load_bytes = self._load_bytes(candidate.layout, placement.gpus_per_node)
+        drafted, speed = self._performance(candidate, memory)
         return Estimate(
             stages=memory.stages,
             kv_tokens=memory.kv_tokens,
@@ -177,19 +178,48 @@ class Estimator:
                 distinct_nodes(candidate.layout, placement.gpus_per_node),
                 self._storage,
             ),
-            performance=self._performance(candidate, memory),
+            performance=speed,
+            draft_tokens=drafted,
         )
 
-    def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
-        task = self.task(candidate, memory)
-        formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
-        band = band_of(
-            self._traits.name,
-            task.kind,
-            formats,
-            known=not (self._model.warnings or self._traits.told.uncounted),
+    def token_seconds(
+        self,
+        candidate: Candidate,
+        memory: ReplicaMemory,
+        *,
+        in_flight: int,
+        draft_tokens: int,
+    ) -> float:
+        """Return the time per output token with so many requests and drafts, in memory as it is
+        planned.
+        """
+        other = self.under(
+            replace(self._workload, concurrency=in_flight, draft_tokens=draft_tokens)
         )
-        return price(task, self._fitted, band)
+        task = other.task(candidate, memory)
+        return price(task, self._fitted, self._band(task)).tpot_seconds
+
+    def _performance(
+        self, candidate: Candidate, memory: ReplicaMemory
+    ) -> tuple[int, Performance]:
+        """Return how many tokens a step drafts, and the speed: of several numbers that which serves
+        most, the least of those that serve alike.
+        """
+        task = self.task(candidate, memory)
+        choices = self._workload.draft_choices or (self._workload.draft_tokens,)
+        tasks = ((tokens, _drafting(task, tokens)) for tokens in choices)
+        offered = [
+            (tokens, price(each, self._fitted, self._band(each)))
+            for tokens, each in tasks
+        ]
+        return max(offered, key=lambda each: each[1].output_tokens_per_second)
+
+    def _band(self, task: Task) -> Band:
+        formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
+        known = not (self._model.warnings or self._traits.told.uncounted)
+        band = band_of(self._traits.name, task.kind, formats, known=known)
+        low, high = task.load.workload.drafted_band
+        return replace(band, low=band.low * low, high=band.high * high)
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
         key = (_degrees(layout), gpus_per_node)
@@ -272,6 +302,15 @@ class Estimator:
                 for stage, count in self._stages(layout)[1]
             )
         return self._kinds[key]
+
+
+def _drafting(task: Task, tokens: int) -> Task:
+    """Return a task whose steps draft so many tokens."""
+    load = task.load
+    if load.workload.draft_tokens == tokens:
+        return task
+    workload = replace(load.workload, draft_tokens=tokens)
+    return replace(task, load=replace(load, workload=workload))
 
 
 def price(task: Task, fitted: Coefficients, band: Band) -> Performance:

@@ -15,7 +15,7 @@ from typing import Final
 from shardwright.costs.kvgroups import CacheFormat, Kind, cache_entries, cache_groups
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
 _CACHE_BITS: Final = {
@@ -125,8 +125,12 @@ def kv_cache(
         model_bits=model_bits,
         block_tokens=traits.kv_block_tokens,
     )
-    pages = _pages(model, layout.tensor, form)
-    own = KvCache(
+    whole = model
+    if traits.drafter is not None and end == len(model.layers):
+        whole = _beside(model, traits.drafter.model)
+        end = len(whole.layers)
+    pages = _pages(whole, layout.tensor, form)
+    return KvCache(
         groups=pages.groups,
         bytes_per_token=_per_token(
             {tokens: held[end] - held[first] for tokens, held in pages.kept}
@@ -138,33 +142,17 @@ def kv_cache(
         state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
     )
-    return (
-        own
-        if traits.drafter is None or end < len(model.layers)
-        else _with_draft(own, layout, kv_cache_dtype, traits.drafter, traits)
-    )
 
 
-def _with_draft(
-    own: KvCache,
-    layout: Layout,
-    kv_cache_dtype: str,
-    drafter: Drafter,
-    traits: EngineTraits,
-) -> KvCache:
-    """Return a cache with the layers of a draft model: they join the group of layers that keep
-    everything, block by block.
+@lru_cache(maxsize=64)
+def _beside(model: ModelSpec, draft: ModelSpec) -> ModelSpec:
+    """Return a model with the layers of what drafts after its own: the engine deals out blocks to
+    all of them together.
 
-    Source: vLLM 0.32 ``v1/core/kv_cache_utils.py:_get_kv_cache_groups_uniform_type``; other kinds
-    of layers are refused before.
+    Source: vLLM 0.33 ``v1/core/kv_cache_utils.py:get_kv_cache_groups``, which is given the layers
+    of both.
     """
-    alone = replace(traits, drafter=None)
-    beside = kv_cache(drafter.model, drafter.layout(layout), 0, kv_cache_dtype, alone)
-    return replace(
-        own,
-        bytes_per_token=own.bytes_per_token + beside.bytes_per_token,
-        bytes_per_block=own.bytes_per_block + beside.bytes_per_block,
-    )
+    return replace(model, layers=(*model.layers, *draft.layers), weights=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class Replica:
     tensor: int
     stage_link: Link | None
     stage_link_is_network: bool
-    drafting: DraftPasses | None = None  # on the last stage, after every step of it
+    drafting: DraftPasses | None = None  # on the last stage, after steps that verify
     eager: bool = False  # the host launches every kernel: nothing is captured
 
     @property
@@ -395,8 +395,9 @@ def _pass(
         )
         for kind in replica.kinds
     )
-    if replica.drafting is not None:
-        times = (*times[:-1], with_drafting(times[-1], replica.drafting, batch, fitted))
+    if replica.drafting is not None and batch.verified > 1:
+        drafting = with_drafting(times[-1], replica.drafting, batch, fitted, imbalance)
+        times = (*times[:-1], drafting)
     if replica.eager:
         times = tuple(
             _launched(time, kind.floor.layers)

@@ -41,7 +41,9 @@ class Workload:
     time that chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work
     of the busiest expert rank over the mean (None: the cost model's own). With speculative decoding
     a step verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
-    ``draft_acceptance``. ``kv_offload`` is what is kept beside the GPUs (None: nothing).
+    ``draft_acceptance``, give or take ``draft_acceptance_band``. Where ``draft_choices`` are given,
+    each estimate takes the number of them that serves most. ``kv_offload`` is what is kept beside
+    the GPUs (None: nothing).
     """
 
     input_tokens: int
@@ -57,18 +59,48 @@ class Workload:
     expert_imbalance: float | None = None
     draft_tokens: int = 0
     draft_acceptance: float = 0.0
+    draft_acceptance_band: float = 0.0
+    draft_choices: tuple[int, ...] = ()
     kv_offload: KvOffload | None = None
 
     @property
     def tokens_per_step(self) -> float:
         """Return the mean tokens that one sequence gains in a decode step: drafts are accepted up
-        to the first miss.
+        to the first miss, which brings ``(1 - a^(k + 1)) / (1 - a)`` at an acceptance of a.
 
-        >>> Workload(
+        >>> from dataclasses import replace
+        >>> load = Workload(
         ...     input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2
-        ... ).tokens_per_step
+        ... )
+        >>> load.tokens_per_step
         1.0
+        >>> replace(load, draft_tokens=3, draft_acceptance=0.5).tokens_per_step
+        1.875
         """
-        return sum(
-            self.draft_acceptance**drafted for drafted in range(self.draft_tokens + 1)
-        )
+        return self.tokens_per_step_at(self.draft_acceptance)
+
+    def tokens_per_step_at(self, acceptance: float) -> float:
+        """Return the same where drafts are accepted with another chance."""
+        return sum(acceptance**drafted for drafted in range(self.draft_tokens + 1))
+
+    @property
+    def drafted_band(self) -> tuple[float, float]:
+        """Return the tokens of a step over the mean, where fewer and where more drafts are
+        accepted.
+
+        >>> from dataclasses import replace
+        >>> load = Workload(
+        ...     input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2
+        ... )
+        >>> load.drafted_band
+        (1.0, 1.0)
+        >>> wide = replace(load, draft_tokens=1, draft_acceptance=0.5)
+        >>> replace(wide, draft_acceptance_band=0.3).drafted_band
+        (0.8, 1.2)
+        """
+        if not self.draft_acceptance_band:
+            return 1.0, 1.0
+        mean, band = self.draft_acceptance, self.draft_acceptance_band
+        low, high = max(0.0, mean - band), min(1.0, mean + band)
+        each = self.tokens_per_step
+        return self.tokens_per_step_at(low) / each, self.tokens_per_step_at(high) / each

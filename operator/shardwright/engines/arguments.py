@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.engines.option_tables import canonical, option_table
 from shardwright.engines.options import argument_list
+from shardwright.layouts.traits import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.units import GIB
 
@@ -59,9 +60,10 @@ class Serving:
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running
     requests. ``adapters`` are served beside the model: the name that clients ask for and the folder
-    of each; ``adapter_rank`` is the largest rank of one. ``draft_tokens`` are drafted in every step
-    (0: no speculation) by the model in ``draft_model``, where there is one, else looked up in the
-    prompt. ``arguments`` are the user's, already checked. ``files_dir`` is where the files are
+    of each; ``adapter_rank`` is the largest rank of one. ``drafts_by`` is
+    how tokens are drafted (None: they are not), ``draft_tokens`` in every step, by the model or
+    head in ``draft_model`` where there is one.
+    ``arguments`` are the user's, already checked. ``files_dir`` is where the files are
     mounted that an engine reads. ``over_ray`` says that a Ray cluster joins the ranks of several
     pods.
     """
@@ -75,6 +77,7 @@ class Serving:
     load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
+    drafts_by: DraftMethod | None = None
     draft_tokens: int = 0
     draft_model: str | None = None
     adapters: tuple[tuple[str, str], ...] = ()
@@ -257,20 +260,30 @@ def _adapters(serving: Serving) -> tuple[str, ...]:
     )
 
 
+_METHODS: Final = {
+    DraftMethod.PROMPT_LOOKUP: "ngram",
+    DraftMethod.DRAFT_MODEL: "draft_model",
+    DraftMethod.EAGLE3: "eagle3",
+    DraftMethod.MTP: "mtp",
+}
+"""What vLLM 0.32 and 0.33 call the ways to draft (``config/speculative.py:SpeculativeMethod``)."""
+
+
 def _speculation(serving: Serving) -> str | None:
-    """Return vLLM's settings for drafts: of a draft model, or looked up in the prompt, which takes
-    no memory of its own.
+    """Return vLLM's settings for drafts; looked up in the prompt they may be as long as a
+    step's.
     """
-    if not serving.draft_tokens:
+    if serving.drafts_by is None:
         return None
-    tokens = {"num_speculative_tokens": serving.draft_tokens}
-    if serving.draft_model is not None:
-        return json.dumps(
-            {"method": "draft_model", "model": serving.draft_model} | tokens
-        )
-    return json.dumps(
-        {"method": "ngram"} | tokens | {"prompt_lookup_max": serving.draft_tokens}
-    )
+    model = {} if serving.draft_model is None else {"model": serving.draft_model}
+    said = {
+        "method": _METHODS[serving.drafts_by],
+        **model,
+        "num_speculative_tokens": serving.draft_tokens,
+    }
+    if serving.drafts_by is DraftMethod.PROMPT_LOOKUP:
+        said["prompt_lookup_max"] = serving.draft_tokens
+    return json.dumps(said)
 
 
 def _pairs(options: Mapping[str, object]) -> tuple[str, ...]:

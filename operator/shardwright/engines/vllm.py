@@ -103,8 +103,54 @@ _QUANTIZATIONS: Final = frozenset(
 
 _WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
 
-_DRAFTS_WITH: Final = frozenset(
-    {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
+_BECOMES_PREDICTOR: Final = frozenset(
+    {
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV4ForCausalLM",
+        "Glm4MoeForCausalLM",
+        "Glm5NextForCausalLM",
+        "Glm5NextForConditionalGeneration",
+        "GlmMoeDsaForCausalLM",
+        "KimiK3ForConditionalGeneration",
+        "MiMoV2FlashForCausalLM",
+        "MiniMaxM3SparseForConditionalGeneration",
+        "NemotronHForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+        "Step3p5ForCausalLM",
+        "Step3p7FlashForCausalLM",
+    }
+)
+
+_TAKES_EAGLE3: Final = frozenset(
+    {
+        "DeepseekV2ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "GptOssForCausalLM",
+        "KimiK25ForConditionalGeneration",
+        "Llama4ForCausalLM",
+        "Llama4ForConditionalGeneration",
+        "LlamaForCausalLM",
+        "MiMoV2FlashForCausalLM",
+        "MiniMaxM2ForCausalLM",
+        "MistralForCausalLM",
+        "NemotronHForCausalLM",
+        "Phi3ForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+    }
 )
 
 _SOURCES: Final[Mapping[str, str]] = {
@@ -170,9 +216,12 @@ _SOURCES: Final[Mapping[str, str]] = {
         "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused"
     ),
     "drafter": "vLLM 0.32.0 option --speculative-config, none by default",
-    "drafts_with": (
-        "vLLM 0.32.0 and 0.33.0 took each as a draft model; others they turn into MTP layers "
-        "(hf_config_override)"
+    "becomes_predictor": (
+        "vLLM 0.33.0 source, config/speculative.py:hf_config_override, of architectures that "
+        "are read here"
+    ),
+    "takes_eagle3": (
+        "vLLM 0.32.0 and 0.33.0 source, classes with SupportsEagle3, of those read here"
     ),
     "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
     "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
@@ -270,7 +319,8 @@ def traits(version: str) -> EngineTraits:
         if listed
         else None,
         adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
-        drafts_with=_DRAFTS_WITH,
+        becomes_predictor=_BECOMES_PREDICTOR,
+        takes_eagle3=_TAKES_EAGLE3,
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,

@@ -199,16 +199,10 @@ OWNED: Final[Mapping[str, str]] = {
     "revision": "set it through spec.model.revision",
     "served-model-name": "set it through spec.model.servedName",
     "shutdown-timeout": "leave it out; it is part of the drain",
-    "spec-method": (
-        "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers "
-        "are not supported"
-    ),
-    "spec-model": "set it through spec.workload.draftModel",
-    "spec-tokens": "set it through spec.workload.promptLookup or draftModel",
-    "speculative-config": (
-        "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers "
-        "are not supported"
-    ),
+    "spec-method": "set it through spec.workload.speculation.method",
+    "spec-model": "set it through spec.workload.speculation.head",
+    "spec-tokens": "set it through spec.workload.speculation.tokens",
+    "speculative-config": "set it through spec.workload.speculation",
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
 """Options that shardwright renders itself, and where to say it instead."""

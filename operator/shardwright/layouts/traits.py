@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import ModelSpec, Weight
 
 
 class Remainder(StrEnum):
@@ -63,24 +63,60 @@ class AdapterSlots:
     rank: int
 
 
+class DraftMethod(StrEnum):
+    """How tokens are drafted ahead of the model that verifies them."""
+
+    PROMPT_LOOKUP = "PromptLookup"  #: what followed the same tokens in the prompt
+    DRAFT_MODEL = "DraftModel"  #: a second model of the same vocabulary
+    EAGLE3 = "EAGLE3"  #: a head that reads what layers of the model have computed
+    MTP = "MTP"  #: layers for multi-token prediction in the model's own checkpoint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafter:
-    """A second model beside the weights, as the engine holds it: in every step it drafts ``tokens``
-    that the first verifies.
+    """What drafts beside the weights of the model that verifies, as the engine holds it.
+
+    ``borrowed`` are weights of its target that its passes read: it has none of its own.
     """
 
     model: ModelSpec
-    tokens: int
+    method: DraftMethod = DraftMethod.DRAFT_MODEL
+    borrowed: tuple[Weight, ...] = ()
 
-    @staticmethod
-    def layout(target: Layout) -> Layout:
-        """Return how the engine cuts a draft model: over the tensor ranks of its target, and in no
-        other way.
+    @property
+    def further_tokens(self) -> int:
+        """Return by how many tokens of a request its first pass has more than the step before it.
 
-        Source: vLLM 0.32 ``v1/spec_decode/draft_model.py`` (one tensor degree for both),
-        ``config/speculative.py`` (``create_draft_parallel_config``).
+        A draft model has seen no state of its target, so that it reads the newest token, too.
+        Source: vLLM 0.33 ``config/speculative.py:max_num_new_slots_for_drafting``.
         """
-        return Layout(tensor=target.tensor)
+        return 1 if self.method is DraftMethod.DRAFT_MODEL else 0
+
+    @property
+    def steps_with_replicas(self) -> bool:
+        """Return whether its passes agree on their tokens with other replicas of the attention.
+
+        Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py``
+        (``dispatch_cg_and_sync_dp``), which ``standalone_ar/speculator.py`` has not.
+        """
+        return self.method is not DraftMethod.DRAFT_MODEL
+
+    def layout(self, target: Layout) -> Layout:
+        """Return how the engine cuts it: MTP layers as those of its target, all else over tensor
+        ranks.
+
+        A draft model with experts deals them out whole where its target does. Source: vLLM 0.33
+        ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
+        (``create_draft_parallel_config``).
+        """
+        if self.method is DraftMethod.MTP:
+            return Layout(
+                tensor=target.tensor,
+                expert=target.expert,
+                attention_data=target.attention_data,
+            )
+        whole = target.expert > 1 and self.model.experts > 0
+        return Layout(tensor=target.tensor, expert=target.tensor if whole else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +153,12 @@ class EngineTraits:
     (None: none). ``takes_adapters`` are the architectures that adapters can be applied to (None:
     not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding and
     head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
-    ``drafter`` is the draft model that it is told to load (None: none), ``drafts_with`` are the
-    architectures that can be one. ``shares_context`` says that tensor ranks can share the tokens of
-    a request, ``data_beside_tensor`` that replicas of the attention may each have several tensor
-    ranks, ``deals_experts_evenly`` that every rank must get as many whole experts as the others.
+    ``drafter`` is what drafts ahead, where it is told to load that (None: nothing),
+    ``becomes_predictor`` are architectures that it makes MTP layers of where a draft model is
+    meant, ``takes_eagle3`` those that hand the states of their layers to an EAGLE-3 head.
+    ``shares_context`` says that tensor ranks can share the tokens of a request,
+    ``data_beside_tensor`` that replicas of the attention may each have several tensor ranks,
+    ``deals_experts_evenly`` that every rank must get as many whole experts as the others.
     ``over_ray`` says that ranks on several nodes are joined by Ray. ``least_capability`` is the
     compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
     ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit
@@ -181,7 +219,8 @@ class EngineTraits:
     adapters_leave_vocabulary: frozenset[str] = frozenset()
     adapter_vocabulary: int = 258_048
     drafter: Drafter | None = None
-    drafts_with: frozenset[str] = frozenset()
+    becomes_predictor: frozenset[str] = frozenset()
+    takes_eagle3: frozenset[str] = frozenset()
     shares_context: bool = True
     data_beside_tensor: bool = True
     deals_experts_evenly: bool = False

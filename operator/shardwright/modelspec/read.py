@@ -39,6 +39,7 @@ _DTYPES: Final[Mapping[str, WeightFormat]] = {
 }
 
 _STREAMS: Final = (1, 64)
+_PREDICTED: Final = (0, 64)
 
 _LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
 """Where configs of several modalities have their language model."""
@@ -73,8 +74,8 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
-    file_hash = _hash(config_file, source)
-    config_hash = file_hash if config is config_file else _hash(config, source)
+    file_hash = canonical_hash(config_file, source)
+    config_hash = file_hash if config is config_file else canonical_hash(config, source)
     top = Fields(config)
     architecture, family = _family(top)
     fields = _text_fields(top, family)
@@ -115,6 +116,60 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     )
 
 
+def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | None:
+    """Read the layers for multi-token prediction of a model, as a model of these layers alone.
+
+    It has no embedding and no output head: those are the model's own. Layers of a checkpoint whose
+    quantization leaves them out by name are taken as quantized like the others where the name is
+    one that only this part has.
+
+    Args:
+        config: As in :func:`read_model`.
+        source: Where it comes from.
+
+    Returns:
+        The layers; None where the model has none, or where it is not known how they are made.
+
+    Raises:
+        InputError: As :func:`read_model`.
+    """
+    whole = read_model(config, source=source)
+    top = Fields(_files(config, source)[1])
+    _, family = _family(top)
+    predictor = family.predictor
+    fields = _text_fields(top, family)
+    stated = (
+        fields.integer(predictor.counts, _PREDICTED, default=predictor.default)
+        if predictor
+        else 0
+    )
+    shape = read_shape(fields)
+    blocks = family.blocks(fields, shape)
+    quantization, dtype = _quantization(top, fields), _dtype(top, fields)
+    if fields.problems:
+        raise InputError(fields.problems)
+    if predictor is None or not stated:
+        return None
+    block, first = predictor.block(blocks, shape.layers), shape.layers
+    each = (*block.tensors, *predictor.beside(shape))
+    weights = tuple(
+        tensor.placed(first + index, dtype)
+        for index in range(stated)
+        for tensor in each
+    )
+    weights += tuple(tensor.placed(first, dtype) for tensor in predictor.shared(shape))
+    stored = quantized(weights, quantization) if quantization else weights
+    return replace(
+        whole,
+        layers=(block.layer,) * stated,
+        weights=tuple(
+            replace(weight, layer=(weight.layer or first) - first) for weight in stored
+        ),
+        tied_embeddings=False,
+        warnings=(),
+    )
+
+
 def _files(
     config: Mapping[str, object], source: str
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
@@ -139,7 +194,12 @@ def _files(
     return own, with_quantization_file(own, quantization)
 
 
-def _hash(config: Mapping[str, object], source: str) -> str:
+def canonical_hash(config: Mapping[str, object], source: str) -> str:
+    """Return the SHA-256 of a config whatever the order of its fields.
+
+    Raises:
+        InputError: It is no object of JSON.
+    """
     try:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:

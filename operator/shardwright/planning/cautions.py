@@ -13,10 +13,11 @@ from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.placing import Over
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import DraftMethod, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
+from shardwright.planning.drafts import NOUNS
 from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
 from shardwright.planning.phrases import (
@@ -31,6 +32,7 @@ from shardwright.planning.select import (
     Scale,
     answer_seconds,
 )
+from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
@@ -70,7 +72,8 @@ def warnings(
         *_executor(best, traits),
         *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
-        *_draft(best, traits),
+        *_draft(best, request, traits),
+        *_speculation(best, request, model, traits),
         *_beside_the_gpus(best, request, model, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
@@ -305,17 +308,48 @@ def _uncounted(traits: EngineTraits) -> Iterator[str]:
         yield uncounted_sentence(names)
 
 
-def _draft(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield what the draft model takes, on what its price rests, and what its config warned of."""
-    if traits.drafter is not None:
+def _draft(
+    best: FeasibleCandidate, request: Request, traits: EngineTraits
+) -> Iterator[str]:
+    """Yield what drafts takes, on what its price rests, and what its config warned of."""
+    drafter, load = traits.drafter, request.workload
+    if drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
-        yield (
-            f"draft model: {traits.drafter.model.source} takes {most} of the weights' memory per "
-            "GPU and K/V beside it; how many "
-            "drafts are accepted is what the spec says, and no plan with a draft model has been "
-            "measured"
+        inside = drafter.method is DraftMethod.MTP
+        whose = f"that of {drafter.model.source}" if inside else drafter.model.source
+        accepted = (
+            f"is assumed ({load.draft_acceptance:.0%} of them, {load.draft_acceptance_band:.0%} "
+            "more or less: measure it)"
+            if load.draft_acceptance_band
+            else "is what the spec says"
         )
-        yield from traits.drafter.model.warnings
+        yield (
+            f"{NOUNS[drafter.method]}: {whose} takes {most} of the weights' memory "
+            f"per GPU and K/V beside it; how many drafts are accepted {accepted}, and no plan "
+            "with one has been measured"
+        )
+        yield from drafter.model.warnings
+
+
+def _speculation(
+    best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
+) -> Iterator[str]:
+    """Yield how many tokens are drafted, and the load from which it costs more than it brings."""
+    drafted = best.estimate.draft_tokens
+    if drafted == 0:
+        return
+    brings = replace(request.workload, draft_tokens=drafted).tokens_per_step
+    most = loses_from(best, request, model, traits)
+    if most is None:
+        until = "at no load that fits does a token take longer than without"
+    elif most == 1:
+        until = "at every load a token takes longer than without"
+    else:
+        until = f"from {most:,} requests in flight on a token takes longer than without"
+    yield (
+        f"speculation: {drafted} drafted tokens a step, of which {brings - 1:.2g} are accepted; "
+        f"{until}"
+    )
 
 
 def _beside_the_gpus(
@@ -362,7 +396,9 @@ def _slowed_by_drafts(
         return
     plain = replace(
         request,
-        workload=replace(request.workload, draft_tokens=0, draft_acceptance=0.0),
+        workload=replace(
+            request.workload, draft_tokens=0, draft_acceptance=0.0, draft_choices=()
+        ),
     )
     alone = (
         estimator_of(model, plain, replace(traits, drafter=None))

@@ -311,7 +311,7 @@ def _weights_violation(stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
     beside = (
         (stage.adapter_bytes, "slots of adapters"),
-        (stage.draft_bytes, "a draft model"),
+        (stage.draft_bytes, "to draft with"),
     )
     named = " and ".join(
         f"{format_bytes(size)} of them {name}" for size, name in beside if size

@@ -1,32 +1,44 @@
-"""What an engine refuses of a layout because of a draft model beside the one that is served."""
+"""What an engine refuses of a layout because of what drafts beside the model that is served."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import DraftMethod, EngineTraits
+
+NOUNS: Final = {
+    DraftMethod.DRAFT_MODEL: "draft model",
+    DraftMethod.EAGLE3: "EAGLE-3 head",
+    DraftMethod.MTP: "MTP layer",
+}
+"""What drafts, in words."""
 
 
 def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the degrees beside which no draft model runs; the codes are explained in
+    """Yield the degrees beside which nothing drafts; the codes are explained in
     ``shapes.SHAPE_REASONS``.
 
-    Sources: vLLM 0.32. Pipeline: only the last stage makes the draft model
-    (``v1/worker/gpu/model_runner.py``), by a class that takes the stages of its target for its own
-    (``models/utils.py:make_layers``), so that it has a part of its layers and no embedding.
-    Attention data: the first pass has a token more per request than the replicas have agreed on,
-    which ``forward_context.py:DPMetadata.make`` asserts. Context:
-    ``v1/worker/gpu/spec_decode/standalone_ar/speculator.py`` makes the draft model without it and
-    then shares its K/V out nevertheless.
+    Sources: vLLM 0.33. Pipeline: only the last stage makes what drafts
+    (``v1/worker/gpu/model_runner.py``). A draft model's class takes the stages of its target for
+    its own (``models/utils.py:make_layers``), so that it has a part of its layers and no embedding;
+    MTP layers need the embedding of the first stage (``spec_decode/eagle/utils.py``), and EAGLE-3
+    heads a class that hands states from stage to stage (``eagle3_utils.py``), which is not worked
+    out. Attention data: the first pass of a draft model has a token more per request than the
+    replicas have agreed on, which ``forward_context.py:DPMetadata.make`` asserts. Context:
+    ``standalone_ar/speculator.py`` makes the draft model without it and then shares its K/V out
+    nevertheless; of the others what they keep is not worked out.
     """
-    if traits.drafter is None:
+    drafter = traits.drafter
+    if drafter is None:
         return
+    data = 1 if drafter.steps_with_replicas else layout.attention_data
     degrees = (
         ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),
         (
             "DraftExcludesAttentionData",
             "attentionData",
-            layout.attention_data,
+            data,
             "replicas of the attention",
         ),
         ("DraftExcludesContext", "context", layout.context, "ranks that share K/V"),
@@ -37,6 +49,6 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
                 code=code,
                 path=field,
                 what=f"{count} {several}",
-                limit=f"run no draft model in {traits.name} {traits.version}",
-                remedy=f"use {field} 1, or remove spec.workload.draftModel",
+                limit=f"run no {NOUNS[drafter.method]} in {traits.name} {traits.version}",
+                remedy=f"use {field} 1, or PromptLookup",
             )

@@ -7,6 +7,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.drafts import NOUNS
 
 _OTHER: Final = "select other GPUs or other weights"
 
@@ -71,18 +72,11 @@ def dtype_problems(
 
 def _held(model: ModelSpec, traits: EngineTraits) -> tuple[_Held, ...]:
     own = (model, "the weights", "spec.model.quantization")
-    return (
-        (
-            own,
-            (
-                traits.drafter.model,
-                "the draft model's weights",
-                "spec.workload.draftModel",
-            ),
-        )
-        if traits.drafter
-        else (own,)
-    )
+    drafter = traits.drafter
+    if drafter is None:
+        return (own,)
+    whose = f"the {NOUNS[drafter.method]}'s weights"
+    return (own, (drafter.model, whose, "spec.workload"))
 
 
 def _formats(model: ModelSpec) -> set[str]:

@@ -237,4 +237,7 @@ def _plan(
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.told.uncounted,
         gpu_price=scale.price(pool),
+        draft_tokens=estimate.draft_tokens
+        if scale.request.workload.draft_choices
+        else 0,
     )

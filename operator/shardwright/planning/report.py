@@ -51,6 +51,7 @@ class Plan:
     the engine is told and of which no plan knows what they change. ``host_cache`` is K/V that is
     kept in the memory of the nodes (None: none is). ``gpu_price`` is what one of its GPUs counted
     for an hour when layouts were compared (None: each counted as one).
+    ``draft_tokens`` is how many tokens a step drafts, where the plan chose that (0: it did not).
     """
 
     layout: Layout
@@ -84,6 +85,7 @@ class Plan:
     uncounted: tuple[str, ...] = ()
     host_cache: HostCache | None = None
     gpu_price: GpuPrice | None = None
+    draft_tokens: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from shardwright.modelspec.spec import (
 )
 from shardwright.planning.adapters import adapter_problems
 from shardwright.planning.degrees import degree_problems
-from shardwright.planning.drafts import draft_problems
+from shardwright.planning.drafts import NOUNS, draft_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -78,13 +78,13 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
             "ranks."
         ),
         "DraftExcludesPipeline": (
-            "The engine makes a draft model on the last pipeline stage, and cuts it like the "
-            "stages."
+            "The engine makes what drafts on the last pipeline stage, without what the others "
+            "hold."
         ),
         "DraftExcludesAttentionData": (
             "The engine runs no draft model beside replicas of the attention."
         ),
-        "DraftExcludesContext": "The engine runs no draft model where ranks share K/V.",
+        "DraftExcludesContext": "Nothing drafts where ranks share K/V.",
         "DraftNotDivisible": (
             "The draft model does not divide by the tensor degree, which is that of its "
             "target."
@@ -151,12 +151,13 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
     rules = _rules(drafter.model, traits)
     for problem in _cut_problems(drafter.model, drafter.layout(layout), rules):
         remedy = (
-            f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another draft model"
+            f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another "
+            f"{NOUNS[drafter.method]}"
         )
         yield replace(
             problem,
             code="DraftNotDivisible",
-            what=f"the draft model's {problem.what}",
+            what=f"the {NOUNS[drafter.method]}'s {problem.what}",
             remedy=remedy,
         )
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.to_come import Sought
+from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering import names
 
 
@@ -205,19 +206,19 @@ class Deployment:
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
     ``api_key`` is what clients must send (None: nothing).
     ``over_ray`` says that Ray joins the ranks of groups of several pods.
-    ``draft_tokens`` are drafted in every step (0: no speculation), by the model at ``draft_model``
-    or, without one, by looking them up in the prompt. A leader that brings no token for
-    ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is
-    asked for one. ``generations`` say which groups were made anew beside their former selves, by
-    index; the rest are of generation 0. ``numbers`` are those that the groups go by (empty: their
-    index). With ``read_only_root`` containers write to volumes only. ``marks`` and ``volumes`` are
-    what the user wants in pods beside what is ours. ``network_rules`` is None where no
-    NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a group
-    belong together. ``sought`` say how groups ask for nodes that did not exist when they were
-    planned. ``asked`` is the hash of all that the spec says of pods (empty: nobody asks whether
-    pods that run are what is asked for). ``secret_seed`` is what the names of Secrets that are made
-    follow from, known to nobody else (empty: they follow from the owner's uid). ``ceilings`` are
-    what the namespace says of the limits of containers.
+    ``drafts_by`` is how tokens are drafted (None: they are not), by the model or head at
+    ``draft_model`` where there is one, ``draft_tokens`` in every step (0: as the plan says). A
+    leader that brings no token for ``silence_seconds`` is not ready (0: its tokens are not
+    watched); after ``idle_seconds`` it is asked for one. ``generations`` say which groups were made
+    anew beside their former selves, by index; the rest are of generation 0. ``numbers`` are those
+    that the groups go by (empty: their index). With ``read_only_root`` containers write to volumes
+    only. ``marks`` and ``volumes`` are what the user wants in pods beside what is ours.
+    ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is
+    told that the pods of a group belong together. ``sought`` say how groups ask for nodes that did
+    not exist when they were planned. ``asked`` is the hash of all that the spec says of pods
+    (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is what the
+    names of Secrets that are made follow from, known to nobody else (empty: they follow from the
+    owner's uid). ``ceilings`` are what the namespace says of the limits of containers.
     """
 
     owner: Owner
@@ -235,6 +236,7 @@ class Deployment:
     load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
+    drafts_by: DraftMethod | None = None
     draft_tokens: int = 0
     draft_model: ClaimPath | HubCommit | None = None
     adapters: Adapters = field(default_factory=Adapters)

@@ -172,7 +172,7 @@ def _explain_plan(
         fits=True,
         headline=_headline(plan),
         facts=(
-            *_request_facts(request),
+            *_request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, _pool_of(plan, inventory)),
         ),
         nodes=_draw(plan, _pool_of(plan, inventory)),
@@ -251,6 +251,14 @@ def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
         if inventory
         else None
     )
+
+
+def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
+    """Return a request whose steps draft as many tokens as the plan has chosen."""
+    if request is None or not request.workload.draft_choices:
+        return request
+    workload = replace(request.workload, draft_tokens=plan.draft_tokens)
+    return replace(request, workload=workload)
 
 
 def _request_facts(request: Request | None) -> tuple[Fact, ...]:

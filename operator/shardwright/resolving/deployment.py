@@ -15,10 +15,11 @@ from shardwright.api.pod import Pod, PodVolume
 from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Spec
-from shardwright.api.workload import DraftModel, drafting_of
+from shardwright.api.workload import DraftHead, head_of, speculation_of
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.families import family_arguments
 from shardwright.hardware.scheduling import PodTerms
+from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -61,7 +62,7 @@ def to_deployment(
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
-    drafting = drafting_of(spec.workload)
+    speculation = speculation_of(spec.workload)
     deployment = Deployment(
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
@@ -75,10 +76,9 @@ def to_deployment(
         if stored_quantization
         else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
-        draft_tokens=drafting.draft_tokens if drafting else 0,
-        draft_model=_draft_source(spec.workload.draft_model)
-        if spec.workload.draft_model
-        else None,
+        drafts_by=DraftMethod(speculation.method) if speculation else None,
+        draft_tokens=(speculation.tokens or 0) if speculation else 0,
+        draft_model=_draft_source(head) if (head := head_of(spec.workload)) else None,
         arguments=_arguments(spec, engine_version),
         over_ray=spec.engine.executor == "Ray",
         environment=tuple(
@@ -270,7 +270,7 @@ def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
     return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
 
 
-def _draft_source(draft: DraftModel) -> ClaimPath | HubCommit:
+def _draft_source(draft: DraftHead) -> ClaimPath | HubCommit:
     """Return where a draft model comes from; a rule has seen to it that it comes from somewhere."""
     if draft.pvc is not None:
         return _folder_of(draft.pvc)

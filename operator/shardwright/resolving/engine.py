@@ -24,6 +24,7 @@ from shardwright.api.settings import (
     check_runtime_class,
 )
 from shardwright.api.spec import Spec
+from shardwright.api.workload import speculation_of, speculation_path
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.options import check_arguments, check_features
 from shardwright.engines.pins import Pins, read_pins
@@ -47,6 +48,18 @@ class Feature:
     path: str
     asked: Callable[[Spec], bool]
     of_plan: bool = False
+
+
+def _drafting(path: str) -> Feature:
+    """Return that tokens are drafted, as one of the fields says that can say it."""
+    return Feature(
+        option="speculative-config",
+        path=path,
+        asked=lambda spec: (
+            speculation_of(spec.workload) is not None
+            and speculation_path(spec.workload) == path
+        ),
+    )
 
 
 # : as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
@@ -109,16 +122,9 @@ FEATURES: Final = (
         path="spec.model.adapters",
         asked=lambda spec: bool(spec.model.adapters),
     ),
-    Feature(
-        option="speculative-config",
-        path="spec.workload.draftModel",
-        asked=lambda spec: spec.workload.draft_model is not None,
-    ),
-    Feature(
-        option="speculative-config",
-        path="spec.workload.promptLookup",
-        asked=lambda spec: spec.workload.prompt_lookup is not None,
-    ),
+    _drafting("spec.workload.speculation"),
+    _drafting("spec.workload.draftModel"),
+    _drafting("spec.workload.promptLookup"),
 )
 
 

@@ -7,11 +7,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from shardwright.api.drafts import PATH as DRAFT_PATH
-from shardwright.api.drafts import drafter_of
+from shardwright.api.drafts import draft_model_of, eagle_of, predictor_of
 from shardwright.api.model import Model
 from shardwright.api.spec import Spec
-from shardwright.api.workload import DraftModel
+from shardwright.api.workload import (
+    DraftHead,
+    head_path,
+    speculation_of,
+    speculation_path,
+)
 from shardwright.engines.pins import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import Drafter, EngineTraits
@@ -22,9 +26,10 @@ from shardwright.modelspec.computed import (
     with_whole_towers,
     without_towers,
 )
+from shardwright.modelspec.eagle import read_eagle
 from shardwright.modelspec.parse import parse_config
 from shardwright.modelspec.quantized import apply_quantization
-from shardwright.modelspec.read import read_model
+from shardwright.modelspec.read import read_model, read_predictor
 from shardwright.modelspec.spec import ModelSpec, interned
 from shardwright.resolving.fetching import unknown
 from shardwright.resolving.question import Question
@@ -86,30 +91,77 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
 
 
 def drafter_for(
-    draft: DraftModel | None, question: Question, model: ModelSpec, traits: EngineTraits
+    spec: Spec, question: Question, model: ModelSpec, traits: EngineTraits, pins: Pins
 ) -> Drafter | None:
-    """Return the draft model, from its config or from the catalogue, once it is known that it can
-    draft for ``model``.
+    """Return what drafts, once it is known that it can draft for ``model``; None where nothing
+    does, or where drafts are looked up in the prompt.
 
     Raises:
-        InputError: The id is unknown, its config cannot be used, or it cannot draft for this model
-            in this engine.
+        InputError: An id is unknown, a config cannot be used, or it cannot draft for this model in
+            this engine.
     """
-    if draft is None:
+    speculation, path = speculation_of(spec.workload), head_path(spec.workload)
+    if speculation is None or speculation.method == "PromptLookup":
         return None
-    if draft.config is not None:
-        return drafter_of(
-            draft, _read(draft.config, draft.id, f"{DRAFT_PATH}.config"), model, traits
-        )
-    if find_model(draft.id, question.catalogue) is None:
-        unknown = replace(
-            model_unknown(draft.id, question.catalogue),
-            remedy=f"set {DRAFT_PATH}.config to its config.json",
-        )
-        raise InputError([unknown.under(DRAFT_PATH)])
-    return drafter_of(
-        draft, _read_known(draft.id, question.catalogue, DRAFT_PATH), model, traits
+    if speculation.method == "MTP":
+        stored = read_predictor(_config_of(question, spec), source=model.source)
+        held = held_model(stored, spec.model, pins) if stored else None
+        return predictor_of(speculation_path(spec.workload), held, model)
+    head = speculation.head
+    assert head is not None  # noqa: S101
+    if speculation.method == "EAGLE3":
+        return eagle_of(path, _eagle(head, path, question, model), model, traits)
+    stored = (
+        _read(head.config, head.id, f"{path}.config")
+        if head.config is not None
+        else _known_draft(head, path, question)
     )
+    return draft_model_of(head, path, stored, model, traits)
+
+
+def _config_of(question: Question, spec: Spec) -> Mapping[str, object]:
+    """Return the config of a model that has been read before."""
+    if spec.model.config is not None:
+        return spec.model.config
+    if question.config_text is not None:
+        return parse_config(question.config_text, source=spec.model.id)
+    entry = find_model(spec.model.id, question.catalogue)
+    assert entry is not None  # noqa: S101
+    return entry.config
+
+
+def _eagle(
+    head: DraftHead, path: str, question: Question, model: ModelSpec
+) -> ModelSpec:
+    config = question.catalogue.get(head.id) if head.config is None else head.config
+    if config is None:
+        raise InputError([_head_unknown(head, path)])
+    try:
+        return read_eagle(config, source=head.id, vocabulary=model.vocabulary)
+    except InputError as error:
+        raise InputError(
+            problem.under(f"{path}.config") for problem in error.problems
+        ) from None
+
+
+def _head_unknown(head: DraftHead, path: str) -> Problem:
+    return Problem(
+        code="ModelUnknown",
+        path=f"{path}.id",
+        what=f"{head.id}",
+        limit="is a head, of which no catalogue has the config",
+        remedy=f"set {path}.config to its config.json",
+    )
+
+
+def _known_draft(head: DraftHead, path: str, question: Question) -> ModelSpec:
+    if find_model(head.id, question.catalogue) is None:
+        unknown = replace(
+            model_unknown(head.id, question.catalogue),
+            remedy=f"set {path}.config to its config.json",
+        )
+        raise InputError([unknown.under(path)])
+    return _read_known(head.id, question.catalogue, path)
 
 
 def _read_known(

@@ -9,6 +9,7 @@ from shardwright.api.admission import lacks_revision
 from shardwright.api.request import to_request
 from shardwright.api.settings import with_defaults
 from shardwright.api.spec import Spec
+from shardwright.api.workload import head_of
 from shardwright.errors import Problem
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
@@ -86,7 +87,7 @@ def resolve(question: Question) -> Subject:
     stored = stored_model(question, spec)
     model = held_model(stored, spec.model, pins)
     alone = traits_of(spec, version, pins, question.settings)
-    drafter = drafter_for(spec.workload.draft_model, question, model, alone)
+    drafter = drafter_for(spec, question, model, alone, pins)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
     deployment = to_deployment(
@@ -99,7 +100,7 @@ def resolve(question: Question) -> Subject:
         intent=intent,
         model=model,
         request=replace(
-            to_request(spec, model, draft),
+            to_request(spec, model, drafter),
             file_bytes=stored.least_bytes,
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
@@ -119,7 +120,7 @@ def _gated(spec: Spec) -> Iterator[str]:
     """Yield the models that pods download, are known to be gated, and for which no token is
     named.
     """
-    weights, draft = spec.model.weights, spec.workload.draft_model
+    weights, draft = spec.model.weights, head_of(spec.workload)
     hub = weights.hugging_face if weights else None
     from_hub = weights is None or hub is not None
     if not (hub and hub.token_secret_ref):

@@ -46,7 +46,7 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
 
     drafter, load = subject.traits.drafter, subject.request.workload
     assert drafter is not None
-    assert (drafter.model.source, drafter.tokens) == (
+    assert (drafter.model.source, load.draft_tokens) == (
         "meta-llama/Llama-3.2-1B-Instruct",
         4,
     )
@@ -135,18 +135,26 @@ def test_another_vocabulary_is_refused() -> None:
     )
 
 
+MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2}
+
+
 @pytest.mark.parametrize("architecture", ["MixtralForCausalLM", "Phi3ForCausalLM"])
-def test_an_architecture_that_is_not_known_to_draft_is_refused(
-    architecture: str,
-) -> None:
-    (problem, *_) = refused(
-        config(architectures=[architecture], num_local_experts=4, num_experts_per_tok=2)
-    )
+def test_a_draft_model_may_be_of_any_family(architecture: str) -> None:
+    drafter = a_subject(
+        {"id": "a/b"} | config(architectures=[architecture], **MIXTURE)
+    ).traits.drafter
+
+    assert drafter is not None
+    assert drafter.model.architecture == architecture
+
+
+def test_an_architecture_that_the_engine_makes_mtp_layers_of_is_refused() -> None:
+    (problem, *_) = refused({"id": "zai-org/GLM-4.5-Air"})
 
     assert problem.code == "DraftNotSupported"
     assert (
-        "Qwen3ForCausalLM; use a draft model of one of these, or promptLookup"
-        in problem.sentence()
+        "Glm4MoeForCausalLM is none to vLLM 0.33.0, which makes MTP layers of it"
+        in (problem.sentence())
     )
 
 

@@ -117,6 +117,32 @@ def _lookup(before: Manifest, after: Manifest) -> Pair:
     )
 
 
+def _speculation(before: Manifest, after: Manifest) -> Pair:
+    usual = {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60}
+    return _under(
+        "workload", {"speculation": usual | before}, {"speculation": usual | after}
+    )
+
+
+def _head(before: Manifest, after: Manifest) -> Pair:
+    head = {"id": A_DRAFT["id"], "revision": "f" * 40}
+    return _speculation(
+        *(
+            {"method": "DraftModel", "head": head | changed}
+            for changed in (before, after)
+        )
+    )
+
+
+def _head_claim(before: Manifest, after: Manifest) -> Pair:
+    return _speculation(
+        *(
+            {"method": "DraftModel", "head": {"id": A_DRAFT["id"], "pvc": claim}}
+            for claim in (before, after)
+        )
+    )
+
+
 def _draft(before: Manifest, after: Manifest) -> Pair:
     hub = A_DRAFT | {"revision": "f" * 40}
     return _under("workload", {"draftModel": hub | before}, {"draftModel": hub | after})
@@ -235,6 +261,30 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
     "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
+    "workload.speculation.method": (
+        {"workload": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
+        {
+            "model": {"id": "Qwen/Qwen3.5-27B"},
+            "workload": {"speculation": {"method": "MTP", "tokens": 3}},
+        },
+    ),
+    "workload.speculation.tokens": _speculation({}, {"tokens": 4}),
+    "workload.speculation.acceptancePercent": _speculation(
+        {}, {"acceptancePercent": 80}
+    ),
+    "workload.speculation.head.id": _head(
+        {}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}
+    ),
+    "workload.speculation.head.config": _head(
+        {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
+    ),
+    "workload.speculation.head.revision": _head({}, {"revision": "0" * 40}),
+    "workload.speculation.head.pvc.claimName": _head_claim(
+        {"claimName": "a"}, {"claimName": "b"}
+    ),
+    "workload.speculation.head.pvc.path": _head_claim(
+        {"claimName": "a", "path": "a"}, {"claimName": "a", "path": "b"}
+    ),
     "workload.draftModel.id": _draft({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
     "workload.draftModel.config": _draft(
         {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}

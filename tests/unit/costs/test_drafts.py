@@ -48,8 +48,8 @@ LOAD = Workload(
 )
 
 
-def drafting(model: ModelSpec = TINY, tokens: int = 3) -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=model, tokens=tokens))
+def drafting(model: ModelSpec = TINY) -> EngineTraits:
+    return replace(vllm_traits(), drafter=Drafter(model=model))
 
 
 def estimated(
@@ -185,7 +185,7 @@ def test_more_drafts_take_longer_and_bring_more_where_they_are_accepted() -> Non
     def rate(tokens: int, acceptance: float) -> float:
         load = replace(LOAD, draft_tokens=tokens, draft_acceptance=acceptance)
         return estimated(
-            drafting(catalogued("meta-llama/Llama-3.2-1B"), tokens), load
+            drafting(catalogued("meta-llama/Llama-3.2-1B")), load
         ).performance.output_tokens_per_second
 
     assert rate(4, 0.9) > rate(2, 0.9)

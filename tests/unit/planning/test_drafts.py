@@ -21,7 +21,7 @@ from tests.support.builders_plan import (
 
 
 def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=catalogued(model), tokens=3))
+    return replace(vllm_traits(), drafter=Drafter(model=catalogued(model)))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
         (
             "llama-70b",
             Layout(tensor=4, pipeline=2),
-            "2 stages run no draft model in vLLM 0.33.0; use pipeline 1, or remove %s",
+            "2 stages run no draft model in vLLM 0.33.0; use pipeline 1, or %s",
         ),
         (
             "qwen3-30b-a3b",
@@ -38,13 +38,13 @@ def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
             (
                 "2 replicas of the attention run no draft model in vLLM 0.33.0; use attentionData "
                 "1, "
-                "or remove %s"
+                "or %s"
             ),
         ),
         (
             "llama-70b",
             Layout(tensor=16, context=2),
-            "2 ranks that share K/V run no draft model in vLLM 0.33.0; use context 1, or remove %s",
+            "2 ranks that share K/V run no draft model in vLLM 0.33.0; use context 1, or %s",
         ),
     ],
     ids=["pipeline", "attention data", "context"],
@@ -56,7 +56,7 @@ def test_a_degree_beside_which_no_draft_model_runs_is_refused(
 
     assert (
         problem.sentence().removeprefix(f"{problem.path}: ")
-        == sentence % "spec.workload.draftModel"
+        == sentence % "PromptLookup"
     )
     assert shape_problems(a_model(model), layout, vllm_traits()) == ()
 
@@ -97,7 +97,7 @@ def test_a_plan_says_what_a_draft_model_takes_and_on_what_its_price_rests() -> N
     assert warning == (
         "draft model: meta-llama/Llama-3.2-1B takes 2.3 GiB of the weights' memory per GPU and "
         "K/V beside it; how many drafts "
-        "are accepted is what the spec says, and no plan with a draft model has been measured"
+        "are accepted is what the spec says, and no plan with one has been measured"
     )
 
 
@@ -139,13 +139,11 @@ def test_a_draft_model_that_leaves_no_room_is_named_among_the_weights() -> None:
     (example,) = (
         item.example for item in report.excluded if item.code == "WeightsExceedMemory"
     )
-    assert "GiB of them a draft model) and " in example
+    assert "GiB of them to draft with) and " in example
 
 
 def test_a_draft_model_in_fp8_needs_gpus_with_such_a_unit() -> None:
-    fp8 = replace(
-        vllm_traits(), drafter=Drafter(model=a_model("llama-70b-fp8"), tokens=3)
-    )
+    fp8 = replace(vllm_traits(), drafter=Drafter(model=a_model("llama-70b-fp8")))
 
     report = make_plan(
         a_model("llama-70b"),

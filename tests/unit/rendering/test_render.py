@@ -13,6 +13,7 @@ import pytest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import (
     Adapters,
@@ -853,8 +854,41 @@ def _variable(plan: Plan, name: str) -> list[str]:
     return [item["value"] for item in _container(plan)["env"] if item["name"] == name]
 
 
+LOOKED_UP = {"drafts_by": DraftMethod.PROMPT_LOOKUP, "draft_tokens": 3}
+
+
+def _speculation(plan: Plan, **deployment: Any) -> dict[str, Any]:
+    (item,) = render(plan, a_deployment(**deployment)).of_kind("StatefulSet")
+    words = item["spec"]["template"]["spec"]["containers"][0]["args"]
+    said: dict[str, Any] = json.loads(words[words.index("--speculative-config") + 1])
+    return said
+
+
+@pytest.mark.parametrize(
+    ("method", "draft", "said"),
+    [
+        (DraftMethod.MTP, None, {"method": "mtp"}),
+        (
+            DraftMethod.EAGLE3,
+            HubCommit(id="acme/head", revision="a" * 40),
+            {"method": "eagle3", "model": f"/cache/drafts/acme/head/{'a' * 40}"},
+        ),
+    ],
+)
+def test_the_number_of_drafts_is_the_plans_where_nobody_states_it(
+    method: DraftMethod, draft: HubCommit | None, said: dict[str, Any]
+) -> None:
+    plan, asked = replace(a_plan(), draft_tokens=2), {"draft_model": draft}
+
+    planned = _speculation(plan, drafts_by=method, **asked)
+    stated = _speculation(plan, drafts_by=method, draft_tokens=4, **asked)
+
+    assert planned == said | {"num_speculative_tokens": 2}
+    assert stated == said | {"num_speculative_tokens": 4}
+
+
 def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
-    (item,) = render(a_plan(), a_deployment(draft_tokens=3)).of_kind("StatefulSet")
+    (item,) = render(a_plan(), a_deployment(**LOOKED_UP)).of_kind("StatefulSet")
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {
@@ -867,9 +901,12 @@ def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
 
 def test_a_draft_model_is_named_by_its_folder() -> None:
     draft = HubCommit(id="acme/draft", revision="a" * 40)
-    (item,) = render(a_plan(), a_deployment(draft_tokens=3, draft_model=draft)).of_kind(
-        "StatefulSet"
-    )
+    (item,) = render(
+        a_plan(),
+        a_deployment(
+            drafts_by=DraftMethod.DRAFT_MODEL, draft_tokens=3, draft_model=draft
+        ),
+    ).of_kind("StatefulSet")
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {
@@ -882,6 +919,7 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
 def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     plan = a_plan()
     later = (
+        "draft_tokens",
         "gpu_price",
         "host_cache",
         "numbers",

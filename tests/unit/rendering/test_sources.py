@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -160,6 +161,7 @@ def test_a_draft_model_of_the_hub_is_downloaded_after_the_weights_and_before_ada
 def test_a_draft_model_is_downloaded_where_the_weights_lie_on_a_claim() -> None:
     on_claim = a_deployment(
         claim=ClaimPath(claim="weights", path=""),
+        drafts_by=DraftMethod.DRAFT_MODEL,
         draft_tokens=3,
         draft_model=DRAFT_ON_THE_HUB,
     )
@@ -176,7 +178,13 @@ def test_a_draft_model_is_downloaded_where_the_weights_lie_on_a_claim() -> None:
 def test_a_draft_model_on_a_claim_is_mounted_once_and_cannot_be_written() -> None:
     def claims_and_folder(draft: ClaimPath, **sources: Any) -> tuple[list[str], str]:
         bundle = render(
-            a_plan(), a_deployment(draft_tokens=3, draft_model=draft, **sources)
+            a_plan(),
+            a_deployment(
+                drafts_by=DraftMethod.DRAFT_MODEL,
+                draft_tokens=3,
+                draft_model=draft,
+                **sources,
+            ),
         )
         claimed = [
             volume

@@ -6,6 +6,7 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.versions import DEFAULT_IMAGE
+from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -62,6 +63,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             ),
             rank=64,
         ),
+        drafts_by=DraftMethod.PROMPT_LOOKUP,
         draft_tokens=3,
         silence_seconds=90,
         idle_seconds=15,

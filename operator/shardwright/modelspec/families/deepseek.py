@@ -1,8 +1,7 @@
 """DeepSeek-V2 to V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, the first layers dense.
 
 From V3.2 on an indexer in (most) layers selects what is attended; its keys stand in the cache
-beside the latent vectors. Layers for multi-token prediction (``num_nextn_predict_layers``) are not
-counted: the engines load them only for speculative decoding.
+beside the latent vectors.
 """
 
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
+from shardwright.modelspec.families.predictors import DEEPSEEK
 from shardwright.modelspec.fields import (
     CONTEXT,
     EXPERTS,
@@ -220,15 +220,20 @@ FAMILIES = {
         blocks=_deepseek,
         defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536}),
     ),
-    "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
+    "DeepseekV3ForCausalLM": Family(
+        blocks=_deepseek, defaults=_DEFAULTS, predictor=DEEPSEEK
+    ),
     "DeepseekV32ForCausalLM": Family(
-        blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048})
+        blocks=_deepseek,
+        defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048}),
+        predictor=DEEPSEEK,
     ),
     "GlmMoeDsaForCausalLM": Family(
         blocks=_deepseek,
         defaults=MappingProxyType(
             {**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048}
         ),
+        predictor=DEEPSEEK,
     ),
     "KimiK25ForConditionalGeneration": Family(
         blocks=_deepseek,

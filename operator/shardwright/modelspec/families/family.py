@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import GroupedAttention, PipelineRole, Split
-from shardwright.modelspec.tensors import Blocks, Tensor, linear, norms
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, linear, norms
 
 
 def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[PipelineRole, Tensor], ...]:
@@ -23,6 +23,7 @@ class Family:
     call the fields that most others name alike, the first one that is there counts; a dot leads
     into a section. ``ignores`` are fields that the engine's class does not read. ``ends`` are
     tensors before the first or after the last layer beside embedding, final norm and head.
+    ``predictor`` is how layers for multi-token prediction are read (None: they are not).
     ``warnings`` say what was read in the generic way or is not known; they widen the band of a
     prediction, and may name the ``{architecture}``.
     """
@@ -36,7 +37,28 @@ class Family:
         _no_ends
     )
     tower: "Tower | None" = None
+    predictor: "Predictor | None" = None
     warnings: tuple[str, ...] = ()
+
+
+def _nothing(_: "Shape") -> tuple[Tensor, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictor:
+    """The layers for multi-token prediction (MTP) of a family; the engine loads them to draft.
+
+    ``counts`` is the field that says how many there are, ``default`` their number without it.
+    ``block`` returns the decoder layer that each repeats, given all of them and their number.
+    ``beside`` are further tensors of each layer, ``shared`` those of all of them together.
+    """
+
+    counts: str
+    block: Callable[[Blocks, int], Block]
+    default: int = 0
+    beside: Callable[["Shape"], tuple[Tensor, ...]] = _nothing
+    shared: Callable[["Shape"], tuple[Tensor, ...]] = _nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

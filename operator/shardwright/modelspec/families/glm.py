@@ -11,6 +11,7 @@ from shardwright.modelspec.families.family import (
     grouped_tensors,
     head_norms,
 )
+from shardwright.modelspec.families.predictors import DEEPSEEK
 from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer
 from shardwright.modelspec.tensors import FP32, Block, Blocks, gated
@@ -44,5 +45,6 @@ FAMILIES = {
     "Glm4MoeForCausalLM": Family(
         blocks=_glm4_moe,
         defaults=MappingProxyType({"num_key_value_heads": 8, "n_shared_experts": 1}),
+        predictor=DEEPSEEK,
     )
 }

@@ -16,6 +16,7 @@ from shardwright.modelspec.families.mixture import (
     qwen_expert_tensors,
     read_qwen_experts,
 )
+from shardwright.modelspec.families.predictors import QWEN_3_5, QWEN_NEXT
 from shardwright.modelspec.fields import HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
@@ -140,13 +141,19 @@ _SPARSE_DEFAULTS = MappingProxyType(
 _TOWER = Tower(matrices=2, split=Split.COLUMN)
 
 FAMILIES = {
-    "Qwen3NextForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
-    "Qwen3_5ForCausalLM": Family(blocks=_dense, defaults=_DENSE_DEFAULTS),
-    "Qwen3_5ForConditionalGeneration": Family(
-        blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER
+    "Qwen3NextForCausalLM": Family(
+        blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_NEXT
     ),
-    "Qwen3_5MoeForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
+    "Qwen3_5ForCausalLM": Family(
+        blocks=_dense, defaults=_DENSE_DEFAULTS, predictor=QWEN_3_5
+    ),
+    "Qwen3_5ForConditionalGeneration": Family(
+        blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
+    ),
+    "Qwen3_5MoeForCausalLM": Family(
+        blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_3_5
+    ),
     "Qwen3_5MoeForConditionalGeneration": Family(
-        blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER
+        blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
     ),
 }

@@ -1,0 +1,215 @@
+"""EAGLE-3 heads: few layers that draft from what some layers of their target have computed.
+
+As vLLM 0.33 makes them (``models/llama_eagle3.py``, ``models/deepseek_eagle3.py``): the first layer
+reads the embedding of a token beside the combined states of its target, twice the hidden size.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from shardwright.errors import InputError, Problem
+from shardwright.modelspec.context import max_context_tokens
+from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
+from shardwright.modelspec.families.family import (
+    Shape,
+    grouped,
+    grouped_tensors,
+    read_shape,
+)
+from shardwright.modelspec.fields import EXPERTS, VOCABULARY, WIDTH, Fields
+from shardwright.modelspec.parse import check_depth
+from shardwright.modelspec.read import canonical_hash
+from shardwright.modelspec.spec import (
+    Attention,
+    DenseFeedForward,
+    Layer,
+    ModelSpec,
+    PipelineRole,
+    Split,
+    Weight,
+    WeightFormat,
+)
+from shardwright.modelspec.tensors import BF16, Tensor, gated, linear, norms
+
+GROUPED_HEADS: Final = frozenset(
+    {
+        "Eagle3LlamaForCausalLM",
+        "Eagle3MiniMaxM2ForCausalLM",
+        "Eagle3Qwen2_5vlForCausalLM",
+        "Eagle3Qwen3vlForCausalLM",
+        "LlamaForCausalLM",
+        "LlamaForCausalLMEagle3",
+    }
+)
+"""Architectures of heads that vLLM 0.32 and 0.33 make by ``llama_eagle3.py``."""
+
+LATENT_HEADS: Final = frozenset(
+    {"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"}
+)
+"""The same by ``deepseek_eagle3.py``: latent attention, no experts."""
+
+_STATES: Final = 3
+"""Layers of the target whose states are combined where the config does not say. Same source."""
+
+_READS_INPUT: Final = frozenset(
+    f"self_attn.{name}"
+    for name in ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
+)
+_INT64: Final = WeightFormat(name="int64", bits=64)
+
+
+def read_eagle(
+    config: Mapping[str, object], *, source: str, vocabulary: int
+) -> ModelSpec:
+    """Read the facts of an EAGLE-3 head, in BF16.
+
+    Embedding and output head are counted as its own: whether a checkpoint has them, and whether
+    they equal those of its target, which the engine then shares, its config does not say.
+
+    Args:
+        config: The content of its ``config.json``.
+        source: Where it comes from, for messages.
+        vocabulary: Tokens of its target's vocabulary; a head with fewer holds a map to them.
+
+    Raises:
+        InputError: It is no such head, or its fields are missing, of the wrong type or out of
+            bounds.
+    """
+    check_depth(config, source=source)
+    fields = Fields(config)
+    architecture = next(iter(fields.strings("architectures")), "")
+    latent = architecture in LATENT_HEADS
+    if not latent and architecture not in GROUPED_HEADS:
+        raise InputError([*fields.problems, _unknown(architecture)])
+    if fields.values.get("quantization_config") is not None:
+        fields.refuse(
+            "quantization_config",
+            "a quantized head",
+            "is not counted",
+            "use one in BF16",
+        )
+    shape = read_shape(fields)
+    embedded = fields.integer("vocab_size", VOCABULARY)
+    drafted = fields.integer("draft_vocab_size", VOCABULARY, default=embedded)
+    feed_forward = DenseFeedForward(
+        intermediate=fields.integer("intermediate_size", WIDTH)
+    )
+    attention, tensors = _attention(fields, shape, latent=latent)
+    always = (
+        *gated("mlp", shape.hidden, feed_forward.intermediate),
+        *norms(
+            shape.hidden, "input_layernorm", "post_attention_layernorm", "hidden_norm"
+        ),
+    )
+    first = (
+        *(_doubled(tensor) for tensor in tensors),
+        *always,
+        *_combining(fields, shape),
+    )
+    context = max_context_tokens(fields)
+    if fields.problems:
+        raise InputError(fields.problems)
+    layers = (Layer(attention=attention, feed_forward=feed_forward),) * shape.layers
+    stacked = (first, *((*tensors, *always) for _ in range(1, shape.layers)))
+    placed = (
+        tensor.placed(index, BF16)
+        for index, each in enumerate(stacked)
+        for tensor in each
+    )
+    hashed = canonical_hash(config, source)
+    return ModelSpec(
+        source=source,
+        architecture=architecture,
+        model_type=fields.string("model_type") or "",
+        config_hash=hashed,
+        config_file_hash=hashed,
+        hidden_size=shape.hidden,
+        vocabulary=embedded,
+        layers=layers,
+        weights=(*_ends(shape.hidden, embedded, drafted, vocabulary), *placed),
+        dtype=BF16.name,
+        quantization=None,
+        max_context_tokens=context,
+        tied_embeddings=False,
+    )
+
+
+def _attention(
+    fields: Fields, shape: Shape, *, latent: bool
+) -> tuple[Attention, tuple[Tensor, ...]]:
+    if latent:
+        found = read_latent(fields, shape)
+        return found, latent_tensors(shape, found)
+    bias = fields.boolean("attention_bias", default=False)
+    return grouped(shape), grouped_tensors(shape, bias=bias, output_bias=bias)
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    """Return a projection of the first layer, which reads embedding and states side by side."""
+    return (
+        replace(tensor, inputs=2 * tensor.inputs)
+        if tensor.name in _READS_INPUT
+        else tensor
+    )
+
+
+def _combining(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
+    """Return what combines the states of the target's layers, which every rank holds whole."""
+    section = fields.section("eagle_config")
+    stated = section.integers("eagle_aux_hidden_state_layer_ids") if section else ()
+    states = fields.integer(
+        "num_aux_hidden_states", EXPERTS, default=len(stated) or _STATES
+    )
+    width = fields.integer("target_hidden_size", WIDTH, default=shape.hidden)
+    if section is not None and not section.boolean(
+        "use_aux_hidden_state", default=True
+    ):
+        return ()
+    each = fields.boolean("fc_norm", default=False)
+    before = fields.boolean("norm_before_fc", default=False)
+    return (
+        *linear("fc", shape.hidden, width * states, Split.REPLICATED),
+        *(norms(width * states, "fc_norm") if each else ()),
+        *(norms(width * states, "input_norm") if before else ()),
+    )
+
+
+def _ends(
+    hidden: int, embedded: int, drafted: int, vocabulary: int
+) -> tuple[Weight, ...]:
+    """Return embedding, final norm and head, and where a drafted token stands in the target's
+    vocabulary.
+    """
+
+    def end(
+        name: str, part: PipelineRole, outputs: int, inputs: int, storage: WeightFormat
+    ) -> Weight:
+        split = Split.VOCABULARY if inputs > 1 else Split.REPLICATED
+        return Weight(
+            name=name,
+            part=part,
+            outputs=outputs,
+            inputs=inputs,
+            split=split,
+            storage=storage,
+        )
+
+    ends = (
+        end("embed_tokens", PipelineRole.EMBEDDING, embedded, hidden, BF16),
+        end("norm", PipelineRole.FINAL, hidden, 1, BF16),
+        end("lm_head", PipelineRole.HEAD, drafted, hidden, BF16),
+    )
+    places = end("d2t", PipelineRole.FINAL, drafted, 1, _INT64)
+    return ends if drafted == vocabulary else (*ends, places)
+
+
+def _unknown(architecture: str) -> Problem:
+    known = ", ".join(sorted(GROUPED_HEADS | LATENT_HEADS))
+    return Problem(
+        code="ArchitectureUnknown",
+        path="architectures",
+        what=f"{architecture!r:.80}" if architecture else "missing,",
+        limit=f"is no EAGLE-3 head that can be counted: {known}",
+        remedy="use a head of one of these",
+    )

@@ -1,0 +1,187 @@
+"""``spec.workload.speculation``: what the planner gets, and what is refused before a layout is looked
+at.
+"""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import parse_manifest
+from shardwright.errors import InputError, Problem
+from shardwright.layouts.traits import DraftMethod
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import Subject, resolve
+from tests.support.builders_model import A_HEAD
+from tests.support.builders_resource import A_DRAFT, Manifest, a_sharded_model
+
+COMMIT = "f" * 40
+LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def a_subject(
+    model: str = "meta-llama/Llama-3.1-8B-Instruct", **workload: Any
+) -> Subject:
+    manifest = a_sharded_model(model={"id": model}, workload=workload)
+    return resolve(Question(resource=parse_manifest(manifest)))
+
+
+def speculating(model: str, **fields: Any) -> Subject:
+    return a_subject(model, speculation=fields)
+
+
+def refused(model: str, **fields: Any) -> list[Problem]:
+    with pytest.raises(InputError) as caught:
+        speculating(model, **fields)
+    return list(caught.value.problems)
+
+
+def a_head(**fields: Any) -> Manifest:
+    return {"id": "acme/head", "revision": COMMIT, "config": A_HEAD} | fields
+
+
+def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
+    draft = A_DRAFT | {"revision": COMMIT}
+    lookup = {"draftTokens": 3, "acceptancePercent": 60}
+    head = {"id": A_DRAFT["id"], "revision": COMMIT}
+    pairs = [
+        (
+            a_subject(LLAMA_70B, draftModel=draft),
+            speculating(
+                LLAMA_70B,
+                method="DraftModel",
+                tokens=3,
+                acceptancePercent=60,
+                head=head,
+            ),
+        ),
+        (
+            a_subject(promptLookup=lookup),
+            a_subject(
+                speculation={
+                    "method": "PromptLookup",
+                    "tokens": 3,
+                    "acceptancePercent": 60,
+                }
+            ),
+        ),
+    ]
+
+    for older, newer in pairs:
+        assert older.request == newer.request
+        assert older.traits == newer.traits
+        drafts = [
+            (each.drafts_by, each.draft_tokens, each.draft_model)
+            for each in (older.deployment, newer.deployment)
+        ]
+        assert drafts[0] == drafts[1]
+
+
+def test_what_is_left_out_is_assumed_and_planned() -> None:
+    load = speculating("Qwen/Qwen3.5-27B", method="MTP").request.workload
+
+    assert (load.draft_acceptance, load.draft_acceptance_band) == (0.75, 0.2)
+    assert load.draft_choices == tuple(range(1, 9))
+
+
+def test_what_is_stated_is_taken_as_it_is() -> None:
+    load = speculating(
+        "Qwen/Qwen3.5-27B", method="MTP", tokens=2, acceptancePercent=80
+    ).request.workload
+
+    assert (load.draft_acceptance, load.draft_acceptance_band) == (0.8, 0.0)
+    assert (load.draft_tokens, load.draft_choices) == (2, ())
+
+
+def test_mtp_layers_come_out_of_the_models_own_config() -> None:
+    subject = speculating("deepseek-ai/DeepSeek-V3", method="MTP")
+
+    drafter = subject.traits.drafter
+    assert drafter is not None
+    assert (drafter.method, len(drafter.model.layers)) == (DraftMethod.MTP, 1)
+    assert [weight.name for weight in drafter.borrowed] == ["lm_head"]
+    assert subject.deployment.draft_model is None
+
+
+def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
+    manifest = a_sharded_model(
+        model={"id": "Qwen/Qwen3.5-27B", "quantization": "FP8"},
+        workload={"speculation": {"method": "MTP"}},
+    )
+    drafter = resolve(Question(resource=parse_manifest(manifest))).traits.drafter
+
+    assert drafter is not None
+    assert "fp8" in {weight.storage.name for weight in drafter.model.weights}
+
+
+def test_a_model_without_mtp_layers_is_refused_by_name() -> None:
+    (problem,) = refused("meta-llama/Llama-3.1-8B-Instruct", method="MTP")
+
+    assert problem.sentence() == (
+        "spec.workload.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
+        "not counted, or its config.json has none; use EAGLE3, DraftModel or PromptLookup"
+    )
+
+
+def test_a_head_is_held_beside_its_target() -> None:
+    drafter = speculating(
+        "meta-llama/Llama-3.1-8B-Instruct", method="EAGLE3", head=a_head()
+    ).traits.drafter
+
+    assert drafter is not None
+    assert (drafter.method, drafter.model.source) == (DraftMethod.EAGLE3, "acme/head")
+
+
+def test_the_positions_of_a_head_are_its_targets() -> None:
+    """Its config says 2,048, which is the length that it was trained with."""
+    subject = a_subject(
+        speculation={"method": "EAGLE3", "head": a_head()}, inputTokens=8000
+    )
+
+    assert subject.request.workload.max_model_len > 2048
+
+
+@pytest.mark.parametrize(
+    ("model", "head", "code", "path"),
+    [
+        (
+            "meta-llama/Llama-3.1-8B-Instruct",
+            {"config": None},
+            "ModelUnknown",
+            "head.id",
+        ),
+        (
+            "meta-llama/Llama-3.1-8B-Instruct",
+            {"config": A_HEAD | {"vocab_size": 32000}},
+            "DraftVocabularyDiffers",
+            "head.config.vocab_size",
+        ),
+        (
+            "meta-llama/Llama-3.1-8B-Instruct",
+            {"config": A_HEAD | {"hidden_size": "wide"}},
+            "ConfigInvalid",
+            "head.config.hidden_size",
+        ),
+        (
+            "mistralai/Mixtral-8x7B-Instruct-v0.1",
+            {"config": A_HEAD | {"vocab_size": 32000}},
+            "DraftNotSupported",
+            "head.id",
+        ),
+    ],
+)
+def test_a_head_that_is_unknown_or_of_another_model_is_refused(
+    model: str, head: Manifest, code: str, path: str
+) -> None:
+    (problem, *_) = refused(model, method="EAGLE3", head=a_head(**head))
+
+    assert (problem.code, problem.path) == (code, f"spec.workload.speculation.{path}")
+
+
+def test_a_draft_model_is_refused_at_its_own_field() -> None:
+    (problem,) = refused(
+        "Qwen/Qwen2.5-72B-Instruct",
+        method="DraftModel",
+        head={"id": "Qwen/Qwen2.5-0.5B", "revision": COMMIT},
+    )
+
+    assert problem.path == "spec.workload.speculation.head.id"
