@@ -150,9 +150,7 @@ def test_everything_about_the_weights_may_change(
     assert update_verdict(cluster, namespace, a_sharded_model(), before, after).accepted
 
 
-@pytest.mark.parametrize(
-    "spec", complete_specs(), ids=["first", "second", "third", "fourth", "fifth"]
-)
+@pytest.mark.parametrize("spec", complete_specs())
 def test_both_accept_a_spec_with_every_field(
     cluster: ControlPlane, spec: Manifest
 ) -> None:

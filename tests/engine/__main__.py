@@ -25,7 +25,9 @@ def main() -> int:
         if options.command == "lock":
             environment.write_lock()
             return 0
-        home = environment.install().home
+        installed = environment.install()
+        environment.streamer(installed)
+        home = installed.home
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 1

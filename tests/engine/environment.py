@@ -33,6 +33,10 @@ HERE = Path(__file__).parent
 WANTED = HERE / "requirements.in"
 REQUIREMENTS = HERE / "requirements.lock"
 ENGINES = HERE / "engines.lock"
+STREAMER = HERE / "streamer.lock"
+"""Run:ai's streamer with what it reads S3 with, and rclone, whose ``serve s3`` is a server; written by
+hand. They stand beside the engine, which is not installed anew for them.
+"""
 
 INSTALLED = "0.32.0"
 """The version that is installed with its compiled parts."""
@@ -94,6 +98,29 @@ def install() -> Environment:
             )
             _install(home, console)
     return Environment(home)
+
+
+def streamer(engine: Environment) -> Path:
+    """Return the folder with the streamer and the server, made where it is not cached."""
+    digest = hashlib.sha256(STREAMER.read_bytes() + str(engine.home).encode())
+    found = engine.home.with_name(f"streamer-{digest.hexdigest()[:16]}")
+    console = Console(stderr=True, soft_wrap=True)
+    with locked(found.with_suffix(".lock"), console, "installing the streamer"):
+        if not found.is_dir():
+            making = found.with_suffix(".making")
+            shutil.rmtree(making, ignore_errors=True)
+            _pip(
+                engine.home,
+                "install",
+                "--no-deps",
+                "--require-hashes",
+                "--target",
+                str(making),
+                "-r",
+                str(STREAMER),
+            )
+            making.rename(found)
+    return found
 
 
 def write_lock() -> None:

@@ -29,6 +29,19 @@ A_DRAFT = {
 }
 """A model of the same vocabulary, without where it comes from."""
 
+A_STORE: Manifest = {
+    "uri": "s3://models/llama/8b",
+    "credentialsSecretRef": {"name": "store"},
+    "endpoint": "https://minio.example:9000",
+    "region": "eu-central-1",
+    "addressing": "Path",
+    "caConfigMapRef": {"name": "authority", "key": "ca.crt"},
+    "concurrency": 16,
+    "bufferGigabytes": 20,
+    "megabytesPerSecond": 2_000,
+}
+"""An object store of which everything is said that can be said of one that speaks S3."""
+
 _COMPLETE: Manifest = {
     "model": {
         "id": "meta-llama/Llama-3.1-8B-Instruct",
@@ -237,4 +250,9 @@ def complete_specs() -> tuple[Manifest, ...]:
             "path": "llama/8b",
         }
     }
-    return first, second, third, fourth, fifth
+    sixth, seventh = copy.deepcopy(fourth), copy.deepcopy(fourth)
+    sixth["model"]["weights"] = {"objectStore": A_STORE}
+    seventh["model"]["weights"] = {
+        "objectStore": {"uri": "az://models/llama", "account": "weights"}
+    }
+    return first, second, third, fourth, fifth, sixth, seventh

@@ -90,6 +90,9 @@ def _explicit(name: str) -> Manifest:
     return _network(rdma="Explicit", resources=[{"name": name}])
 
 
+S3: Manifest = {"uri": "s3://models/llama"}
+GCS: Manifest = {"uri": "gs://models/llama"}
+
 RULE_CASES = (
     RuleCase(
         "ConfigTwice",
@@ -122,6 +125,41 @@ RULE_CASES = (
         _model(weights={"pvc": CLAIM}),
     ),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
+    RuleCase(
+        "WeightsSource",
+        _model(weights={"objectStore": S3, "image": IMAGE}),
+        _model(weights={"objectStore": S3}),
+    ),
+    RuleCase(
+        "RevisionWithoutHub",
+        _model(revision=REVISION, weights={"objectStore": S3}),
+        _model(weights={"objectStore": S3}),
+    ),
+    RuleCase(
+        "StoreNotStreamed",
+        _model(loadFormat="Safetensors", weights={"objectStore": S3}),
+        _model(loadFormat="RunAIStreamer", weights={"objectStore": S3}),
+    ),
+    RuleCase(
+        "StoreOfS3",
+        _model(weights={"objectStore": GCS | {"endpoint": "https://minio"}}),
+        _model(weights={"objectStore": S3 | {"endpoint": "https://minio"}}),
+    ),
+    RuleCase(
+        "StoreAccount",
+        _model(weights={"objectStore": {"uri": "az://models/llama"}}),
+        _model(weights={"objectStore": {"uri": "az://models/llama", "account": "abc"}}),
+    ),
+    RuleCase(
+        "StoreAccount",
+        _model(weights={"objectStore": S3 | {"account": "abc"}}),
+        _model(weights={"objectStore": S3}),
+    ),
+    RuleCase(
+        "StoreKeys",
+        _model(weights={"objectStore": GCS | {"credentialsSecretRef": {"name": "a"}}}),
+        _model(weights={"objectStore": S3 | {"credentialsSecretRef": {"name": "a"}}}),
+    ),
     RuleCase(
         "CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")
     ),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
+from shardwright.api.object_store import address_of
 from shardwright.api.parts import Part
 from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
 from shardwright.api.request import network_of
@@ -72,7 +73,8 @@ class Admission(Part):
     admitted_models: list[_Prefix] = Field(
         default=[EVERYTHING],
         max_length=LIST_MAX,
-        description="Organisations and repositories of the hub, *: all.",
+        description="Organisations and repositories of the hub, and addresses in object "
+        "stores, *: all.",
     )
     require_revision: Literal["Off", "Warn", "Deny"] = Field(
         default="Off",
@@ -159,7 +161,7 @@ def check_sources(
             "admittedImages",
             admission.admitted_images,
         )
-    for path, model in _hub_models(own):
+    for path, model in _sources(own):
         if not _is_under(model, admission.admitted_models):
             yield _not_admitted(
                 "ModelNotAdmitted",
@@ -307,13 +309,18 @@ def lacks_revision(spec: Spec) -> bool:
 
 def _is_from_hub(spec: Spec) -> bool:
     weights = spec.model.weights
-    return weights is None or (weights.pvc is None and weights.image is None)
+    return weights is None or not (weights.pvc or weights.image or weights.object_store)
 
 
-def _hub_models(spec: Spec) -> Iterator[tuple[str, str]]:
-    """Yield every repository of the hub that pods load from, each with the path of its field."""
+def _sources(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Yield every repository of the hub and every object store that pods load from, each with the
+    path of its field.
+    """
     if _is_from_hub(spec):
         yield "spec.model.id", spec.model.id
+    if spec.model.weights and spec.model.weights.object_store:
+        store = spec.model.weights.object_store
+        yield "spec.model.weights.objectStore", address_of(store)
     draft = head_of(spec.workload)
     if draft and draft.pvc is None:
         yield f"{head_path(spec.workload)}.id", draft.id

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from shardwright.api.object_store import ObjectStoreWeights
 from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 
@@ -144,6 +145,11 @@ class Weights(Part):
         "ImageVolume (on by default "
         "from Kubernetes 1.35) and a container runtime that has it.",
     )
+    object_store: ObjectStoreWeights | None = Field(
+        default=None,
+        description="Streamed by the engine from a bucket at every start, with the configuration "
+        "and the tokenizer; it then never asks the hub. Needs Run:ai's streamer in the image.",
+    )
 
 
 class HubAdapter(Part):
@@ -253,7 +259,8 @@ def revision_is_of_the_hub(model: Model) -> bool:
 
 def has_one_source_of_weights(weights: Weights) -> bool:
     """Return whether exactly one source is given."""
-    return [weights.hugging_face, weights.pvc, weights.image].count(None) == 2  # noqa: PLR2004
+    given = (weights.hugging_face, weights.pvc, weights.image, weights.object_store)
+    return sum(source is not None for source in given) == 1
 
 
 def has_one_kind_of_cache(cache: WeightCache) -> bool:
@@ -268,13 +275,18 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
 
 def shards_lie_where_they_can(model: Model) -> bool:
     """Return whether files of single ranks are read from where they can be."""
-    return model.load_format != "ShardedState" or (
-        model.weights is not None and not _is_on_the_hub(model.weights)
-    )
+    weights = model.weights or Weights()
+    return model.load_format != "ShardedState" or bool(weights.pvc or weights.image)
+
+
+def store_is_streamed(model: Model) -> bool:
+    """Return whether an object store is read by what can read one."""
+    stored = model.weights is not None and model.weights.object_store is not None
+    return not stored or model.load_format in ("Auto", "RunAIStreamer")
 
 
 def _is_on_the_hub(weights: Weights) -> bool:
-    return weights.pvc is None and weights.image is None
+    return not (weights.pvc or weights.image or weights.object_store)
 
 
 def has_one_source_of_adapter(adapter: Adapter) -> bool:

@@ -63,6 +63,7 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
         objective=_objective(spec),
         space=_space(spec),
         storage=_storage(spec),
+        read_bytes_per_second=_read_bytes_per_second(spec),
         cache_bytes=_cache_bytes(spec),
         pinned=spec.model.revision is not None,
         deploy=spec.mode == "Deploy",
@@ -195,11 +196,20 @@ def _storage(spec: Spec) -> Storage:
         return Storage.CLAIM
     if weights.image:
         return Storage.IMAGE
+    if weights.object_store:
+        return Storage.OBJECT_STORE
     return (
         Storage.KEPT
         if weights.hugging_face and weights.hugging_face.cache
         else Storage.HUB
     )
+
+
+def _read_bytes_per_second(spec: Spec) -> float | None:
+    """Return what a node reads from an object store, None where nobody has measured it."""
+    store = (spec.model.weights or Weights()).object_store
+    measured = store.megabytes_per_second if store else None
+    return None if measured is None else measured * 1e6
 
 
 def _cache_bytes(spec: Spec) -> int | None:

@@ -9,7 +9,7 @@ same resources before both and wants the same verdict.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.api import engine, model, workload
+from shardwright.api import engine, model, object_store, workload
 from shardwright.api.life import delays_grow
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH
 from shardwright.api.pod import keys_are_label_keys
@@ -103,20 +103,59 @@ RULES: Final = (
         path="spec.model",
         field=".revision",
         cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || "
-        "has(self.weights.image)))",
-        message="revision must not be set with weights.pvc or weights.image: it names a commit on "
-        "the hub; remove revision",
+        "has(self.weights.image) || has(self.weights.objectStore)))",
+        message="revision must not be set with weights.pvc, image or objectStore: it names a "
+        "commit on the hub; remove revision",
         holds=model.revision_is_of_the_hub,
     ),
     Rule(
         code="WeightsSource",
         path="spec.model.weights",
         field="",
-        cel="[has(self.huggingFace), has(self.pvc), has(self.image)].filter(given, given).size() "
-        "== 1",
-        message="weights must have exactly one of huggingFace, pvc and image; set one, or remove "
-        "weights to use the hub",
+        cel="[has(self.huggingFace), has(self.pvc), has(self.image), has(self.objectStore)]"
+        ".filter(given, given).size() == 1",
+        message="weights must have exactly one of huggingFace, pvc, image and objectStore; set "
+        "one, or remove weights to use the hub",
         holds=model.has_one_source_of_weights,
+    ),
+    Rule(
+        code="StoreNotStreamed",
+        path="spec.model",
+        field=".loadFormat",
+        cel="!has(self.weights) || !has(self.weights.objectStore) || !has(self.loadFormat) || "
+        "self.loadFormat in ['Auto', 'RunAIStreamer']",
+        message="loadFormat must be Auto or RunAIStreamer with weights.objectStore: nothing else "
+        "reads a bucket; remove loadFormat",
+        holds=model.store_is_streamed,
+    ),
+    Rule(
+        code="StoreOfS3",
+        path="spec.model.weights.objectStore",
+        field="",
+        cel="self.uri.startsWith('s3://') || !(has(self.endpoint) || has(self.region) || "
+        "has(self.addressing) || has(self.caConfigMapRef))",
+        message="endpoint, region, addressing and caConfigMapRef must come with a uri s3://; "
+        "remove them",
+        holds=object_store.is_of_s3_alone,
+    ),
+    Rule(
+        code="StoreAccount",
+        path="spec.model.weights.objectStore",
+        field=".account",
+        cel="self.uri.startsWith('az://') == has(self.account)",
+        message="account must be set with a uri az://, and with no other: it is the storage "
+        "account of Azure; set or remove it",
+        holds=object_store.account_is_of_azure,
+    ),
+    Rule(
+        code="StoreKeys",
+        path="spec.model.weights.objectStore",
+        field=".credentialsSecretRef",
+        cel="!has(self.credentialsSecretRef) || !self.uri.startsWith('gs://')",
+        message="credentialsSecretRef must not be set with a uri gs://, which takes the identity "
+        "of pod.serviceAccountName; with HMAC keys use s3:// and endpoint "
+        "https://storage.googleapis.com",
+        holds=object_store.keys_are_of_no_gcs,
     ),
     Rule(
         code="CacheKind",

@@ -67,6 +67,7 @@ class Estimator:
         workload: Workload,
         traits: EngineTraits,
         storage: Storage | None = None,
+        read_bytes_per_second: float | None = None,
     ) -> None:
         self._model, self._workload, self._traits, self._storage = (
             model,
@@ -74,6 +75,7 @@ class Estimator:
             traits,
             storage,
         )
+        self._read_bytes_per_second = read_bytes_per_second
         self._work = ModelWork.of(model)
         self._fitted = coefficients_of(traits.name, traits.released)
         self._holds: dict[tuple[_Degrees, str], _Stages] = {}
@@ -95,6 +97,7 @@ class Estimator:
         )
         other._work, other._fitted = self._work, self._fitted
         other._storage = self._storage
+        other._read_bytes_per_second = self._read_bytes_per_second
         other._holds, other._load = self._holds, self._load
         other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates, other._memory = {}, {}
@@ -177,6 +180,7 @@ class Estimator:
                 load_bytes,
                 distinct_nodes(candidate.layout, placement.gpus_per_node),
                 self._storage,
+                self._read_bytes_per_second,
             ),
             performance=speed,
             draft_tokens=drafted,

@@ -20,6 +20,9 @@ class Storage(StrEnum):
     KEPT = "Kept"  #: downloaded from the hub as well, and kept on a claim for the next start
     IMAGE = "Image"  #: an image that every node pulls whole, before its pod starts
     CLAIM = "Claim"  #: a PersistentVolumeClaim that every node of a group reads its own layers from
+    OBJECT_STORE = (
+        "ObjectStore"  #: a bucket that the ranks of a node stream one copy of
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class ReadSpeed:
 
     bytes_per_second: float
     spread: float
-    basis: str  # measured | assumed
+    basis: str  # measured | stated | assumed
     source: str
 
 
@@ -60,6 +63,14 @@ CLAIM_BYTES_PER_SECOND: Final = 500_000_000
 Gbit/s network, half used; node-local disks are ten times as fast, busy ones half.
 """
 
+OBJECT_STORE_BYTES_PER_SECOND: Final = 1_000_000_000
+"""Streamed from a bucket per node, bytes/s. Basis: assumed: 8 Gbit/s of the node's network, over 8
+connections for each of its ranks.
+"""
+
+STATED_SPREAD: Final = 2.0
+"""How far a bandwidth that somebody has measured may be off, a factor. Basis: assumed."""
+
 SPEEDS: Final = MappingProxyType(
     {
         Storage.HUB: ReadSpeed(
@@ -86,10 +97,19 @@ SPEEDS: Final = MappingProxyType(
             basis="assumed",
             source="CLAIM_BYTES_PER_SECOND",
         ),
+        Storage.OBJECT_STORE: ReadSpeed(
+            bytes_per_second=OBJECT_STORE_BYTES_PER_SECOND,
+            spread=4.0,
+            basis="assumed",
+            source="OBJECT_STORE_BYTES_PER_SECOND",
+        ),
     }
 )
 
-_WHOLE: Final = frozenset({Storage.HUB, Storage.KEPT, Storage.IMAGE})
+WHOLE: Final = frozenset(
+    {Storage.HUB, Storage.KEPT, Storage.IMAGE, Storage.OBJECT_STORE}
+)
+"""Where every node of a group fetches all of the model from."""
 
 UNKNOWN_STORAGE: Final = ReadSpeed(
     bytes_per_second=CLAIM_BYTES_PER_SECOND,
@@ -112,23 +132,39 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
     return math.ceil(layout.pipeline / max(1, gpus_per_node // layout.tensor))
 
 
+def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpeed:
+    """Return how fast a node reads: as ``stated`` in bytes/s or, where nobody does, assumed."""
+    if stated is not None:
+        return ReadSpeed(
+            bytes_per_second=stated,
+            spread=STATED_SPREAD,
+            basis="stated",
+            source="the spec",
+        )
+    return UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
+
+
 def loading_time(
-    bytes_per_node: int, nodes: int, storage: Storage | None
+    bytes_per_node: int,
+    nodes: int,
+    storage: Storage | None,
+    stated_bytes_per_second: float | None = None,
 ) -> LoadingTime:
     """Return how long the busiest node of a replica reads.
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.
-        nodes: How many times that the whole model is (``distinct_nodes``): from the hub or an image
-            every node fetches all of it.
+        nodes: How many times that the whole model is (``distinct_nodes``): from the hub, an image
+            or an object store every node fetches all of it.
         storage: Where the weights lie, None where that is not known.
+        stated_bytes_per_second: What a node reads, as somebody has measured it.
 
     >>> found = loading_time(10**12, 1, Storage.CLAIM)
     >>> found.seconds, found.low, found.high, found.basis
     (2000.0, 500.0, 8000.0, 'assumed')
     """
-    speed = UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
-    size = bytes_per_node * (nodes if storage in _WHOLE else 1)
+    speed = read_speed(storage, stated_bytes_per_second)
+    size = bytes_per_node * (nodes if storage in WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadingTime(
         seconds=seconds,

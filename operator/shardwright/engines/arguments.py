@@ -75,6 +75,7 @@ class Serving:
     drain_seconds: int
     revision: str | None = None
     load_format: str | None = None
+    reader: Mapping[str, object] = field(default_factory=dict)
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     drafts_by: DraftMethod | None = None
@@ -234,6 +235,9 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
             "load-format": serving.load_format,
+            "model-loader-extra-config": json.dumps(serving.reader)
+            if serving.reader
+            else None,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving),
             "distributed-timeout-seconds": serving.rendezvous_seconds,

@@ -117,6 +117,7 @@ MISSING: Final[Mapping[str, str]] = {
         "ordinary user"
     ),
     "load-format": "it reads weights in one way of its own",
+    "model-loader-extra-config": "it reads no object store: copy the weights to a claim",
     "quantization": (
         "weights that it quantizes while loading are not planned for; use weights that are "
         "stored quantized"

@@ -37,7 +37,6 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "mm-encoder-fp8-scale-path": "reads a file of its own",
     "mm-encoder-fp8-scale-save-path": "writes to a path of its own",
     "model-class-overrides": "loads code",
-    "model-loader-extra-config": "can name other sources of weights",
     "otlp-traces-endpoint": "sends traces with prompts to another host",
     "profiler-config": "writes files and opens endpoints",
     "ray-workers-use-nsight": "starts another program",

@@ -43,7 +43,13 @@ class Prices(Protocol):
 
 def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Prices:
     """Return what prices the candidates of a request."""
-    closed = Estimator(model, request.workload, traits, request.storage)
+    closed = Estimator(
+        model,
+        request.workload,
+        traits,
+        request.storage,
+        request.read_bytes_per_second,
+    )
     return (
         closed
         if request.workload.requests_per_second is None

@@ -42,7 +42,8 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to the planner; ``storage`` is where the weights lie (None: not known).
+    """One question to the planner; ``storage`` is where the weights lie (None: not known), and
+    ``read_bytes_per_second`` what a node reads from there, as stated (None: assumed).
 
     ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim
     that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
@@ -55,6 +56,7 @@ class Request:
     objective: Objective
     space: SearchSpace
     storage: Storage | None = None
+    read_bytes_per_second: float | None = None
     cache_bytes: int | None = None
     file_bytes: int = 0
     pinned: bool = False

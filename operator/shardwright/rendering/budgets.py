@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from shardwright.costs.loading import (
-    CLAIM_BYTES_PER_SECOND,
-    HUB_BYTES_PER_SECOND,
-    distinct_nodes,
-)
+from shardwright.costs.loading import WHOLE, Storage, distinct_nodes, read_speed
 from shardwright.planning.report import Plan
 from shardwright.units import GIB, MIB, format_bytes
 
@@ -139,28 +135,49 @@ class StartBudget:
     basis: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How an engine reads: in words, and how much slower than assumed it may be."""
+
+    words: str
+    safety: int
+
+
+_READING: Final = {
+    Storage.HUB: _Reading(words="downloaded", safety=DOWNLOAD_SAFETY),
+    Storage.OBJECT_STORE: _Reading(
+        words="read from the object store", safety=DOWNLOAD_SAFETY
+    ),
+    Storage.CLAIM: _Reading(words="read from its volume", safety=LOAD_SAFETY),
+}
+"""What an engine itself reads: what an image or a cache has lies on a volume when it starts."""
+
+
 def start_budget(
-    plan: Plan, *, downloads: bool, quantizes: bool = False
+    plan: Plan,
+    *,
+    storage: Storage,
+    stated_bytes_per_second: float | None = None,
+    quantizes: bool = False,
 ) -> StartBudget:
     """Return the start-up budget: bytes to load over the assumed bandwidth, with a reserve, beside
     fixed times.
 
-    Every node of a group downloads the whole model; from a claim it reads its own layers only. With
-    ``quantizes`` the engine makes less of what it reads.
+    Every node of a group reads the whole model of the hub or of an object store, from a claim
+    (``storage``) its own layers only. With ``quantizes`` the engine makes less of what it reads.
     """
-    size = file_bytes(plan, whole=downloads, quantizes=quantizes)
-    speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
-    safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
+    size = file_bytes(plan, whole=storage in WHOLE, quantizes=quantizes)
+    found, reading = read_speed(storage, stated_bytes_per_second), _READING[storage]
+    speed, safety = found.bytes_per_second, reading.safety
     kept = plan.host_cache.pod_bytes if plan.host_cache else 0
     fill = ceil(kept / HOST_FILL_BYTES_PER_SECOND)
     load = (
         max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
         + fill
     )
-    source = "downloaded" if downloads else "read from its volume"
     basis = (
-        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} "
-        f"MB/s (assumed) x {safety},"
+        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {reading.words} at "
+        f"{speed / 1e6:.0f} MB/s ({found.basis}) x {safety},"
         f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s"
         f"{f', {fill} s to fill {format_bytes(kept)} of host memory' if kept else ''}"
     )

@@ -38,6 +38,41 @@ class ImagePath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapKey:
+    """One key of a ConfigMap in the resource's namespace."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStore:
+    """A folder in a bucket at ``uri``, and how it is reached and read.
+
+    ``secret`` has keys that are named like variables (None: the pod's own identity), ``authority``
+    the certificates to trust. ``virtual_host``: requests name the bucket in the host. ``account``
+    is Azure's. ``concurrency`` is connections of a rank, ``buffer_bytes`` memory of a pod (None:
+    the streamer's own), ``bytes_per_second`` what somebody has measured of a node.
+    """
+
+    uri: str
+    secret: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    virtual_host: bool = True
+    authority: ConfigMapKey | None = None
+    account: str | None = None
+    concurrency: int | None = None
+    buffer_bytes: int | None = None
+    bytes_per_second: float | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Return whose protocol it speaks: ``s3``, ``gs`` or ``az``."""
+        return self.uri.partition("://")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubCommit:
     """A repository of the hub at one commit."""
 
@@ -231,6 +266,7 @@ class Deployment:
     hub_token: SecretKey | None = None
     claim: ClaimPath | None = None
     weights_image: ImagePath | None = None
+    object_store: ObjectStore | None = None
     cache: CacheClaim | None = None
     served_name: str | None = None
     load_format: str | None = None
@@ -280,7 +316,8 @@ class Deployment:
     @property
     def from_hub(self) -> bool:
         """Return whether the weights come from the hub, kept on a claim or not."""
-        return self.claim is None and self.weights_image is None
+        elsewhere = (self.claim, self.weights_image, self.object_store)
+        return all(source is None for source in elsewhere)
 
     def sought_by(self, group: int) -> Sought | None:
         """Return how a group asks for nodes that did not exist when it was planned, None where all

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.costs import host
+from shardwright.costs.loading import Storage
 from shardwright.engines.arguments import (
     API_KEY_VARIABLE,
     Serving,
@@ -22,6 +23,7 @@ from shardwright.rendering import (
     group_token,
     names,
     network,
+    object_store,
     own_volumes,
     ray,
     resources,
@@ -140,21 +142,31 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the engines of a resource may take to serve."""
-    quantizes = deployment.quantization is not None
-    return budgets.start_budget(
-        plan, downloads=cache.downloads(deployment), quantizes=quantizes
-    )
+    return _budget(plan, deployment, downloads=cache.downloads(deployment))
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     """Return how long a group may take to become ready once all its pods have nodes: image and
     weights, whoever fetches them.
     """
-    quantizes = deployment.quantization is not None
-    budget = budgets.start_budget(
-        plan, downloads=deployment.claim is None, quantizes=quantizes
-    )
+    budget = _budget(plan, deployment, downloads=deployment.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
+
+
+def _budget(
+    plan: Plan, deployment: Deployment, *, downloads: bool
+) -> budgets.StartBudget:
+    store, storage = deployment.object_store, Storage.CLAIM
+    if store is not None:
+        storage = Storage.OBJECT_STORE
+    elif downloads:
+        storage = Storage.HUB
+    return budgets.start_budget(
+        plan,
+        storage=storage,
+        stated_bytes_per_second=store.bytes_per_second if store else None,
+        quantizes=deployment.quantization is not None,
+    )
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -346,6 +358,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         drain_seconds=budgets.SHUTDOWN_SECONDS,
         revision=deployment.revision if deployment.from_hub else None,
         load_format=deployment.load_format,
+        reader=_reader(plan, deployment),
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,
         drafts_by=deployment.drafts_by,
@@ -357,6 +370,11 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
     )
+
+
+def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
+    store = deployment.object_store
+    return object_store.reader(store, workers_per_pod(plan)) if store else {}
 
 
 def _environment(
@@ -376,6 +394,7 @@ def _environment(
             if deployment.cache is None
             else []
         ),
+        *object_store.environment(deployment.object_store),
         *_secret(API_KEY_VARIABLE, deployment.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
@@ -529,6 +548,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
+        *object_store.volumes(deployment),
         *own_volumes.volumes(deployment),
     ]
 
@@ -544,4 +564,4 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}
     ]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
-    return mounts + sources.mounts(deployment)
+    return mounts + sources.mounts(deployment) + object_store.mounts(deployment)

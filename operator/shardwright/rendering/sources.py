@@ -23,9 +23,11 @@ _DRAFTS: Final = "drafts"
 
 
 def model_source(deployment: Deployment) -> str:
-    """Return what the engine is told to serve: a folder, or an id of the hub."""
+    """Return what the engine is told to serve: a folder, an address or an id of the hub."""
     if deployment.weights_image is not None:
         return _below(MODELS_DIR, deployment.weights_image.path)
+    if deployment.object_store is not None:
+        return deployment.object_store.uri
     return (
         deployment.model
         if deployment.claim is None

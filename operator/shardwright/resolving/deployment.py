@@ -24,10 +24,12 @@ from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
     ClaimPath,
+    ConfigMapKey,
     Deployment,
     HubCommit,
     ImagePath,
     NetworkRules,
+    ObjectStore,
     Owner,
     OwnMarks,
     OwnVolume,
@@ -71,7 +73,7 @@ def to_deployment(
         images=images_of(spec.engine, engine_version),
         model=spec.model.id,
         served_name=spec.model.served_name,
-        load_format=_READ_BY.get(spec.model.load_format),
+        load_format=_load_format(spec.model),
         quantization=None
         if stored_quantization
         else _LOADED_AS.get(spec.model.quantization),
@@ -104,6 +106,13 @@ def to_deployment(
     return _with_sources(deployment, spec.model)
 
 
+def _load_format(model: Model) -> str | None:
+    """Return how the engine is told to read, None where it sees for itself."""
+    if model.weights is not None and model.weights.object_store is not None:
+        return _READ_BY["RunAIStreamer"]
+    return _READ_BY.get(model.load_format)
+
+
 def _with_sources(deployment: Deployment, model: Model) -> Deployment:
     """Return the deployment with where weights and adapters come from."""
     return replace(
@@ -112,6 +121,7 @@ def _with_sources(deployment: Deployment, model: Model) -> Deployment:
         hub_token=_hub_token(model),
         claim=_claim(model),
         weights_image=_weights_image(model),
+        object_store=_object_store(model),
         cache=_cache(model),
         adapters=_adapters(model),
     )
@@ -239,6 +249,30 @@ def _secret_key(
 def _claim(model: Model) -> ClaimPath | None:
     claim = model.weights.pvc if model.weights else None
     return None if claim is None else _folder_of(claim)
+
+
+def _object_store(model: Model) -> ObjectStore | None:
+    store = model.weights.object_store if model.weights else None
+    if store is None:
+        return None
+    secret, authority = store.credentials_secret_ref, store.ca_config_map_ref
+    addressing = store.addressing or ("Path" if store.endpoint else "VirtualHost")
+    return ObjectStore(
+        uri=store.uri,
+        secret=secret.name if secret else None,
+        endpoint=store.endpoint,
+        region=store.region,
+        virtual_host=addressing == "VirtualHost",
+        authority=ConfigMapKey(name=authority.name, key=authority.key)
+        if authority
+        else None,
+        account=store.account,
+        concurrency=store.concurrency,
+        buffer_bytes=store.buffer_gigabytes * 10**9 if store.buffer_gigabytes else None,
+        bytes_per_second=store.megabytes_per_second * 1e6
+        if store.megabytes_per_second
+        else None,
+    )
 
 
 def _weights_image(model: Model) -> ImagePath | None:

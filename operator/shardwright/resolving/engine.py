@@ -106,6 +106,11 @@ FEATURES: Final = (
         asked=lambda spec: spec.model.load_format != "Auto",
     ),
     Feature(
+        option="model-loader-extra-config",
+        path="spec.model.weights.objectStore",
+        asked=lambda spec: bool(spec.model.weights and spec.model.weights.object_store),
+    ),
+    Feature(
         option="lock-memory",
         path="spec.pod.network.lockMemory",
         asked=lambda spec: network_of(spec).lock_memory,

@@ -66,7 +66,8 @@ def unknown(question: Question, spec: Spec) -> Problem:
     )
     problem = model_unknown(model.id, question.catalogue).under("spec.model")
     if fetcher is None or (
-        model.weights and (model.weights.pvc or model.weights.image)
+        model.weights
+        and (model.weights.pvc or model.weights.image or model.weights.object_store)
     ):
         return problem
     hub = model.weights.hugging_face if model.weights else None

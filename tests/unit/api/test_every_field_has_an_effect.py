@@ -87,6 +87,17 @@ def _image(before: Manifest, after: Manifest) -> Pair:
     )
 
 
+def _store(before: Manifest, after: Manifest) -> Pair:
+    s3 = {"uri": "s3://models/llama"}
+    return _model(
+        *({"weights": {"objectStore": s3 | changed}} for changed in (before, after))
+    )
+
+
+def _azure(before: Manifest, after: Manifest) -> Pair:
+    return _store(*({"uri": "az://models/llama"} | one for one in (before, after)))
+
+
 def _adapter(before: Manifest, after: Manifest) -> Pair:
     adapter = {"name": "a", "pvc": {"claimName": "a"}}
     return _model(*({"adapters": [adapter | changed]} for changed in (before, after)))
@@ -205,6 +216,25 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
     "model.weights.pvc.path": _claim(
         {"claimName": "a"}, {"claimName": "a", "path": "b"}
+    ),
+    "model.weights.objectStore.uri": _store({}, {"uri": "s3://models/other"}),
+    "model.weights.objectStore.credentialsSecretRef.name": _store(
+        {"credentialsSecretRef": {"name": "a"}}, {"credentialsSecretRef": {"name": "b"}}
+    ),
+    "model.weights.objectStore.endpoint": _store({}, {"endpoint": "https://minio"}),
+    "model.weights.objectStore.region": _store({}, {"region": "eu-central-1"}),
+    "model.weights.objectStore.addressing": _store({}, {"addressing": "Path"}),
+    "model.weights.objectStore.caConfigMapRef.name": _store(
+        {"caConfigMapRef": {"name": "a"}}, {"caConfigMapRef": {"name": "b"}}
+    ),
+    "model.weights.objectStore.caConfigMapRef.key": _store(
+        {"caConfigMapRef": {"name": "a"}}, {"caConfigMapRef": {"name": "a", "key": "b"}}
+    ),
+    "model.weights.objectStore.account": _azure({"account": "one"}, {"account": "two"}),
+    "model.weights.objectStore.concurrency": _store({}, {"concurrency": 16}),
+    "model.weights.objectStore.bufferGigabytes": _store({}, {"bufferGigabytes": 20}),
+    "model.weights.objectStore.megabytesPerSecond": _store(
+        {}, {"megabytesPerSecond": 250}
     ),
     "model.weights.image.reference": _image(
         {}, {"reference": "registry.internal/other"}

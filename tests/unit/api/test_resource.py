@@ -181,9 +181,7 @@ def test_another_kind_is_refused_by_name() -> None:
     ] == ["kind"]
 
 
-@pytest.mark.parametrize(
-    "spec", complete_specs(), ids=["first", "second", "third", "fourth", "fifth"]
-)
+@pytest.mark.parametrize("spec", complete_specs())
 def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
     parsed = parse_manifest(a_sharded_model() | {"spec": spec}).spec
 

@@ -55,7 +55,7 @@ def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None
 
     assert plan.nodes_per_replica == 12
     assert plan.load == loading_time(plan.load_bytes_per_node, 1, Storage.HUB)
-    assert start_budget(plan, downloads=True).load_seconds < 5 * 3600
+    assert start_budget(plan, storage=Storage.HUB).load_seconds < 5 * 3600
 
 
 def test_which_of_its_nodes_holds_which_stage_is_no_part_of_a_pipelines_price() -> None:

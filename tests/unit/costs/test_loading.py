@@ -2,7 +2,13 @@
 
 import pytest
 
-from shardwright.costs.loading import SPEEDS, UNKNOWN_STORAGE, Storage, loading_time
+from shardwright.costs.loading import (
+    SPEEDS,
+    UNKNOWN_STORAGE,
+    LoadingTime,
+    Storage,
+    loading_time,
+)
 
 
 @pytest.mark.parametrize("storage", Storage)
@@ -26,6 +32,22 @@ def test_an_image_is_pulled_whole_by_every_node() -> None:
         loading_time(10**11, 4, Storage.IMAGE).seconds
         == 4 * loading_time(10**11, 1, Storage.IMAGE).seconds
         == 2000.0
+    )
+
+
+def test_every_node_streams_one_copy_of_the_whole_model_from_an_object_store() -> None:
+    assert (
+        loading_time(10**11, 4, Storage.OBJECT_STORE).seconds
+        == 4 * loading_time(10**11, 1, Storage.OBJECT_STORE).seconds
+        == 400.0
+    )
+
+
+def test_a_bandwidth_that_somebody_has_measured_goes_before_what_is_assumed() -> None:
+    found = loading_time(10**11, 1, Storage.OBJECT_STORE, 4e9)
+
+    assert found == LoadingTime(
+        seconds=25.0, low=12.5, high=50.0, basis="stated", source="the spec"
     )
 
 

@@ -215,6 +215,37 @@ def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories()
     ]
 
 
+AWS = {"uri": "s3://models/llama"}
+MINIO = AWS | {"endpoint": "https://minio.example:9000"}
+AZURE = {"uri": "az://models/llama", "account": "acme"}
+
+
+@pytest.mark.parametrize(
+    ("store", "admitted", "fine"),
+    [
+        (AWS, "*", True),
+        (AWS, "s3://models", True),
+        (AWS, "s3://models/llama", True),
+        (AWS, "s3://model", False),
+        (AWS, "meta-llama", False),
+        (MINIO, "s3://models", False),  # another server may call a bucket so, too
+        (MINIO, "https://minio.example:9000", True),
+        (MINIO, "https://minio.example", False),
+        (AZURE, "az://models", False),  # another account may call a container so, too
+        (AZURE, "https://acme.blob.core.windows.net/models", True),
+    ],
+)
+def test_an_object_store_is_admitted_by_where_it_really_is(
+    store: dict[str, str],
+    admitted: str,
+    fine: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    model = {"id": LLAMA, "weights": {"objectStore": store}}
+    said = sentences(settings(admittedModels=[admitted]), model=model)
+    path = [] if fine else [["ModelNotAdmitted", "spec.model.weights.objectStore"]]
+    assert [problem.split(": ")[:2] for problem in said] == path
+
+
 @pytest.mark.parametrize("admitted", ["meta-llama", "meta-llama/", LLAMA, "*"])
 def test_a_model_is_admitted_by_its_organisation_or_its_whole_id(admitted: str) -> None:
     assert sentences(settings(admittedModels=[admitted])) == []

@@ -1,0 +1,236 @@
+"""The real streamer reads a real S3 server on loopback, by nothing but what a pod is told.
+
+vLLM's parser, configuration and loader run, and Run:ai's streamer under them; the server is rclone's,
+which wants the right key and has a certificate that only the ConfigMap's bundle vouches for.
+"""
+
+import datetime as dt
+import ipaddress
+import json
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from shardwright.layouts.layout import Layout
+from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
+from shardwright.rendering.object_store import CA_DIR
+from shardwright.rendering.render import render
+from tests.engine import environment
+from tests.engine.checker import PREFIX
+from tests.engine.launches import VERSIONS
+from tests.harness.controlplane import free_port
+from tests.harness.waiting import wait_for
+from tests.support.builders_deployment import a_deployment, a_plan_of
+from tests.support.builders_plan import CONFIGS
+from tests.support.rendered import engine_of
+
+KEYS = {"AWS_ACCESS_KEY_ID": "engine", "AWS_SECRET_ACCESS_KEY": "of-the-secret"}
+TENSORS = {"model.norm.weight": [1.0, 2.5, -3.0], "lm_head.weight": [0.5]}
+START_SECONDS = 60
+READ_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that speaks S3, and the certificate to trust it by."""
+
+    endpoint: str
+    certificate: Path
+
+
+@pytest.fixture(scope="module")
+def installed() -> environment.Environment:
+    found = environment.installed()
+    assert found is not None, "the engine is not installed: run `make test-engine`"
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(
+    installed: environment.Environment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("store")
+    model = folder / "buckets" / "models" / "llama" / "8b"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(json.dumps(CONFIGS["llama-8b"]))
+    (model / "tokenizer_config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(safetensors(TENSORS))
+    certificate, key = a_certificate(folder)
+    port = free_port()
+    rclone = environment.streamer(installed) / "bin" / "rclone"
+    keys = ",".join(KEYS.values())
+    address = ["--addr", f"127.0.0.1:{port}", "--auth-key", keys]
+    tls = ["--cert", str(certificate), "--key", str(key)]
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [rclone, "serve", "s3", *address, *tls, folder / "buckets"], stderr=log
+        )
+    try:
+        wait_for(lambda: answers(port), START_SECONDS)
+        yield Server(endpoint=f"https://127.0.0.1:{port}", certificate=certificate)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_engine_reads_configuration_and_weights_by_what_its_pod_is_told(
+    version: str, installed: environment.Environment, server: Server, tmp_path: Path
+) -> None:
+    done = read(version, installed, server, tmp_path, KEYS)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    [line] = [one for one in done.stdout.splitlines() if one.startswith(PREFIX)]
+    found = json.loads(line.removeprefix(PREFIX))
+    assert found.pop("folder").startswith(f"{tmp_path}/cache/")  # never the image
+    assert found == {
+        "loader": "RunaiModelStreamerLoader",
+        "weights": "s3://models/llama/8b",
+        "files": ["config.json", "tokenizer_config.json"],
+        "served": "meta-llama/Llama-3.1-8B-Instruct",
+        "layers": 32,
+        "tensors": TENSORS,
+    }
+
+
+def test_a_wrong_key_is_refused_by_the_server_and_the_engine_says_so(
+    installed: environment.Environment, server: Server, tmp_path: Path
+) -> None:
+    wrong = KEYS | {"AWS_SECRET_ACCESS_KEY": "another"}
+
+    done = read(VERSIONS[-1], installed, server, tmp_path, wrong)
+
+    assert done.returncode != 0
+    assert "SignatureDoesNotMatch" in done.stderr
+
+
+def test_without_the_bundle_nobody_vouches_for_the_server(
+    installed: environment.Environment, server: Server, tmp_path: Path
+) -> None:
+    done = read(VERSIONS[-1], installed, server, tmp_path, KEYS, bundle=False)
+
+    assert done.returncode != 0
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+
+
+def read(
+    version: str,
+    installed: environment.Environment,
+    server: Server,
+    home: Path,
+    keys: dict[str, str],
+    *,
+    bundle: bool = True,
+) -> "subprocess.CompletedProcess[str]":
+    """Return what came of reading in an environment of nothing but the pod's variables."""
+    store = ObjectStore(
+        uri="s3://models/llama/8b",
+        secret="store",
+        endpoint=server.endpoint,
+        region="eu-central-1",
+        virtual_host=False,
+        authority=ConfigMapKey(name="authority", key="ca.crt") if bundle else None,
+        concurrency=4,
+        buffer_bytes=10**9,
+    )
+    deployment = a_deployment(
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        object_store=store,
+        load_format="runai_streamer",
+    )
+    engine = engine_of(render(a_plan_of(Layout()), deployment))
+    folders = {"/cache": str(home / "cache"), CA_DIR: str(server.certificate.parent)}
+    variables = {
+        item["name"]: value_of(item, keys, folders)
+        for item in engine["env"]
+        if not is_left_out(item)
+    }
+    streamer = environment.streamer(installed)
+    unpacked = installed.variables(version)
+    paths = [*filter(None, [unpacked.get("PYTHONPATH")]), str(streamer)]
+    own = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(paths)}
+    program = Path(__file__).with_name("reading.py")
+    return subprocess.run(
+        [installed.python, program, *engine["args"]],
+        env=variables | unpacked | own,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=READ_SECONDS,
+        cwd=home,
+    )
+
+
+def is_left_out(item: dict[str, Any]) -> bool:
+    """Return whether a variable is of the pod itself, or its Secret lacks what it may lack."""
+    source = item.get("valueFrom", {})
+    return "fieldRef" in source or bool(source.get("secretKeyRef", {}).get("optional"))
+
+
+def value_of(
+    item: dict[str, Any], keys: dict[str, str], folders: dict[str, str]
+) -> str:
+    if "value" not in item:
+        return keys[item["valueFrom"]["secretKeyRef"]["key"]]
+    value = str(item["value"])
+    for inside, outside in folders.items():
+        value = (
+            outside + value.removeprefix(inside) if value.startswith(inside) else value
+        )
+    return value
+
+
+def safetensors(tensors: dict[str, list[float]]) -> bytes:
+    """Return a file of such tensors: the length of a header, the header, the numbers."""
+    header, data = {}, b""
+    for name, values in tensors.items():
+        begin, data = len(data), data + struct.pack(f"<{len(values)}f", *values)
+        shape, where = [len(values)], [begin, len(data)]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": where}
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def a_certificate(folder: Path) -> tuple[Path, Path]:
+    """Return a certificate of loopback that vouches for itself, and its key."""
+    key, now = (
+        ec.generate_private_key(ec.SECP256R1()),
+        dt.datetime.now(dt.UTC),
+    )
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "store")])
+    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number()
+        )
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=12))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "ca.crt", folder / "server.key"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return files
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
