@@ -221,4 +221,5 @@ def _plan(
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.told.uncounted,
         gpu_price=scale.price(pool),
+        claimed=pool.claimed,
     )
