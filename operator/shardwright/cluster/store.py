@@ -11,6 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
+from shardwright.cluster.device_stock import DeviceStock, Entries
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import (
@@ -20,6 +21,8 @@ from shardwright.cluster.sources import (
     project_child,
     project_config_map,
 )
+from shardwright.hardware.bare import BareNode
+from shardwright.hardware.devices import RESOURCE, DeviceClass, DeviceSlice, DeviceUsage
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.ledger import Ledger
@@ -105,7 +108,10 @@ class Store:
         self._ledger = ledger
         self._versions: dict[Key, int] = {}  # of the models that there are
         self._nodes: dict[str, NodeEntry] = {}
+        self._devices = DeviceStock()
         self._unready: dict[str, datetime | None] = {}
+        self._claims: dict[Key, DeviceUsage] = {}
+        self._by_pod: Index[Key, Key] = Index()
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
@@ -195,11 +201,25 @@ class Store:
             for key in self._config_maps_by_owner.get(owner_uid)
         }
 
-    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry]]) -> Concern:
+    def take_nodes(
+        self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
+    ) -> Concern:
         """Take over what has changed of nodes."""
+        return self._put_nodes(self._devices.take_nodes(changes))
+
+    def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Concern:
+        """Take over what has changed of ResourceSlices."""
+        return self._put_nodes(self._devices.take_slices(changes))
+
+    def take_device_classes(
+        self, changes: Mapping[Key, Change[DeviceClass]]
+    ) -> Concern:
+        """Take over what has changed of DeviceClasses."""
+        return self._put_nodes(self._devices.take_classes(changes))
+
+    def _put_nodes(self, entries: Entries) -> Concern:
         changed, usable = set(), set()
-        for (_, name), change in changes.items():
-            node = change.value
+        for name, node in entries.items():
             if self._nodes.get(name) == node:
                 continue
             changed.add(name)
@@ -238,11 +258,26 @@ class Store:
                 and is_worse(before.member, now.member if now else None)
             ):
                 hurt |= concerned
-            freed |= self._ledger.bind(key, self._usage(key, before, now))
+            freed |= self._ledger.bind(
+                key, self._usage(key, before, now)
+            ) | self._bind_claims_of(key)
         self._count(models)
         return Concern(
             models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed)
         )
+
+    def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
+        """Take over what has changed of ResourceClaims."""
+        freed: set[str] = set()
+        for key, change in changes.items():
+            before, now = self._claims.get(key), change.value
+            self._by_pod.move(key, _pod_of(key, before), _pod_of(key, now))
+            if now is None:
+                self._claims.pop(key, None)
+            else:
+                self._claims[key] = now
+            freed |= self._bind_claim(key)
+        return Concern(freed=frozenset(freed))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
         """Take over what has changed of the objects of a kind; what is older than what is known is
@@ -388,7 +423,41 @@ class Store:
             self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key]))
             for key in keys
         )
-        return frozenset().union(*bound)
+        return frozenset().union(*bound, *map(self._bind_claims_of, keys))
+
+    def _bind_claims_of(self, pod: Key) -> frozenset[str]:
+        return frozenset().union(*map(self._bind_claim, self._by_pod.get(pod)))
+
+    def _bind_claim(self, key: Key) -> frozenset[str]:
+        """Book what a claim holds beside what its pod requests, and return the nodes on which
+        GPUs came free by that.
+        """
+        claim = self._claims.get(key)
+        return self._ledger.bind(
+            _booked(key), self._claimed(key, claim) if claim else None
+        )
+
+    def _claimed(self, key: Key, claim: DeviceUsage) -> GpuUsage | None:
+        """Return the GPUs that a claim holds: for a model where it was made for a pod that a
+        StatefulSet of it controls.
+        """
+        pod = self._pods.get((key[0], claim.pod))
+        requested = pod.usage.gpus if claim.extended and pod and pod.usage else 0
+        if claim.gpus <= requested:
+            return None
+        usage = GpuUsage(
+            node=claim.node, resource=RESOURCE, gpus=claim.gpus - requested
+        )
+        if (
+            pod
+            and pod.member
+            and pod.member.uid == claim.pod_uid
+            and self._is_member(pod)
+        ):
+            controlling = self._sets[pod.set_uid]
+            return replace(usage, owner=_model(controlling), group=controlling.name)
+        known = self._ledger.bound(_booked(key))
+        return replace(usage, owner=known.owner, group=known.group) if known else usage
 
     def _index_pod(
         self, key: Key, before: PodFacts | None, now: PodFacts | None
@@ -468,6 +537,15 @@ def is_worse(before: Member, now: Member | None) -> bool:
         or fails
         or now.restarts > before.restarts
     )
+
+
+def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:
+    return (key[0], claim.pod) if claim and claim.pod else None
+
+
+def _booked(claim: Key) -> Key:
+    """Return what a claim goes by in the ledger, as no pod can."""
+    return claim[0], f"{claim[1]}/"
 
 
 def _model(child: Child) -> Key:

@@ -23,7 +23,9 @@ ASKED_HASH: Final = "shardwright.io/asked-hash"
 operator makes of that.
 """
 
-_CAME_LATER: Final = frozenset({"gpu_price", "host_cache", "numbers", "uncounted"})
+_CAME_LATER: Final = frozenset(
+    {"claimed", "gpu_price", "host_cache", "numbers", "uncounted"}
+)
 """Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash
 that it had.
 """
@@ -112,7 +114,7 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
         plan.memory_utilization,
         plan.kv_tokens,
     ]
-    beside = [] if plan.host_cache is None else [plan.host_cache]
+    beside = [item for item in (plan.host_cache, plan.claimed) if item is not None]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 
 
