@@ -286,11 +286,10 @@ def test_whatever_stands_in_a_slice_is_an_answer(
 ) -> None:
     spoilt, odd = a_slice("a"), a_slice("a", [{**a_device(), name: inside}])
     spoilt["spec"][at] = content
-    for item in (content, spoilt, odd, {"spec": content}):
+    items: list[Any] = [content, spoilt, odd, {"spec": content}]
+    for item in items:
         found = read_slice(item)
-        assert (
-            read_devices((found,) if found else (), CLASSES) is None
-            or found is not None
-        )
-        read_claim(item)
-        read_device_class(item)
+        read = read_devices((found,) if found else (), CLASSES)
+        assert read is None or isinstance(read, Devices | Problem)
+        assert isinstance(read_claim(item), DeviceUsage | None)
+        assert isinstance(read_device_class(item).resource, str)
