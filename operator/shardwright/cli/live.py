@@ -20,7 +20,7 @@ from shardwright.cluster.resources import (
     SHARDED_MODELS,
     Resource,
 )
-from shardwright.hardware.bare import Published, read_published
+from shardwright.hardware.bare import PublishedDevices, read_published
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.stated import NONE, Stated
 
@@ -56,7 +56,7 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
     )
 
 
-async def read_live_published(client: Client) -> Published:
+async def read_live_published(client: Client) -> PublishedDevices:
     """Return what DRA drivers publish, as far as the cluster has the kinds and they may be read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
     slices, classes = [

@@ -10,7 +10,11 @@ from typing import Any, Final
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.bare import NOTHING_PUBLISHED, Published, read_published
+from shardwright.hardware.bare import (
+    NOTHING_PUBLISHED,
+    PublishedDevices,
+    read_published,
+)
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_pod
@@ -76,7 +80,7 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
 def read_nodes(
     nodes: Iterable[Object],
     stated: Stated = NONE,
-    published: Published = NOTHING_PUBLISHED,
+    published: PublishedDevices = NOTHING_PUBLISHED,
 ) -> tuple[NodeFacts | NodeExclusion, ...]:
     """Return what matters of the nodes that have GPUs, those that DRA drivers publish among
     them.

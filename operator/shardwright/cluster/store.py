@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from shardwright.cluster.device_stock import DeviceStock, Entries
 from shardwright.cluster.handover import Change, Key
+from shardwright.cluster.held_claims import HeldClaims, Holder
+from shardwright.cluster.index import Index
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import (
     Child,
@@ -22,7 +24,7 @@ from shardwright.cluster.sources import (
     project_config_map,
 )
 from shardwright.hardware.bare import BareNode
-from shardwright.hardware.devices import RESOURCE, DeviceClass, DeviceSlice, DeviceUsage
+from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.ledger import Ledger
@@ -40,7 +42,6 @@ ChildKey = tuple[str, str, str]
 
 NOTHING: Final[frozenset[Any]] = frozenset()
 
-A = TypeVar("A")
 B = TypeVar("B")
 
 
@@ -74,29 +75,6 @@ class Concern:
         )
 
 
-class Index(Generic[A, B]):
-    """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._sets: dict[A, dict[B, None]] = {}
-
-    def get(self, key: A) -> tuple[B, ...]:
-        """Return what goes by a key."""
-        return tuple(self._sets.get(key, ()))
-
-    def move(self, item: B, before: A | None, now: A | None) -> None:
-        """Have an item go by another key, None by none."""
-        if before == now:
-            return
-        if before is not None:
-            items = self._sets[before]
-            del items[item]
-            if not items:
-                del self._sets[before]
-        if now is not None:
-            self._sets.setdefault(now, {})[item] = None
-
-
 class Store:
     """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses
     that there are.
@@ -110,8 +88,7 @@ class Store:
         self._nodes: dict[str, NodeEntry] = {}
         self._devices = DeviceStock()
         self._unready: dict[str, datetime | None] = {}
-        self._claims: dict[Key, DeviceUsage] = {}
-        self._by_pod: Index[Key, Key] = Index()
+        self._claims = HeldClaims(ledger, self._holder)
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
@@ -260,7 +237,7 @@ class Store:
                 hurt |= concerned
             freed |= self._ledger.bind(
                 key, self._usage(key, before, now)
-            ) | self._bind_claims_of(key)
+            ) | self._claims.bind_of(key)
         self._count(models)
         return Concern(
             models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed)
@@ -268,16 +245,7 @@ class Store:
 
     def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
         """Take over what has changed of ResourceClaims."""
-        freed: set[str] = set()
-        for key, change in changes.items():
-            before, now = self._claims.get(key), change.value
-            self._by_pod.move(key, _pod_of(key, before), _pod_of(key, now))
-            if now is None:
-                self._claims.pop(key, None)
-            else:
-                self._claims[key] = now
-            freed |= self._bind_claim(key)
-        return Concern(freed=frozenset(freed))
+        return Concern(freed=self._claims.take(changes))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
         """Take over what has changed of the objects of a kind; what is older than what is known is
@@ -423,41 +391,20 @@ class Store:
             self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key]))
             for key in keys
         )
-        return frozenset().union(*bound, *map(self._bind_claims_of, keys))
+        return frozenset().union(*bound, *map(self._claims.bind_of, keys))
 
-    def _bind_claims_of(self, pod: Key) -> frozenset[str]:
-        return frozenset().union(*map(self._bind_claim, self._by_pod.get(pod)))
-
-    def _bind_claim(self, key: Key) -> frozenset[str]:
-        """Book what a claim holds beside what its pod requests, and return the nodes on which
-        GPUs came free by that.
-        """
-        claim = self._claims.get(key)
-        return self._ledger.bind(
-            _booked(key), self._claimed(key, claim) if claim else None
+    def _holder(self, pod: Key, uid: str) -> Holder:
+        """Return what a pod requests itself, and whose it is where it is a member of this uid."""
+        facts = self._pods.get(pod)
+        requested = facts.usage.gpus if facts and facts.usage else 0
+        if not facts or not facts.member or facts.member.uid != uid:
+            return Holder(requested=requested)
+        controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
+        if controlling is None:
+            return Holder(requested=requested)
+        return Holder(
+            requested=requested, owner=_model(controlling), group=controlling.name
         )
-
-    def _claimed(self, key: Key, claim: DeviceUsage) -> GpuUsage | None:
-        """Return the GPUs that a claim holds: for a model where it was made for a pod that a
-        StatefulSet of it controls.
-        """
-        pod = self._pods.get((key[0], claim.pod))
-        requested = pod.usage.gpus if claim.extended and pod and pod.usage else 0
-        if claim.gpus <= requested:
-            return None
-        usage = GpuUsage(
-            node=claim.node, resource=RESOURCE, gpus=claim.gpus - requested
-        )
-        if (
-            pod
-            and pod.member
-            and pod.member.uid == claim.pod_uid
-            and self._is_member(pod)
-        ):
-            controlling = self._sets[pod.set_uid]
-            return replace(usage, owner=_model(controlling), group=controlling.name)
-        known = self._ledger.bound(_booked(key))
-        return replace(usage, owner=known.owner, group=known.group) if known else usage
 
     def _index_pod(
         self, key: Key, before: PodFacts | None, now: PodFacts | None
@@ -537,15 +484,6 @@ def is_worse(before: Member, now: Member | None) -> bool:
         or fails
         or now.restarts > before.restarts
     )
-
-
-def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:
-    return (key[0], claim.pod) if claim and claim.pod else None
-
-
-def _booked(claim: Key) -> Key:
-    """Return what a claim goes by in the ledger, as no pod can."""
-    return claim[0], f"{claim[1]}/"
 
 
 def _model(child: Child) -> Key:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from shardwright.errors import Problem
 from shardwright.hardware.devices import (
     DeviceClass,
-    Devices,
     DeviceSlice,
+    NodeDevices,
     read_device_class,
     read_devices,
     read_slice,
@@ -47,7 +47,7 @@ class BareNode:
     stated: Stated = field(compare=False)
 
     def having(
-        self, devices: Devices | Problem | None
+        self, devices: NodeDevices | Problem | None
     ) -> NodeFacts | NodeExclusion | None:
         """Return what the node is with the devices of its slices (None: they have none)."""
         if devices is None:
@@ -65,7 +65,7 @@ def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedDevices:
     """What drivers publish: slices by node, and the DeviceClasses by name."""
 
     slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Published:
         return bare.having(read_devices(slices, self.classes) if slices else None)
 
 
-NOTHING_PUBLISHED: Final = Published()
+NOTHING_PUBLISHED: Final = PublishedDevices()
 
 
 def read_published(
     slices: Iterable[object], classes: Iterable[Mapping[str, Any]]
-) -> Published:
+) -> PublishedDevices:
     """Return what ResourceSlices and DeviceClasses say."""
     of_node: defaultdict[str, tuple[DeviceSlice, ...]] = defaultdict(tuple)
     for item in slices:
@@ -100,7 +100,7 @@ def read_published(
         )
         for item in classes
     }
-    return Published(slices=dict(of_node), classes=named)
+    return PublishedDevices(slices=dict(of_node), classes=named)
 
 
 def _kept(raw: RawNode) -> RawNode:

@@ -33,7 +33,7 @@ RESOURCE: Final = "nvidia.com/gpu"
 """What pods request where a DeviceClass stands for it, and what these GPUs are to engines."""
 
 DEVICES_MOST: Final = 128
-"""Devices of one ResourceSlice. Source: ``ResourceSliceMaxDevices``."""
+"""NodeDevices of one ResourceSlice. Source: ``ResourceSliceMaxDevices``."""
 
 SLICES_MOST: Final = 64
 """ResourceSlices of one node. Basis: assumed; with MIG on demand the driver writes one for each
@@ -69,7 +69,7 @@ class DeviceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class GpuDevice:
     """One device; ``taint`` is the key of what keeps pods off it, empty where nothing does.
 
     ``shared``: several claims may have it at once.
@@ -94,7 +94,7 @@ class DeviceSlice:
     pool: str
     generation: int
     slices: int
-    devices: tuple[Device, ...] = ()
+    devices: tuple[GpuDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class ClaimedDevices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class NodeDevices:
     """The whole GPUs of a node, all of one product, as its slices say.
 
     ``usable`` of the ``gpus`` have no taint. ``memory_bytes`` is that of the smallest (None: not
@@ -204,7 +204,7 @@ def read_claim(content: object) -> DeviceUsage | None:
 
 def read_devices(
     slices: Iterable[DeviceSlice], classes: Mapping[str, DeviceClass]
-) -> Devices | Problem | None:
+) -> NodeDevices | Problem | None:
     """Return the GPUs of one node, why they cannot be planned, or None where its slices have none.
 
     Args:
@@ -226,7 +226,7 @@ def read_devices(
         return claimed
     sizes = [device.memory_bytes for device in whole]
     known = [size for size in sizes if size]
-    return Devices(
+    return NodeDevices(
         product=whole[0].product,
         gpus=len(whole),
         usable=sum(not device.taint for device in whole),
@@ -237,13 +237,13 @@ def read_devices(
     )
 
 
-def _device(content: Mapping[str, Any]) -> Device:
+def _device(content: Mapping[str, Any]) -> GpuDevice:
     attributes = mapping(content.get("attributes"))
     memory = mapping(_named(mapping(content.get("capacity")), "memory"))
     kind = _said(attributes, "type")
     version = _VERSION.fullmatch(_said(attributes, "cudaComputeCapability", "version"))
     taints = mappings(content.get("taints"))
-    return Device(
+    return GpuDevice(
         kind=DeviceKind(kind) if kind in set(DeviceKind) else DeviceKind.OTHER,
         product=_said(attributes, "productName"),
         memory_bytes=quantity(memory.get("value")) or None,
@@ -314,7 +314,7 @@ def _incomplete(slices: int) -> Problem:
     )
 
 
-def _none_whole(devices: Iterable[Device]) -> Problem | None:
+def _none_whole(devices: Iterable[GpuDevice]) -> Problem | None:
     kinds = {device.kind for device in devices}
     if DeviceKind.MIG in kinds:
         return Problem(
@@ -333,7 +333,7 @@ def _none_whole(devices: Iterable[Device]) -> Problem | None:
     return None
 
 
-def _unsuitable(whole: Iterable[Device]) -> Problem | None:
+def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
     devices = tuple(whole)
     products = {device.product for device in devices}
     if len(products) > 1:

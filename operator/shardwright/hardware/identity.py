@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.devices import PRODUCT, Devices
+from shardwright.hardware.devices import PRODUCT, NodeDevices
 from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
 from shardwright.hardware.products import AMD_DEVICE_IDS, names_form, plain_name
@@ -54,7 +54,10 @@ _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
 def identify(
-    raw: RawNode, resource: str, stated: Stated = NONE, devices: Devices | None = None
+    raw: RawNode,
+    resource: str,
+    stated: Stated = NONE,
+    devices: NodeDevices | None = None,
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
@@ -95,7 +98,9 @@ def _version(capability: tuple[int, int] | None) -> str:
     return ".".join(map(str, capability or ()))
 
 
-def _product(raw: RawNode, resource: str, devices: Devices | None) -> tuple[str, str]:
+def _product(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> tuple[str, str]:
     """Return the key and the value that names the GPU best; empty when nothing names it."""
     if stated := raw.stated("gpu-model"):
         return "shardwright.io/gpu-model", stated
@@ -142,7 +147,9 @@ def _unknown(key: str, product: str) -> Problem:
     )
 
 
-def _memory_hint(raw: RawNode, resource: str, devices: Devices | None) -> int | None:
+def _memory_hint(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> int | None:
     """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no
     more than that.
     """
@@ -153,7 +160,9 @@ def _memory_hint(raw: RawNode, resource: str, devices: Devices | None) -> int | 
     return mebibytes * MIB if mebibytes else gigabytes * GIB if gigabytes else None
 
 
-def _memory_bytes(raw: RawNode, resource: str, devices: Devices | None) -> int | None:
+def _memory_bytes(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> int | None:
     """Return the memory of one GPU as slices or labels of the node say, None where they do not."""
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.devices import RESOURCE, Devices
+from shardwright.hardware.devices import RESOURCE, NodeDevices
 from shardwright.hardware.domains import DomainKind, read_domain, read_path, stated_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Gpu
@@ -80,14 +80,14 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
 
 
 def read_raw(
-    raw: RawNode, stated: Stated = NONE, devices: Devices | Problem | None = None
+    raw: RawNode, stated: Stated = NONE, devices: NodeDevices | Problem | None = None
 ) -> NodeFacts | NodeExclusion | None:
     """Return the same of the parts of a Node; ``devices`` are its GPUs where it offers none, or
     why they cannot be planned.
     """
     if devices is None and not has_accelerator(raw):
         return None
-    published = devices if isinstance(devices, Devices) else None
+    published = devices if isinstance(devices, NodeDevices) else None
     raw = _offering(raw, published) if published else raw
     resource = gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
@@ -111,7 +111,7 @@ def read_raw(
     return _published(facts, published) if published else facts
 
 
-def _offering(raw: RawNode, devices: Devices) -> RawNode:
+def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
     """Return a node as if a device plugin offered the devices; its labels stay what pods can
     select by.
     """
@@ -121,7 +121,7 @@ def _offering(raw: RawNode, devices: Devices) -> RawNode:
     )
 
 
-def _published(facts: NodeFacts, devices: Devices) -> NodeFacts:
+def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
     """Return facts with what only slices say."""
     warnings = facts.warnings
     if facts.domain.kind is DomainKind.NONE and devices.pcie_roots > 1:

@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.hardware.bare import BareNode, bare_node
-from shardwright.hardware.devices import ClaimedDevices, Devices
+from shardwright.hardware.devices import ClaimedDevices, NodeDevices
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -24,7 +24,7 @@ from tests.harness.gpu_devices import H100, without_plugin
 from tests.support.builders_nodes import a_node
 from tests.support.builders_nodes import bare_node as a_bare_node
 
-EIGHT = Devices(
+EIGHT = NodeDevices(
     product=H100,
     gpus=8,
     usable=8,
@@ -41,13 +41,13 @@ def bare(node: dict[str, Any]) -> BareNode:
     return found
 
 
-def facts(devices: Devices, node: dict[str, Any] | None = None) -> NodeFacts:
+def facts(devices: NodeDevices, node: dict[str, Any] | None = None) -> NodeFacts:
     found = bare(node or a_bare_node("a")).having(devices)
     assert isinstance(found, NodeFacts), found
     return found
 
 
-def reason(devices: Devices | Problem, node: dict[str, Any] | None = None) -> str:
+def reason(devices: NodeDevices | Problem, node: dict[str, Any] | None = None) -> str:
     found = bare(node or a_bare_node("a")).having(devices)
     assert isinstance(found, NodeExclusion), found
     return found.problem.code
@@ -152,7 +152,7 @@ def test_an_annotation_goes_before_the_slice_and_a_claim_names_the_product_that_
     ],
 )
 def test_devices_that_cannot_be_planned_are_a_reason_for_their_node(
-    devices: Devices | Problem, code: str
+    devices: NodeDevices | Problem, code: str
 ) -> None:
     assert reason(devices) == code
 

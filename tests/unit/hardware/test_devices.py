@@ -14,9 +14,9 @@ from shardwright.hardware.devices import (
     SLICES_MOST,
     ClaimedDevices,
     DeviceClass,
-    Devices,
     DeviceSlice,
     DeviceUsage,
+    NodeDevices,
     read_claim,
     read_device_class,
     read_devices,
@@ -26,7 +26,7 @@ from shardwright.units import MIB
 from tests.harness.gpu_devices import DRIVER, H100, a_device, a_device_class, a_slice
 
 CLASSES = {DRIVER: read_device_class(a_device_class("nvidia.com/gpu"))}
-EIGHT = Devices(
+EIGHT = NodeDevices(
     product=H100,
     gpus=8,
     usable=8,
@@ -42,15 +42,15 @@ def kept(*contents: dict[str, Any]) -> tuple[DeviceSlice, ...]:
 
 def read(
     *contents: dict[str, Any], classes: dict[str, DeviceClass] = CLASSES
-) -> Devices | Problem | None:
+) -> NodeDevices | Problem | None:
     return read_devices(kept(*contents), classes)
 
 
-def of(*devices: dict[str, Any]) -> Devices | Problem | None:
+def of(*devices: dict[str, Any]) -> NodeDevices | Problem | None:
     return read(a_slice("a", devices))
 
 
-def reason(found: Devices | Problem | None) -> str:
+def reason(found: NodeDevices | Problem | None) -> str:
     assert isinstance(found, Problem), found
     assert found.what
     assert found.limit
@@ -100,10 +100,10 @@ class TestSlices:
 
     def test_the_smallest_memory_counts_and_none_where_one_does_not_say(self) -> None:
         smaller = of(a_device(0), a_device(1, memory="80000Mi"))
-        assert isinstance(smaller, Devices)
+        assert isinstance(smaller, NodeDevices)
         assert smaller.memory_bytes == 80000 * MIB
         silent = of(a_device(0), a_device(1, memory=""))
-        assert isinstance(silent, Devices)
+        assert isinstance(silent, NodeDevices)
         assert silent.memory_bytes is None
 
     def test_gpus_on_one_pcie_root_are_told_from_those_on_several(self) -> None:
@@ -290,6 +290,6 @@ def test_whatever_stands_in_a_slice_is_an_answer(
     for item in items:
         found = read_slice(item)
         read = read_devices((found,) if found else (), CLASSES)
-        assert read is None or isinstance(read, Devices | Problem)
+        assert read is None or isinstance(read, NodeDevices | Problem)
         assert isinstance(read_claim(item), DeviceUsage | None)
         assert isinstance(read_device_class(item).resource, str)
