@@ -11,7 +11,7 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class ClaimingPod:
     """The pod that a claim was made for: the GPUs that it requests itself, and whose it is.
 
     ``owner`` is None where it is nobody's.
@@ -25,7 +25,9 @@ class Holder:
 class HeldClaims:
     """All claims that hold GPUs; ``holder`` says of a pod, by key and uid, what is known of it."""
 
-    def __init__(self, ledger: Ledger, holder: Callable[[Key, str], Holder]) -> None:
+    def __init__(
+        self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]
+    ) -> None:
         self._ledger = ledger
         self._holder = holder
         self._claims: dict[Key, DeviceUsage] = {}

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.cluster.device_stock import DeviceStock, Entries
 from shardwright.cluster.handover import Change, Key
-from shardwright.cluster.held_claims import HeldClaims, Holder
+from shardwright.cluster.held_claims import ClaimingPod, HeldClaims
 from shardwright.cluster.index import Index
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import (
@@ -393,16 +393,16 @@ class Store:
         )
         return frozenset().union(*bound, *map(self._claims.bind_of, keys))
 
-    def _holder(self, pod: Key, uid: str) -> Holder:
+    def _holder(self, pod: Key, uid: str) -> ClaimingPod:
         """Return what a pod requests itself, and whose it is where it is a member of this uid."""
         facts = self._pods.get(pod)
         requested = facts.usage.gpus if facts and facts.usage else 0
         if not facts or not facts.member or facts.member.uid != uid:
-            return Holder(requested=requested)
+            return ClaimingPod(requested=requested)
         controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
         if controlling is None:
-            return Holder(requested=requested)
-        return Holder(
+            return ClaimingPod(requested=requested)
+        return ClaimingPod(
             requested=requested, owner=_model(controlling), group=controlling.name
         )
 

@@ -259,9 +259,8 @@ class TestClaims:
         other["status"]["allocation"]["devices"]["results"][0]["driver"] = (
             "compute-domain.nvidia.com"
         )
-        assert [
-            read_claim(item) for item in (a_claim(), {"status": {}}, looking, other)
-        ] == [None] * 4
+        nothing: list[Any] = [a_claim(), {"status": {}}, looking, other]
+        assert [read_claim(item) for item in nothing] == [None] * 4
 
 
 json_values = st.recursive(
