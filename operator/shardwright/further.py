@@ -150,6 +150,8 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
             f"{found.resource} on {found.architecture}, not {plan.resource} on "
             f"{plan.architecture}"
         )
+    if found.claimed != plan.claimed:
+        yield "GPUs that pods ask for otherwise"
     if plan.host_cache and (
         found.host_cache is None
         or found.host_cache.pod_bytes < plan.host_cache.pod_bytes

@@ -33,6 +33,10 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "policy/poddisruptionbudgets": OWNED,
         "networking.k8s.io/networkpolicies": OWNED,
         "resource.nvidia.com/computedomains": OWNED,
+        "resource.k8s.io/resourceclaimtemplates": OWNED,
+        "resource.k8s.io/resourceclaims": {"list", "watch"},
+        "resource.k8s.io/resourceslices": {"list", "watch"},
+        "resource.k8s.io/deviceclasses": {"list", "watch"},
         "scheduling.k8s.io/priorityclasses": {"list", "watch"},
         "resourcequotas": {"list", "watch"},
         "limitranges": {"list", "watch"},
@@ -100,6 +104,19 @@ def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(
             "shardwright",
         )
         assert _rights(role) == plain | {f"{group}/podgroups": OWNED}
+
+
+def test_without_dra_it_has_no_right_on_its_kinds(control_plane: ControlPlane) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    without = named(
+        render(control_plane, "--set=dra.enabled=false"), "ClusterRole", "shardwright"
+    )
+
+    assert _rights(without) == {
+        name: verbs
+        for name, verbs in plain.items()
+        if not name.startswith("resource.k8s.io/")
+    }
 
 
 def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(

@@ -30,6 +30,12 @@ CLASSES = {
     "verbs": ["list", "watch"],
 }
 NAMESPACES = ("shardwright-namespace-models", "shardwright-namespace-others")
+HELD = {
+    "apiGroups": ["resource.k8s.io"],
+    "resources": ["resourceclaims"],
+    "verbs": ["list", "watch"],
+}
+DEVICES = {**HELD, "resources": ["resourceslices", "deviceclasses", "resourceclaims"]}
 INSTALLATION = {"shardwright.io/installation": f"{SYSTEM}/shardwright"}
 
 
@@ -62,6 +68,7 @@ def test_of_all_namespaces_it_reads_nodes_pods_priorities_and_claims_and_writes_
         ALL_PODS,
         CLASSES,
         claims,
+        DEVICES,
     ]
 
 
@@ -92,9 +99,9 @@ def test_in_each_namespace_it_has_the_rights_that_it_had_everywhere(
         for binding in bindings
     )
     assert all(role["rules"] == rules for role in roles)
-    assert [rule for rule in rules if rule != pods] == named(
+    assert [rule for rule in rules if rule not in (pods, HELD)] == named(
         as_delivered, "ClusterRole", "shardwright"
-    )["rules"][3:]
+    )["rules"][4:]
 
 
 def test_without_the_pods_of_all_it_sees_those_of_its_namespaces(
@@ -104,6 +111,7 @@ def test_without_the_pods_of_all_it_sees_those_of_its_namespaces(
 
     assert difference(some, blind) == {
         "ClusterRole/shardwright rules.0.resources.1": GONE,
+        "ClusterRole/shardwright rules.3.resources.2": GONE,
         "Role/shardwright-leader rules.2.apiGroups.0": "",  # its own pod
         "Role/shardwright-leader rules.2.resources.0": "pods",
         "Role/shardwright-leader rules.2.verbs.0": "get",

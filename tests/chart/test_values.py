@@ -155,12 +155,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "TokenReview",
         {
             f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
-            "ClusterRole/shardwright rules.18.apiGroups.0": "authentication.k8s.io",
-            "ClusterRole/shardwright rules.18.resources.0": "tokenreviews",
-            "ClusterRole/shardwright rules.18.verbs.0": "create",
-            "ClusterRole/shardwright rules.19.apiGroups.0": "authorization.k8s.io",
-            "ClusterRole/shardwright rules.19.resources.0": "subjectaccessreviews",
-            "ClusterRole/shardwright rules.19.verbs.0": "create",
+            "ClusterRole/shardwright rules.20.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.20.resources.0": "tokenreviews",
+            "ClusterRole/shardwright rules.20.verbs.0": "create",
+            "ClusterRole/shardwright rules.21.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.21.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.21.verbs.0": "create",
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
@@ -272,7 +272,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             SETTINGS: settings_text({}, [], configFetch={"enabled": False}),
             **dict.fromkeys(
-                (f"ClusterRole/shardwright rules.17.{field}" for field in A_RIGHT), GONE
+                (f"ClusterRole/shardwright rules.19.{field}" for field in A_RIGHT), GONE
             ),
         },
     ),
@@ -332,11 +332,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.18.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.18.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.18.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.20.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.20.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.20.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.18.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.20.verbs.{index}": verb
                 for index, verb in enumerate(
                     ("get", "list", "watch", "create", "patch", "delete")
                 )
@@ -608,6 +608,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/admittedExecutors/0': value must be one of 'Native', 'Ray'",
     ),
     "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
+    "dra.enabled": ("no", "'/dra/enabled': got string, want boolean"),
     "networkPolicy.enabled": (
         "yes",
         "'/networkPolicy/enabled': got string, want boolean",

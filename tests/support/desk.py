@@ -15,6 +15,7 @@ from shardwright.cluster.sources import (
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
+from shardwright.hardware.bare import BareNode
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.plan_choice import PlanChoice
@@ -34,7 +35,7 @@ class Desk:
     def __init__(self) -> None:
         self.view = View()
         self.planner = Planner(self.view, Inline())
-        nodes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
+        nodes: dict[Key, Change[NodeFacts | NodeExclusion | BareNode]] = {
             ("", node["metadata"]["name"]): Change(project_node(node), 0)
             for node in h100_nodes(2)
         }

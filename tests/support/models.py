@@ -18,6 +18,8 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1",
     "NetworkPolicy": "/apis/networking.k8s.io/v1",
     "ComputeDomain": "/apis/resource.nvidia.com/v1beta1",
+    "ResourceClaim": "/apis/resource.k8s.io/v1",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1",
 }
 WRITES = frozenset({"create", "update", "patch", "delete"})
 

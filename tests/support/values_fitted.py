@@ -197,6 +197,7 @@ TESTED_APART: Final = {
     "plans.enabled",
     "watchNamespaces",
     "clusterPods",
+    "dra.enabled",
 }
 """What changes everything, what needs another value beside it, what is about the pods of `helm
 test`, and what `test_several.py` is about.

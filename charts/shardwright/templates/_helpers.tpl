@@ -196,6 +196,12 @@ matchConditions:
   resources: [clusterroles]
   resourceNames: {{ concat (include "shardwright.claims" . | fromYamlArray) (list "shardwright-namespaces") | uniq | toJson }}
   verbs: [list, watch]
+{{- if .Values.dra.enabled }}
+# GPUs that DRA drivers publish, how pods ask for them{{ if .Values.clusterPods }}, and which claims of anybody hold some{{ end }}.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceslices, deviceclasses{{ if .Values.clusterPods }}, resourceclaims{{ end }}]
+  verbs: [list, watch]
+{{- end }}
 {{- end -}}
 
 {{- /* What it may do in the namespaces that it watches, or in all. */ -}}
@@ -250,6 +256,17 @@ matchConditions:
 - apiGroups: [resource.nvidia.com]
   resources: [computedomains]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.dra.enabled }}
+# What pods claim GPUs by that a DRA driver serves, where no extended resource stands for them.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.watchNamespaces }}
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaims]
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
 # What pods a namespace may have: GPUs are kept only for those that it lets in.
 - apiGroups: [""]
   resources: [resourcequotas, limitranges]

@@ -131,6 +131,10 @@ class Reason(Word):
         "ComputeDomainUnavailable",
         "the plan needs NVLink between nodes, which this cluster cannot share",
     )
+    DEVICE_CLAIMS_UNAVAILABLE = (
+        "DeviceClaimsUnavailable",
+        "the plan's pods claim GPUs, and the operator sees no templates for that",
+    )
     INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
     MODEL_UNKNOWN = (
         "ModelUnknown",

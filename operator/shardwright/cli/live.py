@@ -10,8 +10,18 @@ from shardwright.cli.surroundings import (
     read_usage,
 )
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS
-from shardwright.hardware.pods import GpuUsage
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    SHARDED_MODELS,
+    Resource,
+)
+from shardwright.hardware.bare import PublishedDevices, read_published
+from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.stated import NONE, Stated
 
 NOT_FOUND: Final = 404
@@ -30,8 +40,11 @@ def read_surroundings_of(cluster: Target, stated: Stated = NONE) -> Surroundings
 
 async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surroundings:
     """Return the nodes, and as far as they may be read the pods and plans of record."""
+    published = await read_live_published(client)
     nodes = [
-        node async for page in client.pages(NODES) for node in read_nodes(page, stated)
+        node
+        async for page in client.pages(NODES)
+        for node in read_nodes(page, stated, published)
     ]
     plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
     return Surroundings(
@@ -43,20 +56,32 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
     )
 
 
-async def _read_modes(client: Client) -> list[dict[str, Any]]:
-    """Return of each ShardedModel which one it is, and its mode; none where the cluster has no such
-    kind.
-    """
+async def read_live_published(client: Client) -> PublishedDevices:
+    """Return what DRA drivers publish, as far as the cluster has the kinds and they may be read."""
+    kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
+    slices, classes = [
+        await unless_forbidden(_all(client, kind)) or () for kind in kinds
+    ]
+    return read_published(slices, classes)
+
+
+async def _all(
+    client: Client, resource: Resource, **options: Any
+) -> list[dict[str, Any]]:
+    """Return all objects of a kind; none where the cluster has no such kind."""
     try:
         return [
-            item
-            async for page in client.pages(SHARDED_MODELS, project=_mode)
-            for item in page
+            item async for page in client.pages(resource, **options) for item in page
         ]
     except ApiError as error:
         if error.code == NOT_FOUND:
             return []
         raise
+
+
+async def _read_modes(client: Client) -> list[dict[str, Any]]:
+    """Return of each ShardedModel which one it is, and its mode."""
+    return await _all(client, SHARDED_MODELS, project=_mode)
 
 
 def _mode(model: dict[str, Any]) -> dict[str, Any]:
@@ -67,11 +92,14 @@ def _mode(model: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
-    """Return what pods hold, page by page: only a few of a large cluster hold GPUs."""
-    return tuple(
-        [
-            usage
-            async for page in client.pages(PODS, fieldSelector=UNFINISHED)
-            for usage in read_usage(page)
-        ]
-    )
+    """Return what pods and claims hold; of the pods of a large cluster only a few have to do
+    with GPUs.
+    """
+    pages = client.pages(PODS, fieldSelector=UNFINISHED)
+    pods = [
+        pod
+        async for page in pages
+        for pod in page
+        if read_pod(pod) or pod["spec"].get("resourceClaims")
+    ]
+    return read_usage(pods, await unless_forbidden(_all(client, RESOURCE_CLAIMS)) or ())

@@ -10,10 +10,15 @@ from typing import Any, Final
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.bare import (
+    NOTHING_PUBLISHED,
+    PublishedDevices,
+    read_published,
+)
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import read_node, read_pod
-from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.nodes import read_pod
+from shardwright.hardware.pods import GpuUsage, read_claimed
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
@@ -42,8 +47,10 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
         InputError: there is no Node among them.
     """
     objects = tuple(sources)
-    nodes = [source.content for source in objects if source.kind == "Node"]
-    pods = [source.content for source in objects if source.kind == "Pod"]
+    nodes, pods, slices, classes, claims = (
+        [source.content for source in objects if source.kind == kind]
+        for kind in ("Node", "Pod", "ResourceSlice", "DeviceClass", "ResourceClaim")
+    )
     mistyped = [
         problem
         for source in objects
@@ -61,8 +68,8 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
             ]
         )
     return Surroundings(
-        nodes=read_nodes(nodes, stated),
-        usage=read_usage(pods) if pods else None,
+        nodes=read_nodes(nodes, stated, read_published(slices, classes)),
+        usage=read_usage(pods, claims) if pods else None,
         reservations=read_reservations(
             (source.content for source in objects if source.kind == "ConfigMap"),
             [source.content for source in objects if source.kind == KIND] or None,
@@ -71,17 +78,25 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
 
 
 def read_nodes(
-    nodes: Iterable[Object], stated: Stated = NONE
+    nodes: Iterable[Object],
+    stated: Stated = NONE,
+    published: PublishedDevices = NOTHING_PUBLISHED,
 ) -> tuple[NodeFacts | NodeExclusion, ...]:
-    """Return what matters of the nodes that have GPUs."""
+    """Return what matters of the nodes that have GPUs, those that DRA drivers publish among
+    them.
+    """
     return tuple(
-        facts for node in nodes if (facts := read_node(node, stated)) is not None
+        facts for node in nodes if (facts := published.read(node, stated)) is not None
     )
 
 
-def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:
-    """Return which pods hold how many GPUs."""
-    return tuple(usage for usage in map(read_pod, pods) if usage is not None)
+def read_usage(
+    pods: Iterable[Object], claims: Iterable[Object] = ()
+) -> tuple[GpuUsage, ...]:
+    """Return which pods, and which ResourceClaims beside them, hold how many GPUs."""
+    there = tuple(pods)
+    requested = (usage for usage in map(read_pod, there) if usage is not None)
+    return (*requested, *read_claimed(claims, there))
 
 
 def read_reservations(

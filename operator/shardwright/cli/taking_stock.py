@@ -19,6 +19,7 @@ from shardwright.cli.diagnosis import (
 )
 from shardwright.cli.fetch_jobs import DiagnosedFetch, read_fetch
 from shardwright.cli.installations import InstalledOperator, Rights, read_operator
+from shardwright.cli.live import read_live_published
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import owner_of
 from shardwright.cluster.client import ApiError, Call, Client
@@ -36,7 +37,6 @@ from shardwright.cluster.resources import (
 from shardwright.errors import InputError
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import read_node
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.fetch_job import JOB_LABELS
@@ -209,12 +209,13 @@ async def _nodes(
     """
     stated = {one.node_set: settings.stated for one, settings in found if settings}
     sets: dict[str, list[ReadNode]] = {}
+    published = await read_live_published(client)
     async for page in client.pages(NODES):
         for node in page:
             name = text_or_empty(
                 mapping(mapping(node.get("metadata")).get("labels")).get(NODE_SET)
             )
-            if facts := read_node(
+            if facts := published.read(
                 node, stated.get(name) or _of_nobody(name, tuple(stated.values()))
             ):
                 sets.setdefault(name, []).append(facts)

@@ -12,7 +12,7 @@ from kubernetes import client, config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 CONNECTIONS_KEPT: Final = 256
-"""Basis: derived; 16 namespaces have a watch for each of eleven kinds, and 32 requests may be on
+"""Basis: derived; 16 namespaces have a watch for each of thirteen kinds, and 32 requests may be on
 their way beside them.
 """
 

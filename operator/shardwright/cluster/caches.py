@@ -13,11 +13,14 @@ from shardwright.cluster.handover import Change, Handover, Key
 from shardwright.cluster.reader import Counts, Reader, ReaderHealth, Source, Timing
 from shardwright.cluster.sources import (
     CHILD_SOURCES,
+    CLAIM_SOURCE,
     CONFIG_MAP_SOURCE,
+    DEVICE_CLASS_SOURCE,
     POD_SOURCE,
     PRIORITY_CLASS_SOURCE,
     QUOTA_SOURCE,
     RANGE_SOURCE,
+    SLICE_SOURCE,
     node_source,
 )
 from shardwright.cluster.store import Concern, Store
@@ -77,10 +80,14 @@ class Caches:
         """Begin to read; called on the event loop."""
         self._read(node_source(self._stated), self.store.take_nodes)
         self._read(PRIORITY_CLASS_SOURCE, self.store.take_priority_classes)
+        self._read(SLICE_SOURCE, self.store.take_slices)
+        self._read(DEVICE_CLASS_SOURCE, self.store.take_device_classes)
         if self._scope.pods is KnownPods.ALL:
             self._read(POD_SOURCE, self.store.take_pods)
+            self._read(CLAIM_SOURCE, self.store.take_claims)
         if self._scope.pods is KnownPods.WATCHED:
             self._read_watched(POD_SOURCE, self.store.take_pods)
+            self._read_watched(CLAIM_SOURCE, self.store.take_claims)
         self._read_watched(CONFIG_MAP_SOURCE, self.store.take_config_maps)
         self._read_watched(QUOTA_SOURCE, self.store.take_quotas)
         self._read_watched(RANGE_SOURCE, self.store.take_ranges)

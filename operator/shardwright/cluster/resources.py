@@ -96,6 +96,20 @@ COMPUTE_DOMAINS: Final = Resource(
     plural="computedomains",
     kind="ComputeDomain",
 )
+RESOURCE_SLICES: Final = Resource(
+    prefix="/apis/resource.k8s.io/v1", plural="resourceslices", kind="ResourceSlice"
+)
+DEVICE_CLASSES: Final = Resource(
+    prefix="/apis/resource.k8s.io/v1", plural="deviceclasses", kind="DeviceClass"
+)
+RESOURCE_CLAIMS: Final = Resource(
+    prefix="/apis/resource.k8s.io/v1", plural="resourceclaims", kind="ResourceClaim"
+)
+CLAIM_TEMPLATES: Final = Resource(
+    prefix="/apis/resource.k8s.io/v1",
+    plural="resourceclaimtemplates",
+    kind="ResourceClaimTemplate",
+)
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 PRIORITY_CLASSES: Final = Resource(
     prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass"
@@ -143,7 +157,7 @@ CHILDREN: Final = (
 )
 """The kinds of object that a ShardedModel owns."""
 
-OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)
+OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS, CLAIM_TEMPLATES)
 """Those of them that not every cluster has."""
 
 POD_GROUPS: Final = tuple(

@@ -15,24 +15,30 @@ from shardwright.cluster.overfull import CHILD_MAX_BYTES, bounded
 from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
-    COMPUTE_DOMAINS,
     CONFIG_MAPS,
+    DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     LIMIT_RANGES,
     NETWORK_POLICIES,
     NODES,
+    OPTIONAL_CHILDREN,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
     SERVICES,
     STATEFUL_SETS,
     Resource,
 )
+from shardwright.hardware.bare import BareNode, bare_node
+from shardwright.hardware.devices import read_claim, read_device_class, read_slice
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
+from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_pod, read_raw
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import implausible
+from shardwright.hardware.untrusted import raw_node
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
@@ -108,15 +114,19 @@ class ConfigMapFacts:
 
 def project_node(
     node: dict[str, Any], stated: Stated = NONE
-) -> NodeFacts | NodeExclusion | None:
-    """Return what matters of a Node; its labels share their texts with those of all other nodes."""
+) -> NodeFacts | NodeExclusion | BareNode | None:
+    """Return what matters of a Node, also of one that offers no GPUs: its ResourceSlices may.
+
+    Its labels share their texts with those of all other nodes.
+    """
     metadata = node["metadata"]
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = {
             intern(key): _shared(value) for key, value in labels.items()
         }
-    return read_node(node, stated)
+    raw = raw_node(node, stated.label_prefix)
+    return bare_node(raw, stated) or read_raw(raw, stated)
 
 
 def project_pod(pod: dict[str, Any]) -> PodFacts | None:
@@ -267,7 +277,7 @@ def _unreadable_node(key: Key) -> NodeExclusion:
     )
 
 
-def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion]:
+def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
     """Return the nodes, read with what the administrator states of them."""
     return Source(
         resource=NODES,
@@ -293,10 +303,25 @@ QUOTA_SOURCE: Final = Source(resource=RESOURCE_QUOTAS, project=read_quota)
 
 RANGE_SOURCE: Final = Source(resource=LIMIT_RANGES, project=read_ranges)
 
+SLICE_SOURCE: Final = Source(
+    resource=RESOURCE_SLICES, project=read_slice, optional=True
+)
+
+DEVICE_CLASS_SOURCE: Final = Source(
+    resource=DEVICE_CLASSES, project=read_device_class, optional=True
+)
+
+CLAIM_SOURCE: Final = Source(
+    resource=RESOURCE_CLAIMS, project=read_claim, optional=True
+)
+
 CHILD_SOURCES: Final = (
     *(
         _child(resource)
         for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES)
     ),
-    *(_child(resource, optional=True) for resource in (COMPUTE_DOMAINS, *POD_GROUPS)),
+    *(
+        _child(resource, optional=True)
+        for resource in (*OPTIONAL_CHILDREN, *POD_GROUPS)
+    ),
 )

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
+from shardwright.cluster.device_stock import DeviceStock, Entries
 from shardwright.cluster.handover import Change, Key
+from shardwright.cluster.held_claims import ClaimingPod, HeldClaims
+from shardwright.cluster.index import Index
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import (
     Child,
@@ -20,6 +23,8 @@ from shardwright.cluster.sources import (
     project_child,
     project_config_map,
 )
+from shardwright.hardware.bare import BareNode
+from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.ledger import Ledger
@@ -37,7 +42,6 @@ ChildKey = tuple[str, str, str]
 
 NOTHING: Final[frozenset[Any]] = frozenset()
 
-A = TypeVar("A")
 B = TypeVar("B")
 
 
@@ -71,29 +75,6 @@ class Concern:
         )
 
 
-class Index(Generic[A, B]):
-    """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._sets: dict[A, dict[B, None]] = {}
-
-    def get(self, key: A) -> tuple[B, ...]:
-        """Return what goes by a key."""
-        return tuple(self._sets.get(key, ()))
-
-    def move(self, item: B, before: A | None, now: A | None) -> None:
-        """Have an item go by another key, None by none."""
-        if before == now:
-            return
-        if before is not None:
-            items = self._sets[before]
-            del items[item]
-            if not items:
-                del self._sets[before]
-        if now is not None:
-            self._sets.setdefault(now, {})[item] = None
-
-
 class Store:
     """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses
     that there are.
@@ -105,7 +86,9 @@ class Store:
         self._ledger = ledger
         self._versions: dict[Key, int] = {}  # of the models that there are
         self._nodes: dict[str, NodeEntry] = {}
+        self._devices = DeviceStock()
         self._unready: dict[str, datetime | None] = {}
+        self._claims = HeldClaims(ledger, self._holder)
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
@@ -195,11 +178,25 @@ class Store:
             for key in self._config_maps_by_owner.get(owner_uid)
         }
 
-    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry]]) -> Concern:
+    def take_nodes(
+        self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
+    ) -> Concern:
         """Take over what has changed of nodes."""
+        return self._put_nodes(self._devices.take_nodes(changes))
+
+    def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Concern:
+        """Take over what has changed of ResourceSlices."""
+        return self._put_nodes(self._devices.take_slices(changes))
+
+    def take_device_classes(
+        self, changes: Mapping[Key, Change[DeviceClass]]
+    ) -> Concern:
+        """Take over what has changed of DeviceClasses."""
+        return self._put_nodes(self._devices.take_classes(changes))
+
+    def _put_nodes(self, entries: Entries) -> Concern:
         changed, usable = set(), set()
-        for (_, name), change in changes.items():
-            node = change.value
+        for name, node in entries.items():
             if self._nodes.get(name) == node:
                 continue
             changed.add(name)
@@ -238,11 +235,17 @@ class Store:
                 and is_worse(before.member, now.member if now else None)
             ):
                 hurt |= concerned
-            freed |= self._ledger.bind(key, self._usage(key, before, now))
+            freed |= self._ledger.bind(
+                key, self._usage(key, before, now)
+            ) | self._claims.bind_of(key)
         self._count(models)
         return Concern(
             models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed)
         )
+
+    def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
+        """Take over what has changed of ResourceClaims."""
+        return Concern(freed=self._claims.take(changes))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
         """Take over what has changed of the objects of a kind; what is older than what is known is
@@ -388,7 +391,20 @@ class Store:
             self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key]))
             for key in keys
         )
-        return frozenset().union(*bound)
+        return frozenset().union(*bound, *map(self._claims.bind_of, keys))
+
+    def _holder(self, pod: Key, uid: str) -> ClaimingPod:
+        """Return what a pod requests itself, and whose it is where it is a member of this uid."""
+        facts = self._pods.get(pod)
+        requested = facts.usage.gpus if facts and facts.usage else 0
+        if not facts or not facts.member or facts.member.uid != uid:
+            return ClaimingPod(requested=requested)
+        controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
+        if controlling is None:
+            return ClaimingPod(requested=requested)
+        return ClaimingPod(
+            requested=requested, owner=_model(controlling), group=controlling.name
+        )
 
     def _index_pod(
         self, key: Key, before: PodFacts | None, now: PodFacts | None

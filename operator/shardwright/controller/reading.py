@@ -30,6 +30,7 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import WholeModels
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.bare import BareNode
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
@@ -553,7 +554,7 @@ class Reading:
             self._planner.stated,
             await asyncio.gather(*(client.get(NODES, None, name) for name in wanted)),
         )
-        changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
+        changes: dict[Key, Change[NodeFacts | NodeExclusion | BareNode]] = {
             ("", name): Change(project_node(node, stated) if node else None, 0)
             for name, node in zip(wanted, found, strict=True)
         }

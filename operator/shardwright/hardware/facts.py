@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.domains import Domain
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import Taint
@@ -21,7 +22,8 @@ class NodeFacts:
     request (None: it does not say), ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the
     RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None where
     nothing says, ``created`` since when there is a Node of that name, as the API server wrote it.
-    ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already.
+    ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already. ``claimed``
+    is what pods claim for its GPUs (None: they request ``resource``).
     """
 
     name: str
@@ -44,3 +46,4 @@ class NodeFacts:
     gpu_hour_price: float | None = None
     rdma: tuple[tuple[str, int], ...] = ()
     host_bytes: int | None = None
+    claimed: ClaimedDevices | None = None

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.devices import PRODUCT, NodeDevices
 from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
 from shardwright.hardware.products import (
@@ -58,18 +59,22 @@ _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
 def identify(
-    raw: RawNode, resource: str, stated: Stated = NONE
+    raw: RawNode,
+    resource: str,
+    stated: Stated = NONE,
+    devices: NodeDevices | None = None,
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
-    What the catalogue lacks may be among the GPUs that the administrator states (``stated``).
+    What the catalogue lacks may be among the GPUs that the administrator states (``stated``). Where
+    a node has ``devices`` of ResourceSlices, these name the product.
     """
-    key, product = _product(raw, resource)
+    key, product = _product(raw, resource, devices)
     if plain_name(product) == NAMELESS:
         return _nameless(key, product)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
     gpu = (
-        find_gpu(product, _memory_hint(raw, resource))
+        find_gpu(product, _memory_hint(raw, resource, devices))
         or stated.gpus.get(plain_name(product))
         if certain
         else None
@@ -81,7 +86,12 @@ def identify(
             f"{printable(product)} on a node with {resource}",
             f"must be a GPU of {VENDORS[resource]}",
         )
-    memory = _memory_bytes(raw, resource)
+    if devices and devices.contradicts(gpu):
+        return implausible(
+            f"compute capability {_version(devices.capability)}",
+            f"must be {_version(gpu.compute_capability)} of {gpu.id}",
+        )
+    memory = _memory_bytes(raw, resource, devices)
     if memory is None:
         return gpu, product
     low, high = MEMORY_BOUNDS
@@ -91,10 +101,18 @@ def identify(
     return _with_memory(gpu, memory), product
 
 
-def _product(raw: RawNode, resource: str) -> tuple[str, str]:
+def _version(capability: tuple[int, int] | None) -> str:
+    return ".".join(map(str, capability or ()))
+
+
+def _product(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> tuple[str, str]:
     """Return the key and the value that names the GPU best; empty when nothing names it."""
     if stated := raw.stated("gpu-model"):
         return "shardwright.io/gpu-model", stated
+    if devices:
+        return PRODUCT, devices.product
     labels = raw.labels
     for key in _PRODUCT_KEYS[resource]:
         if value := labels.get(key) or (
@@ -146,21 +164,27 @@ def _nameless(key: str, product: str) -> Problem:
     )
 
 
-def _memory_hint(raw: RawNode, resource: str) -> int | None:
+def _memory_hint(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> int | None:
     """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no
     more than that.
     """
-    if memory := _memory_bytes(raw, resource):
+    if memory := _memory_bytes(raw, resource, devices):
         return memory
     mebibytes = quantity(raw.labels.get("karpenter.k8s.aws/instance-gpu-memory"))
     gigabytes = quantity(raw.labels.get("gpu.nvidia.com/vram"))
     return mebibytes * MIB if mebibytes else gigabytes * GIB if gigabytes else None
 
 
-def _memory_bytes(raw: RawNode, resource: str) -> int | None:
-    """Return the memory of one GPU as the node's labels state it, None where they do not."""
+def _memory_bytes(
+    raw: RawNode, resource: str, devices: NodeDevices | None
+) -> int | None:
+    """Return the memory of one GPU as slices or labels of the node say, None where they do not."""
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB
+    if devices and devices.memory_bytes:
+        return devices.memory_bytes
     if resource == RESOURCES[1]:
         vram = next(
             (

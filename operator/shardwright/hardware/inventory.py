@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from shardwright.errors import Problem
+from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import Reach
@@ -57,7 +58,8 @@ class Pool:
     pods request for GPUs, ``architecture`` amd64 or arm64.
     ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several
     of them. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in
-    a currency of their choice (None: not stated).
+    a currency of their choice (None: not stated). ``claimed`` is what pods claim for GPUs (None:
+    they request ``resource``).
     """
 
     name: str
@@ -73,6 +75,7 @@ class Pool:
     gpu_hour_price: float | None = None
     reach: Reach = field(default_factory=Reach)
     joins_pods: bool = False
+    claimed: ClaimedDevices | None = None
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
         """Return the pool with what is left of it, never below zero; nodes of which nothing is

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.domains import read_domain, read_path, stated_path
+from shardwright.hardware.devices import RESOURCE, NodeDevices
+from shardwright.hardware.domains import DomainKind, read_domain, read_path, stated_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.identity import identify
@@ -75,14 +76,25 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on
     them. ``stated`` is what the administrator states of GPUs and nodes.
     """
-    raw = raw_node(node, stated.label_prefix)
-    if not has_accelerator(raw):
+    return read_raw(raw_node(node, stated.label_prefix), stated)
+
+
+def read_raw(
+    raw: RawNode, stated: Stated = NONE, devices: NodeDevices | Problem | None = None
+) -> NodeFacts | NodeExclusion | None:
+    """Return the same of the parts of a Node; ``devices`` are its GPUs where it offers none, or
+    why they cannot be planned.
+    """
+    if devices is None and not has_accelerator(raw):
         return None
+    published = devices if isinstance(devices, NodeDevices) else None
+    raw = _offering(raw, published) if published else raw
     resource = gpu_resource(raw)
+    against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
     found = (
-        unsuitable(raw, resource)
+        against
         or _of_others(raw, stated.node_set)
-        or identify(raw, resource, stated)
+        or identify(raw, resource, stated, published)
     )
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
@@ -93,8 +105,30 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
             unready_since=_unready_since(raw),
         )
     gpu, product = found
-    facts = _facts(raw, resource, gpu, product)
-    return replace(facts, gpu_hour_price=_price(raw, gpu, stated))
+    facts = replace(
+        _facts(raw, resource, gpu, product), gpu_hour_price=_price(raw, gpu, stated)
+    )
+    return _published(facts, published) if published else facts
+
+
+def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
+    """Return a node as if a device plugin offered the devices; its labels stay what pods can
+    select by.
+    """
+    allocatable = {**raw.allocatable, RESOURCE: devices.usable}
+    return replace(
+        raw, allocatable=allocatable, capacity={**raw.capacity, RESOURCE: devices.gpus}
+    )
+
+
+def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
+    """Return facts with what only slices say."""
+    warnings = facts.warnings
+    if facts.domain.kind is DomainKind.NONE and devices.pcie_roots > 1:
+        warnings += (
+            f"GPUs on {devices.pcie_roots} PCIe roots: between them traffic crosses the CPU",
+        )
+    return replace(facts, claimed=devices.claimed, warnings=warnings)
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:

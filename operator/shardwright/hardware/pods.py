@@ -1,9 +1,10 @@
 """Who holds GPUs? Pods to the GPUs they keep on a node, with the model they belong to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.hardware.devices import RESOURCE, read_claim
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.untrusted import (
     mapping,
@@ -52,16 +53,41 @@ def read_pod(pod: object) -> GpuUsage | None:
     )
     if not gpus:
         return None
+    owner, group = _model_of(metadata)
+    return GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=group)
+
+
+def read_claimed(
+    claims: Iterable[object], pods: Iterable[object]
+) -> Iterator[GpuUsage]:
+    """Yield the GPUs that ResourceClaims hold beside what their pods request: those of the pods
+    that labels say whose they are.
+    """
+    there = {(_text(pod, "namespace"), _text(pod, "name")): pod for pod in pods}
+    for claim in claims:
+        held = read_claim(claim)
+        if held is None:
+            continue
+        pod = there.get((_text(claim, "namespace"), held.pod), {})
+        requested = read_pod(pod) if held.extended else None
+        gpus = held.gpus - (requested.gpus if requested else 0)
+        owner, group = _model_of(mapping(mapping(pod).get("metadata")))
+        if gpus > 0:
+            yield GpuUsage(
+                node=held.node, resource=RESOURCE, gpus=gpus, owner=owner, group=group
+            )
+
+
+def _text(content: object, name: str) -> str:
+    return text_or_empty(mapping(mapping(content).get("metadata")).get(name))
+
+
+def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
+    """Return whose a pod is by its labels, and of which group; None: nobody's."""
     labels = texts(metadata.get("labels"))
     model = labels.get(MODEL_LABEL)
     owner = (text_or_empty(metadata.get("namespace")), model) if model else None
-    return GpuUsage(
-        node=node,
-        resource=resource,
-        gpus=gpus,
-        owner=owner,
-        group=labels.get(GROUP_LABEL, ""),
-    )
+    return owner, labels.get(GROUP_LABEL, "")
 
 
 def _requested(spec: Mapping[str, Any], resource: str) -> int:

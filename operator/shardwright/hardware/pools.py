@@ -187,7 +187,9 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.domain.kind,
         node.domain.gpus,
         network.name,
-        node.resource,
+        f"{node.claimed.device_class}/{node.claimed.product}"
+        if node.claimed
+        else node.resource,
         node.architecture,
         node.gpu_hour_price,
         how.names,
@@ -283,6 +285,7 @@ def _pool(
         gpu_hour_price=first.gpu_hour_price,
         reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
         joins_pods=first.domain.joins_pods,
+        claimed=first.claimed,
     )
 
 

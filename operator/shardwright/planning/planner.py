@@ -240,4 +240,5 @@ def _plan(
         draft_tokens=estimate.draft_tokens
         if scale.request.workload.draft_choices
         else 0,
+        claimed=pool.claimed,
     )

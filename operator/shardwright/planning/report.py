@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadingTime
 from shardwright.errors import Problem
+from shardwright.hardware.devices import ClaimedDevices
 from shardwright.hardware.prices import GpuPrice
 from shardwright.layouts.layout import Layout
 from shardwright.planning.offload import HostCache
@@ -50,8 +51,9 @@ class Plan:
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that
     the engine is told and of which no plan knows what they change. ``host_cache`` is K/V that is
     kept in the memory of the nodes (None: none is). ``gpu_price`` is what one of its GPUs counted
-    for an hour when layouts were compared (None: each counted as one).
-    ``draft_tokens`` is how many tokens a step drafts, where the plan chose that (0: it did not).
+    for an hour when layouts were compared (None: each counted as one). ``draft_tokens`` is how many
+    tokens a step drafts, where the plan chose that (0: it did not). ``claimed`` is what pods claim
+    for their GPUs (None: they request ``resource``).
     """
 
     layout: Layout
@@ -86,6 +88,7 @@ class Plan:
     host_cache: HostCache | None = None
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
+    claimed: ClaimedDevices | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

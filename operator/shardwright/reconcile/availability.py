@@ -1,7 +1,7 @@
 """What a plan turns into, and this cluster does not have."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.observed import Observed
@@ -13,11 +13,14 @@ def unavailable(
     """Return why the objects cannot run here: one of them is of a kind that the cluster does not
     have.
     """
-    if "ComputeDomain" not in observed.absent_kinds or not any(
-        item["kind"] == "ComputeDomain" for item in objects
-    ):
-        return None
-    return Problem(
+    missing = observed.absent_kinds.intersection(str(item["kind"]) for item in objects)
+    return next(
+        (problem for kind, problem in _PROBLEMS.items() if kind in missing), None
+    )
+
+
+_PROBLEMS: Final[Mapping[str, Problem]] = {
+    "ComputeDomain": Problem(
         code="ComputeDomainUnavailable",
         what="the plan joins pods of several nodes by NVLink",
         limit="needs a ComputeDomain for that",
@@ -25,4 +28,12 @@ def unavailable(
         remedy="install NVIDIA's DRA driver, or set computeDomain to None: NVLink is then planned "
         "to end at the node",
         path="spec.pod.network.computeDomain",
-    )
+    ),
+    "ResourceClaimTemplate": Problem(
+        code="DeviceClaimsUnavailable",
+        what="the plan's pods claim GPUs that a DRA driver serves",
+        limit="needs ResourceClaimTemplates for that",
+        gap="which the operator does not see in this cluster",
+        remedy="set dra.enabled of the chart, or have a DeviceClass stand for nvidia.com/gpu",
+    ),
+}

@@ -21,7 +21,7 @@ OwnerKey = tuple[str, str]
 """Namespace and base name of a model: what its pods are labelled with."""
 
 PodKey = tuple[str, str]
-"""Namespace and name of a pod."""
+"""Namespace and name of a pod, or of a claim of devices, with a slash after it."""
 
 
 @dataclass(slots=True)

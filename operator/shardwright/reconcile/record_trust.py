@@ -22,6 +22,7 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
 from shardwright.reconcile.rollout import planned_nodes
+from shardwright.rendering import gpu_claims
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
 from shardwright.rendering.names import base_name, generation_of, group_names
@@ -205,13 +206,15 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
         node = known.nodes.get(name)
         if node is None:
             return f"names node {name}, which there is not"
-        if isinstance(node, NodeFacts) and (
-            node.resource != plan.resource or node.gpus < plan.gpus_per_node
-        ):
+        if not isinstance(node, NodeFacts):
+            continue
+        if node.resource != plan.resource or node.gpus < plan.gpus_per_node:
             return (
                 f"wants {plan.gpus_per_node} {plan.resource} of node {name}, which has {node.gpus}"
                 f" {node.resource}"
             )
+        if node.claimed != plan.claimed:
+            return f"asks for the GPUs of node {name} otherwise than pods have to"
     return None
 
 
@@ -289,17 +292,21 @@ def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
 def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:
     """Return whether the pods of a StatefulSet ask for the devices of a plan."""
     wanted = {
-        name: str(count)
-        for name, count in ((plan.resource, plan.gpus_per_node), *plan.rdma)
+        **gpu_claims.requested(plan),
+        **{name: str(count) for name, count in plan.rdma},
     }
     found = [
         item.get("resources") or {}
         for item in live["spec"]["template"]["spec"]["containers"]
     ]
     return any(
-        _devices(item) == wanted and bool(item.get("claims")) == plan.compute_domain
+        _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan)
         for item in found
     )
+
+
+def _claims(resources: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(item.get("name")) for item in resources.get("claims") or ())
 
 
 def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:

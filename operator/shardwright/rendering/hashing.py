@@ -24,7 +24,7 @@ operator makes of that.
 """
 
 _CAME_LATER: Final = frozenset(
-    {"draft_tokens", "gpu_price", "host_cache", "numbers", "uncounted"}
+    {"claimed", "draft_tokens", "gpu_price", "host_cache", "numbers", "uncounted"}
 )
 """Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash
 that it had.
@@ -114,7 +114,7 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
         plan.memory_utilization,
         plan.kv_tokens,
     ]
-    found = (plan.host_cache, plan.draft_tokens)
+    found = (plan.host_cache, plan.claimed, plan.draft_tokens)
     beside = [each for each in found if each]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 

@@ -142,6 +142,16 @@ def channel_template(group: str) -> str:
     return f"{group}-channel"
 
 
+def claim_template(group: str, digest: str) -> str:
+    """Return the name of the ResourceClaimTemplate by which pods of a group claim GPUs; its spec
+    has this digest.
+
+    >>> claim_template("llama-0", "924a7dbda14bed03")
+    'llama-0-gpus-924a7dbd'
+    """
+    return f"{group}-gpus-{digest[:_SCRIPTS_DIGITS]}"
+
+
 def client_service(base: str) -> str:
     """Return the name of the Service that clients use; also the name of the disruption budget."""
     return base

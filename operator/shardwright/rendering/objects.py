@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.engines.engine import ENGINES
+from shardwright.hardware.devices import ClaimedDevices
 from shardwright.planning.report import Plan
-from shardwright.rendering import cache, names, ray
+from shardwright.rendering import cache, gpu_claims, names, ray
 from shardwright.rendering.deployment import Deployment, NetworkRules
 from shardwright.rendering.hashing import (
     ASKED_HASH,
@@ -170,6 +171,21 @@ def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
         "kind": "ComputeDomain",
         "metadata": subject.metadata(name, group=group),
         "spec": {"numNodes": 0, "channel": channel},
+    }
+
+
+def claim_template(
+    subject: RenderInputs, group: int, claimed: ClaimedDevices
+) -> dict[str, Any]:
+    """Return what the pods of a group claim their GPUs by."""
+    name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": subject.metadata(
+            gpu_claims.template_name(claimed, gpus, name), group=group
+        ),
+        "spec": {"spec": gpu_claims.claim_spec(claimed, gpus)},
     }
 
 

@@ -20,6 +20,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import (
     budgets,
     cache,
+    gpu_claims,
     group_token,
     names,
     network,
@@ -205,11 +206,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "containers": [_container(plan, deployment, group)],
         "volumes": _volumes(plan, deployment),
     }
-    if plan.compute_domain:
-        template = names.channel_template(deployment.group_name(group))
-        spec["resourceClaims"] = [
-            {"name": network.CHANNEL, "resourceClaimTemplateName": template}
-        ]
+    if claims := gpu_claims.of_pod(plan, deployment.group_name(group)):
+        spec["resourceClaims"] = claims
     if sources.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
     if deployment.marks.account is not None:

@@ -61,6 +61,12 @@ def render(
             for group in groups
             if plan.compute_domain
         ),
+        *(
+            objects.claim_template(subject, group, claimed)
+            for group in groups
+            for claimed in (plan.claimed,)
+            if claimed
+        ),
         *(objects.statefulset(subject, group) for group in groups),
     ]
     bundle = Bundle(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from shardwright.costs.host import host_memory_bytes
 from shardwright.hardware.untrusted import whole_bytes
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, network, own_volumes, ray
+from shardwright.rendering import budgets, cache, gpu_claims, network, own_volumes, ray
 from shardwright.rendering.deployment import Deployment
 from shardwright.units import GIB, MIB
 
@@ -29,9 +29,10 @@ def workers_per_pod(plan: Plan) -> int:
 def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the resources of the engine's container."""
     workers = workers_per_pod(plan)
-    devices = {plan.resource: str(workers), **network.devices(plan)}
+    devices = {**gpu_claims.requested(plan), **network.devices(plan)}
     requests, limits = _bounds(plan, deployment)
-    claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
+    claimed = gpu_claims.names_of(plan)
+    claims = {"claims": [{"name": name} for name in claimed]} if claimed else {}
     cpu = deployment.cpu or str(budgets.cpus(workers))
     return {
         "requests": {"cpu": cpu, **requests, **devices},

@@ -160,6 +160,7 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
         "uncounted": [],
         "host_cache": None,
         "gpu_price": None,
+        "claimed": None,
     }
     plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
@@ -190,7 +191,13 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(
         == plain
         | {
             "plan": plain["plan"]
-            | {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
+            | {
+                "numbers": [],
+                "uncounted": [],
+                "host_cache": None,
+                "gpu_price": None,
+                "claimed": None,
+            }
         }
         | LATER
     )

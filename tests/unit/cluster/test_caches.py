@@ -93,6 +93,15 @@ def read(
     return caches
 
 
+MAY_BE_MISSING = (
+    "ComputeDomain",
+    "PodGroup",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
+)
+
+
 def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_what_changes() -> (
     None
 ):
@@ -116,7 +125,7 @@ def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_
         kind for kind, health in caches.health.items() if health.synced
     } == caches.health.keys()
     assert caches.absent_kinds == {
-        kind for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))
+        kind for kind in caches.health if kind.startswith(MAY_BE_MISSING)
     }
     assert caches.counts["Pod"].events == 1
     assert frozenset({("models", "llama")}) in [concern.models for concern in seen]
@@ -155,7 +164,15 @@ def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_hold
 
     paths = {request["path"] for request in cluster.requests}
     everywhere = {path for path in paths if "/namespaces/" not in path}
-    assert everywhere == {"/api/v1/nodes", "/apis/scheduling.k8s.io/v1/priorityclasses"}
+    devices = {
+        f"/apis/resource.k8s.io/v1/{plural}"
+        for plural in ("resourceslices", "deviceclasses")
+    }
+    assert everywhere == {
+        "/api/v1/nodes",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        *devices,
+    }
     assert {"/api/v1/namespaces/models/pods", "/api/v1/namespaces/gone/pods"} <= paths
     assert caches.store.child("StatefulSet", "models", "llama-0") is not None
     assert caches.health["ConfigMap of gone"].trouble is Trouble.FORBIDDEN
@@ -164,7 +181,7 @@ def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_hold
     assert caches.absent_kinds == {
         kind.partition(" ")[0]
         for kind in caches.health
-        if kind.startswith(("ComputeDomain", "PodGroup"))
+        if kind.startswith(MAY_BE_MISSING)
     }
 
 

@@ -21,6 +21,7 @@ from shardwright.cluster.sources import (
     project_node,
     project_pod,
 )
+from shardwright.hardware.bare import BareNode
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.hardware.stated import NONE
@@ -48,8 +49,19 @@ def test_of_a_node_the_facts_are_kept_and_equal_texts_once() -> None:
     assert first.name is second.name
 
 
-def test_of_a_node_without_gpus_nothing_is_kept() -> None:
-    assert project_node({"metadata": {"name": "cpu", "labels": {"a": "b"}}}) is None
+def test_of_a_node_without_gpus_enough_is_kept_to_read_its_slices_with() -> None:
+    found = project_node(
+        {
+            "metadata": {"name": "cpu", "labels": {"a": "b"}},
+            "status": {"images": ["large"]},
+        }
+    )
+    assert isinstance(found, BareNode)
+    assert (found.entry, found.raw.labels, found.raw.status) == (
+        None,
+        {"a": "b"},
+        {"conditions": [], "nodeInfo": {"architecture": None}},
+    )
 
 
 def test_a_node_that_cannot_be_read_is_excluded_and_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +14,14 @@ from hypothesis import strategies as st
 from shardwright.cluster.handover import Change
 from shardwright.cluster.sources import PodFacts
 from shardwright.cluster.store import Concern, Store
+from shardwright.hardware.devices import DeviceUsage, read_device_class, read_slice
+from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import Reservation, read_node
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
-from tests.support.builders_nodes import a_node
+from tests.harness.gpu_devices import DRIVER, a_device_class, a_slice
+from tests.support.builders_nodes import a_node, bare_node
 from tests.support.builders_store import (
     a_config_map,
     a_pod,
@@ -83,6 +87,77 @@ def test_nodes_whose_kubelet_is_silent_are_known_with_since_when(store: Store) -
     assert store.unready == {"a": datetime(2026, 1, 2, 12, tzinfo=UTC)}
     store.take_nodes(nodes(a_node("a")))
     assert store.unready == {}
+
+
+def test_a_node_that_slices_give_gpus_to_concerns_who_waits_for_some() -> None:
+    store = Store(Ledger())
+    assert store.take_nodes(nodes(bare_node("dra"))) == Concern()
+    classes = {
+        ("", DRIVER): Change(read_device_class(a_device_class("nvidia.com/gpu")), 1)
+    }
+    assert store.take_device_classes(classes) == Concern()
+    slices = {("", "s"): Change(read_slice(a_slice("dra")), 1)}
+    assert store.take_slices(slices) == Concern(
+        nodes=frozenset({"dra"}), freed=frozenset({"dra"})
+    )
+    assert isinstance(store.nodes["dra"], NodeFacts)
+    assert store.take_slices({("", "s"): Change(None, 2)}) == Concern(
+        nodes=frozenset({"dra"})
+    )
+    assert store.nodes == {}
+
+
+def claims(**held: DeviceUsage | None) -> dict[tuple[str, str], Change[DeviceUsage]]:
+    return {("models", name): Change(usage, 1) for name, usage in held.items()}
+
+
+OF_MEMBER = DeviceUsage(node="b", gpus=2, pod="llama-0-1", pod_uid="uid-of-llama-0-1")
+
+
+class TestClaims:
+    def test_gpus_that_nobodys_claim_holds_are_taken_until_it_goes(
+        self, store: Store, ledger: Ledger
+    ) -> None:
+        assert (
+            store.take_claims(claims(theirs=DeviceUsage(node="b", gpus=8))) == Concern()
+        )
+        assert ledger.taken() == {"a": 16, "b": 8}
+        assert store.take_claims(claims(theirs=None)) == Concern(freed=frozenset({"b"}))
+        assert ledger.taken() == {"a": 16}
+
+    def test_what_the_pod_of_a_model_claims_is_the_models(
+        self, store: Store, ledger: Ledger
+    ) -> None:
+        store.take_claims(claims(gpus=OF_MEMBER))
+        assert ledger.taken() == {"a": 16, "b": 2}
+        assert ledger.taken(LLAMA) == Counter()
+
+    def test_a_claim_that_is_heard_of_before_its_pod_and_its_set_is_booked_anew(
+        self,
+    ) -> None:
+        ledger = Ledger()
+        store = Store(ledger)
+        store.take_claims(claims(gpus=OF_MEMBER))
+        assert ledger.taken(LLAMA) == {"b": 2}
+        store.take_pods(pods(member("llama-0-1")))
+        assert ledger.taken(LLAMA) == {"a": 8, "b": 2}
+        store.take_children(SET, children(a_set("llama-0", version=10)))
+        assert ledger.taken(LLAMA) == Counter()
+
+    def test_a_claim_that_names_a_pod_of_another_uid_is_nobodys(
+        self, store: Store, ledger: Ledger
+    ) -> None:
+        store.take_claims(claims(forged=replace(OF_MEMBER, pod_uid="forged")))
+        assert ledger.taken(LLAMA) == {"b": 2}
+
+    def test_what_a_pod_requests_by_an_extended_resource_counts_once(
+        self, store: Store, ledger: Ledger
+    ) -> None:
+        of_pod = replace(OF_MEMBER, node="a", gpus=8, extended=True)
+        store.take_claims(claims(made=of_pod))
+        assert ledger.taken() == {"a": 16}
+        store.take_claims(claims(made=replace(of_pod, pod="unheard-of")))
+        assert ledger.taken() == {"a": 24}
 
 
 def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.hardware.devices import ClaimedDevices
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.observed import Observed
 from shardwright.rendering.render import render
@@ -31,3 +32,19 @@ def test_a_plan_is_refused_where_it_needs_a_kind_that_the_cluster_lacks(
     if problem:
         assert problem.path == "spec.pod.network.computeDomain"
         assert "install NVIDIA's DRA driver" in problem.sentence()
+
+
+def test_a_plan_whose_pods_claim_gpus_is_refused_where_no_templates_are_seen() -> None:
+    claimed = ClaimedDevices(
+        device_class="gpu.nvidia.com", product="NVIDIA H100 80GB HBM3"
+    )
+    objects = render(a_plan(claimed=claimed), a_deployment()).objects
+    absent = Observed(objects={}, absent_kinds=frozenset({"ResourceClaimTemplate"}))
+
+    assert unavailable(objects, Observed(objects={})) is None
+    problem = unavailable(objects, absent)
+    assert problem is not None
+    assert (problem.code, "dra.enabled" in problem.sentence()) == (
+        "DeviceClaimsUnavailable",
+        True,
+    )

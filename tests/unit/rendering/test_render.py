@@ -919,6 +919,7 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
 def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     plan = a_plan()
     later = (
+        "claimed",
         "draft_tokens",
         "gpu_price",
         "host_cache",

@@ -1,0 +1,81 @@
+"""What ResourceClaims hold beside what their pods request, booked in the ledger."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shardwright.cluster.handover import Change, Key
+from shardwright.cluster.index import Index
+from shardwright.hardware.devices import RESOURCE, DeviceUsage
+from shardwright.hardware.pods import GpuUsage
+from shardwright.reconcile.ledger import Ledger, OwnerKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimingPod:
+    """The pod that a claim was made for: the GPUs that it requests itself, and whose it is.
+
+    ``owner`` is None where it is nobody's.
+    """
+
+    requested: int = 0
+    owner: OwnerKey | None = None
+    group: str = ""
+
+
+class HeldClaims:
+    """All claims that hold GPUs; ``holder`` says of a pod, by key and uid, what is known of it."""
+
+    def __init__(
+        self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]
+    ) -> None:
+        self._ledger = ledger
+        self._holder = holder
+        self._claims: dict[Key, DeviceUsage] = {}
+        self._by_pod: Index[Key, Key] = Index()
+
+    def take(self, changes: Mapping[Key, Change[DeviceUsage]]) -> frozenset[str]:
+        """Take over what has changed, and return the nodes on which GPUs came free by that."""
+        freed: set[str] = set()
+        for key, change in changes.items():
+            before, now = self._claims.pop(key, None), change.value
+            self._by_pod.move(key, _pod_of(key, before), _pod_of(key, now))
+            if now is not None:
+                self._claims[key] = now
+            freed |= self._bind(key)
+        return frozenset(freed)
+
+    def bind_of(self, pod: Key) -> frozenset[str]:
+        """Book the claims of a pod of which something has become known, and return the same."""
+        return frozenset().union(*map(self._bind, self._by_pod.get(pod)))
+
+    def _bind(self, key: Key) -> frozenset[str]:
+        claim = self._claims.get(key)
+        return self._ledger.bind(
+            _booked(key), self._usage(key, claim) if claim else None
+        )
+
+    def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage | None:
+        """Return what a claim holds, for the model whose pod it was made for.
+
+        It stays that model's when its StatefulSet goes before it.
+        """
+        holder = self._holder((key[0], claim.pod), claim.pod_uid)
+        gpus = claim.gpus - (holder.requested if claim.extended else 0)
+        if gpus <= 0:
+            return None
+        known = self._ledger.bound(_booked(key)) if holder.owner is None else None
+        owner, group = (
+            (known.owner, known.group) if known else (holder.owner, holder.group)
+        )
+        return GpuUsage(
+            node=claim.node, resource=RESOURCE, gpus=gpus, owner=owner, group=group
+        )
+
+
+def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:
+    return (key[0], claim.pod) if claim and claim.pod else None
+
+
+def _booked(claim: Key) -> Key:
+    """Return what a claim goes by in the ledger, as no pod can."""
+    return claim[0], f"{claim[1]}/"

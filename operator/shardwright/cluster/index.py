@@ -1,0 +1,29 @@
+"""Many to one: what goes by a key, in the order in which it came."""
+
+from typing import Generic, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Index(Generic[A, B]):
+    """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._sets: dict[A, dict[B, None]] = {}
+
+    def get(self, key: A) -> tuple[B, ...]:
+        """Return what goes by a key."""
+        return tuple(self._sets.get(key, ()))
+
+    def move(self, item: B, before: A | None, now: A | None) -> None:
+        """Have an item go by another key, None by none."""
+        if before == now:
+            return
+        if before is not None:
+            items = self._sets[before]
+            del items[item]
+            if not items:
+                del self._sets[before]
+        if now is not None:
+            self._sets.setdefault(now, {})[item] = None

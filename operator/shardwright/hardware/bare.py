@@ -1,0 +1,127 @@
+"""Nodes that offer no GPUs by a device plugin: what is kept until slices say whether they have
+any.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.devices import (
+    DeviceClass,
+    DeviceSlice,
+    NodeDevices,
+    read_device_class,
+    read_devices,
+    read_slice,
+)
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import read_raw
+from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.suitability import RESOURCES
+from shardwright.hardware.untrusted import (
+    RawNode,
+    mapping,
+    mappings,
+    quantity,
+    raw_node,
+    text_or_empty,
+)
+
+_OURS: Final = "shardwright.io/"
+_OF_READINESS: Final = ("type", "status", "lastTransitionTime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareNode:
+    """A node without allocatable GPUs; a heartbeat does not change it.
+
+    ``entry`` is what it is without slices: why its GPUs cannot be planned, None for a node without
+    any.
+    """
+
+    raw: RawNode
+    entry: NodeFacts | NodeExclusion | None
+    stated: Stated = field(compare=False)
+
+    def having(
+        self, devices: NodeDevices | Problem | None
+    ) -> NodeFacts | NodeExclusion | None:
+        """Return what the node is with the devices of its slices (None: they have none)."""
+        if devices is None:
+            return self.entry
+        return read_raw(self.raw, self.stated, devices)
+
+
+def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
+    """Return what is kept of a node, None where a device plugin offers GPUs: slices say nothing
+    then.
+    """
+    if any(quantity(raw.allocatable.get(resource)) for resource in RESOURCES):
+        return None
+    return BareNode(raw=_kept(raw), entry=read_raw(raw, stated), stated=stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedDevices:
+    """What drivers publish: slices by node, and the DeviceClasses by name."""
+
+    slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+
+    def read(
+        self, node: object, stated: Stated = NONE
+    ) -> NodeFacts | NodeExclusion | None:
+        """Return what ``read_node`` does, with the devices of a node that offers no GPUs itself."""
+        raw = raw_node(node, stated.label_prefix)
+        bare = bare_node(raw, stated)
+        if bare is None:
+            return read_raw(raw, stated)
+        slices = self.slices.get(raw.name)
+        return bare.having(read_devices(slices, self.classes) if slices else None)
+
+
+NOTHING_PUBLISHED: Final = PublishedDevices()
+
+
+def read_published(
+    slices: Iterable[object], classes: Iterable[Mapping[str, Any]]
+) -> PublishedDevices:
+    """Return what ResourceSlices and DeviceClasses say."""
+    of_node: defaultdict[str, tuple[DeviceSlice, ...]] = defaultdict(tuple)
+    for item in slices:
+        if found := read_slice(item):
+            of_node[found.node] += (found,)
+    named = {
+        text_or_empty(mapping(item.get("metadata")).get("name")): read_device_class(
+            item
+        )
+        for item in classes
+    }
+    return PublishedDevices(slices=dict(of_node), classes=named)
+
+
+def _kept(raw: RawNode) -> RawNode:
+    """Return the parts of a node that are looked at, without what a heartbeat changes."""
+    spec = {
+        key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec
+    }
+    architecture = mapping(raw.status.get("nodeInfo")).get("architecture")
+    conditions = [
+        _parts(item, _OF_READINESS)
+        for item in mappings(raw.status.get("conditions"))
+        if item.get("type") == "Ready"
+    ]
+    annotations = {
+        key: value
+        for key, value in raw.annotations.items()
+        if str(key).startswith(_OURS)
+    }
+    status = {"conditions": conditions, "nodeInfo": {"architecture": architecture}}
+    return replace(raw, annotations=annotations, spec=spec, status=status)
+
+
+def _parts(content: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: content[name] for name in names if name in content}

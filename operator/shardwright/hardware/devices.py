@@ -1,0 +1,381 @@
+"""GPUs that a DRA driver publishes in ResourceSlices, for nodes that offer none by a device plugin.
+
+What slices say is read to the same values as labels give. Source: attributes, capacity and taints
+as kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin deviceinfo.go,
+partitions.go, device_health.go); the rules of pools, generations and taints are those of
+resource.k8s.io/v1 types.go.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.suitability import implausible, printable
+from shardwright.hardware.untrusted import (
+    is_node_name,
+    mapping,
+    mappings,
+    quantity,
+    text_or_empty,
+)
+
+DRIVER: Final = "gpu.nvidia.com"
+"""The driver whose devices are read, and the name of the DeviceClass of whole GPUs that it
+installs.
+"""
+
+RESOURCE: Final = "nvidia.com/gpu"
+"""What pods request where a DeviceClass stands for it, and what these GPUs are to engines."""
+
+DEVICES_MOST: Final = 128
+"""NodeDevices of one ResourceSlice. Source: ``ResourceSliceMaxDevices``."""
+
+SLICES_MOST: Final = 64
+"""ResourceSlices of one node. Basis: assumed; with MIG on demand the driver writes one for each
+GPU and one more.
+"""
+
+PRODUCT: Final = "productName of its ResourceSlice"
+"""Where the name of the GPU stands, in words."""
+
+_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of device taints that count; unknown ones are to be treated like None."""
+
+_EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of the claim that the scheduler makes for what a pod requests by an extended
+resource.
+"""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)
+"""Names that stand in a selector as they are: nothing in them ends a text of CEL."""
+
+_PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+_GPU_OF_DEVICE: Final = re.compile(r"(gpu-\d+)-mig-.+", re.ASCII)
+_VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}", re.ASCII)
+
+
+class DeviceKind(StrEnum):
+    """What a device is, by its attribute ``type``."""
+
+    GPU = "gpu"  #: a whole one
+    MIG = "mig"  #: a slice of one
+    VFIO = "vfio"  #: one for virtual machines
+    OTHER = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDevice:
+    """One device; ``taint`` is the key of what keeps pods off it, empty where nothing does.
+
+    ``shared``: several claims may have it at once.
+    """
+
+    kind: DeviceKind
+    product: str = ""
+    memory_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    pcie_root: str = ""
+    taint: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSlice:
+    """What is kept of a ResourceSlice: the devices of one node, of a pool that has ``slices``
+    such slices.
+    """
+
+    node: str
+    pool: str
+    generation: int
+    slices: int
+    devices: tuple[GpuDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """What is kept of a DeviceClass: the extended resource that it stands for, empty for none."""
+
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedDevices:
+    """What pods claim, where no extended resource stands for it: devices of a class, of one
+    product.
+    """
+
+    device_class: str
+    product: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDevices:
+    """The whole GPUs of a node, all of one product, as its slices say.
+
+    ``usable`` of the ``gpus`` have no taint. ``memory_bytes`` is that of the smallest (None: not
+    said). ``claimed`` is how pods ask for them, None: by the extended resource.
+    """
+
+    product: str
+    gpus: int
+    usable: int
+    memory_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    pcie_roots: int = 0
+    claimed: ClaimedDevices | None = None
+
+    def contradicts(self, gpu: Gpu) -> bool:
+        """Return whether the devices say another compute capability than the catalogue has."""
+        known = None in (self.capability, gpu.compute_capability)
+        return not known and self.capability != gpu.compute_capability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUsage:
+    """Whole GPUs that an allocated ResourceClaim holds on a node.
+
+    ``pod`` and ``pod_uid`` are those of the pod that it was made for (empty: of none).
+    ``extended``: for what that pod requests by an extended resource, so the pod says it too.
+    """
+
+    node: str
+    gpus: int
+    pod: str = ""
+    pod_uid: str = ""
+    extended: bool = False
+
+
+def read_slice(content: object) -> DeviceSlice | None:
+    """Return what matters of a ResourceSlice, None where it has no GPUs of one node."""
+    spec = mapping(mapping(content).get("spec"))
+    node = text_or_empty(spec.get("nodeName"))
+    if text_or_empty(spec.get("driver")) != DRIVER or not is_node_name(node):
+        return None
+    pool = mapping(spec.get("pool"))
+    return DeviceSlice(
+        node=node,
+        pool=text_or_empty(pool.get("name")),
+        generation=quantity(pool.get("generation")) or 0,
+        slices=quantity(pool.get("resourceSliceCount")) or 0,
+        devices=tuple(map(_device, mappings(spec.get("devices"))[: DEVICES_MOST + 1])),
+    )
+
+
+def read_device_class(content: object) -> DeviceClass:
+    """Return what matters of a DeviceClass."""
+    spec = mapping(mapping(content).get("spec"))
+    return DeviceClass(resource=text_or_empty(spec.get("extendedResourceName")))
+
+
+def read_claim(content: object) -> DeviceUsage | None:
+    """Return the whole GPUs that a ResourceClaim holds, None where it holds none.
+
+    A slice of a GPU holds all of it: nobody else can have the whole one. Who looks only (admin
+    access) holds nothing.
+    """
+    whole = mapping(content)
+    metadata = mapping(whole.get("metadata"))
+    allocation = mapping(mapping(whole.get("status")).get("allocation"))
+    results = mappings(mapping(allocation.get("devices")).get("results"))
+    held = [
+        item
+        for item in results
+        if item.get("driver") == DRIVER and not item.get("adminAccess")
+    ]
+    if not held:
+        return None
+    owners = mappings(metadata.get("ownerReferences"))
+    pod = next((item for item in owners if item.get("kind") == "Pod"), {})
+    annotations = mapping(metadata.get("annotations"))
+    return DeviceUsage(
+        node=_node_of(allocation) or text_or_empty(held[0].get("pool")),
+        gpus=len({(item.get("pool"), _whole(item.get("device"))) for item in held}),
+        pod=text_or_empty(pod.get("name")),
+        pod_uid=text_or_empty(pod.get("uid")),
+        extended=annotations.get(_EXTENDED) == "true",
+    )
+
+
+def read_devices(
+    slices: Iterable[DeviceSlice], classes: Mapping[str, DeviceClass]
+) -> NodeDevices | Problem | None:
+    """Return the GPUs of one node, why they cannot be planned, or None where its slices have none.
+
+    Args:
+        slices: All slices of the node, in any order.
+        classes: The DeviceClasses of the cluster by name.
+    """
+    found = tuple(slices)
+    current = _current(found) if len(found) <= SLICES_MOST else None
+    if current is None:
+        return _incomplete(len(found))
+    devices = [device for item in current for device in item.devices]
+    whole = [device for device in devices if device.kind is DeviceKind.GPU]
+    if not whole:
+        return _none_whole(devices)
+    if problem := _unsuitable(whole):
+        return problem
+    claimed = _claimed(whole[0].product, classes)
+    if isinstance(claimed, Problem):
+        return claimed
+    sizes = [device.memory_bytes for device in whole]
+    known = [size for size in sizes if size]
+    return NodeDevices(
+        product=whole[0].product,
+        gpus=len(whole),
+        usable=sum(not device.taint for device in whole),
+        memory_bytes=min(known) if len(known) == len(sizes) else None,
+        capability=whole[0].capability,
+        pcie_roots=len({device.pcie_root for device in whole} - {""}),
+        claimed=claimed,
+    )
+
+
+def _device(content: Mapping[str, Any]) -> GpuDevice:
+    attributes = mapping(content.get("attributes"))
+    memory = mapping(_named(mapping(content.get("capacity")), "memory"))
+    kind = _said(attributes, "type")
+    version = _VERSION.fullmatch(_said(attributes, "cudaComputeCapability", "version"))
+    taints = mappings(content.get("taints"))
+    return GpuDevice(
+        kind=DeviceKind(kind) if kind in set(DeviceKind) else DeviceKind.OTHER,
+        product=_said(attributes, "productName"),
+        memory_bytes=quantity(memory.get("value")) or None,
+        capability=(int(version[1]), int(version[2])) if version else None,
+        pcie_root=text_or_empty(mapping(attributes.get(_PCIE_ROOT)).get("string")),
+        taint=next(
+            (text_or_empty(item.get("key")) for item in taints if _keeps_off(item)), ""
+        ),
+        shared=content.get("allowMultipleAllocations") is True,
+    )
+
+
+def _keeps_off(taint: Mapping[str, Any]) -> bool:
+    return text_or_empty(taint.get("effect")) in _KEEPS_OFF
+
+
+def _named(entries: Mapping[str, Any], name: str) -> object:
+    """Return an attribute or a capacity of the driver: its domain may be left out."""
+    return entries.get(name) or entries.get(f"{DRIVER}/{name}")
+
+
+def _said(attributes: Mapping[str, Any], name: str, kind: str = "string") -> str:
+    return text_or_empty(mapping(_named(attributes, name)).get(kind))
+
+
+def _node_of(allocation: Mapping[str, Any]) -> str:
+    """Return the node to which an allocation is bound, empty where it names none."""
+    terms = mappings(mapping(allocation.get("nodeSelector")).get("nodeSelectorTerms"))
+    fields = (item for term in terms for item in mappings(term.get("matchFields")))
+    named = (
+        item.get("values") for item in fields if item.get("key") == "metadata.name"
+    )
+    return next(
+        (text_or_empty(value) for values in named for value in values or ()), ""
+    )
+
+
+def _whole(device: object) -> str:
+    """Return the name of the GPU that a device is, or is a slice of."""
+    name = text_or_empty(device)
+    of = _GPU_OF_DEVICE.fullmatch(name)
+    return of[1] if of else name
+
+
+def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
+    """Return the slices of the latest generation of each pool, None where one of them is
+    missing.
+    """
+    pools: defaultdict[str, list[DeviceSlice]] = defaultdict(list)
+    for item in slices:
+        pools[item.pool].append(item)
+    current: list[DeviceSlice] = []
+    for items in pools.values():
+        latest = max(item.generation for item in items)
+        kept = [item for item in items if item.generation == latest]
+        if any(item.slices != len(kept) for item in kept):
+            return None
+        current += kept
+    return current
+
+
+def _incomplete(slices: int) -> Problem:
+    return Problem(
+        code="NoAllocatableGpus",
+        what=f"ResourceSlices of the node ({slices})",
+        limit=f"must be all of their pool, and at most {SLICES_MOST}",
+        remedy="wait, or look at the DRA driver's pod of the node",
+    )
+
+
+def _none_whole(devices: Iterable[GpuDevice]) -> Problem | None:
+    kinds = {device.kind for device in devices}
+    if DeviceKind.MIG in kinds:
+        return Problem(
+            code="MigEnabled",
+            what="GPUs cut into slices (MIG), by its ResourceSlices",
+            limit="cannot be planned, only whole ones",
+            remedy="turn MIG off on the node",
+        )
+    if DeviceKind.VFIO in kinds:
+        return Problem(
+            code="GpuPassthrough",
+            what="GPUs kept for virtual machines, by its ResourceSlices",
+            limit="cannot be used by containers",
+            remedy="give the GPUs back to NVIDIA's driver",
+        )
+    return None
+
+
+def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
+    devices = tuple(whole)
+    products = {device.product for device in devices}
+    if len(products) > 1:
+        return Problem(
+            code="MixedGpus",
+            what=f"{len(products)} GPU models on one node",
+            limit="must be one",
+            remedy="keep one model per node",
+        )
+    if any(device.shared for device in devices):
+        return Problem(
+            code="GpuShared",
+            what="GPUs that several claims may have at once",
+            limit="cannot be planned, only whole ones",
+            remedy="turn consumable shares off in the DRA driver of this node",
+        )
+    if all(device.taint for device in devices):
+        return Problem(
+            code="NoAllocatableGpus",
+            what=f"GPUs without device taint ({devices[0].taint[:60]!a}) 0",
+            limit="must be at least 1",
+            gap=f"0 of {len(devices)} healthy",
+            remedy="look at the DRA driver's pod of the node, and at its ResourceSlices",
+        )
+    return None
+
+
+def _claimed(
+    product: str, classes: Mapping[str, DeviceClass]
+) -> ClaimedDevices | Problem | None:
+    """Return what pods claim; None: a DeviceClass stands for the extended resource, so they
+    request that.
+    """
+    if any(item.resource == RESOURCE for item in classes.values()):
+        return None
+    if DRIVER in classes and not _NAME.fullmatch(product):
+        return implausible(f"{PRODUCT} {printable(product)}", "must be a name of a GPU")
+    if DRIVER in classes:
+        return ClaimedDevices(device_class=DRIVER, product=product)
+    return Problem(
+        code="NoDeviceClass",
+        what="DeviceClasses for the GPUs of its ResourceSlices",
+        limit=f"must have one that stands for {RESOURCE}, or one named {DRIVER}",
+        remedy="install the DRA driver's DeviceClasses, or make one with extendedResourceName",
+    )

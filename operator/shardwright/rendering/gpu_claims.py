@@ -1,0 +1,58 @@
+"""How pods ask for the GPUs of a plan: by the extended resource, or by a claim on devices of a
+class and a product.
+"""
+
+from typing import Any, Final
+
+from shardwright.hardware.devices import DRIVER, ClaimedDevices
+from shardwright.planning.report import Plan
+from shardwright.rendering import names, network
+from shardwright.rendering.hashing import digest
+
+GPUS: Final = "gpus"
+"""Name of a pod's claim on its GPUs, and of the request in it."""
+
+
+def requested(plan: Plan) -> dict[str, str]:
+    """Return the GPUs of a pod as a part of its limits and requests; none where it claims them."""
+    return {} if plan.claimed else {plan.resource: str(plan.gpus_per_node)}
+
+
+def names_of(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the claims of a pod, in order."""
+    channel = (network.CHANNEL,) if plan.compute_domain else ()
+    return (*channel, GPUS) if plan.claimed else channel
+
+
+def of_pod(plan: Plan, group: str) -> list[dict[str, str]]:
+    """Return the claims of the pods of a group, by the templates that they are made from."""
+    templates = {network.CHANNEL: names.channel_template(group)}
+    if plan.claimed:
+        templates[GPUS] = template_name(plan.claimed, plan.gpus_per_node, group)
+    return [
+        {"name": name, "resourceClaimTemplateName": templates[name]}
+        for name in names_of(plan)
+    ]
+
+
+def template_name(claimed: ClaimedDevices, gpus: int, group: str) -> str:
+    """Return the name of the ResourceClaimTemplate of a group; one that asks for anything else
+    has another one.
+    """
+    return names.claim_template(group, digest(claim_spec(claimed, gpus)))
+
+
+def claim_spec(claimed: ClaimedDevices, gpus: int) -> dict[str, Any]:
+    """Return the spec of the claim of one pod, which the scheduler allocates.
+
+    Source: ``ResourceClaimSpec`` of resource.k8s.io/v1; the product is a name that needs no escape
+    in CEL (``devices._NAME``).
+    """
+    expression = f"device.attributes['{DRIVER}'].productName == '{claimed.product}'"
+    exactly = {
+        "deviceClassName": claimed.device_class,
+        "allocationMode": "ExactCount",
+        "count": gpus,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    return {"devices": {"requests": [{"name": GPUS, "exactly": exactly}]}}
