@@ -7,6 +7,7 @@ from enum import StrEnum
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.to_come import Sought
 from shardwright.rendering import names
+from shardwright.rendering.earlier import Earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +218,8 @@ class Deployment:
     planned. ``asked`` is the hash of all that the spec says of pods (empty: nobody asks whether
     pods that run are what is asked for). ``secret_seed`` is what the names of Secrets that are made
     follow from, known to nobody else (empty: they follow from the owner's uid). ``ceilings`` are
-    what the namespace says of the limits of containers.
+    what the namespace says of the limits of containers. ``earlier`` are pods of an earlier release,
+    to be made again (None: pods are as this release makes them).
     """
 
     owner: Owner
@@ -265,6 +267,7 @@ class Deployment:
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
     ceilings: tuple[Ceiling, ...] = ()
+    earlier: Earlier | None = None
 
     def on(self, resource: str) -> "Deployment":
         """Return the same with the image for the GPUs that pods request."""
