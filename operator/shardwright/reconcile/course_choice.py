@@ -125,17 +125,11 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
     )
 
 
-<<<<<<< main
-def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course | None:
-    """Return the course of a model whose groups do not come up with what its spec says, None where
-    it stays on its own.
-=======
 def given_up(
     seen: Seen, subject: Subject, record: PlanRecord | None, decision: Decision | None
 ) -> Course | None:
     """Return the course of a model whose groups do not come up with what is made of its spec,
     None where it stays on its own.
->>>>>>> yours
     """
     rejection = decision.rejection if decision else None
     if (

@@ -65,12 +65,9 @@ _DATA_KEY: Final = "zlib"
 class Revision:
     """One revision, without what it says: its number, what tells it from others, the digest of its
     text, and what to show.
-<<<<<<< main
-=======
 
     ``pods`` tells what a release had made of it from what another one makes (empty: its pods were
     not kept).
->>>>>>> yours
     """
 
     number: int
@@ -93,11 +90,8 @@ class AskedSpec:
 class Saying:
     """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version
     by default, and the plan.
-<<<<<<< main
-=======
 
     ``pods`` are those that served, as the release of then had made them (None: they were not kept).
->>>>>>> yours
     """
 
     spec: Mapping[str, Any]
@@ -109,13 +103,8 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-<<<<<<< main
-    """The revision of this hash as it would run now: what it resolves to, or why it cannot run, and
-    its plan.
-=======
     """The revision of this hash as it would run now: what it resolves to, or why it cannot run,
     what it says of plan and pods.
->>>>>>> yours
     """
 
     hash: str

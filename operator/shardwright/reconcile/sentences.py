@@ -146,16 +146,12 @@ def rollback_sentence(
     ...     ": "
     ... )[0]
     'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
-<<<<<<< main
-    """  # noqa: E501
-=======
     >>> failed = Rollback(
     ...     to="b6", instead_of="b6", cause=Cause.ENGINE_FAILED, group="llama-0"
     ... )
     >>> rollback_sentence(failed, 2, "vllm").partition("; ")[0]
     'revision 2 (vllm) runs with pods of an earlier release in place of those of this one, with which llama-0 failed again and again'
-    """
->>>>>>> yours
+    """  # noqa: E501
     which = (
         f"{revision_named(number)} ({image})"
         if number is not None
