@@ -55,7 +55,7 @@ def merged(base: Any, changed: Any, other: Any) -> Any:
     >>> merged([{"name": "x"}], [], [{"name": "x"}, {"name": "y"}])
     [{'name': 'y'}]
     """
-    if base == changed or changed == other:
+    if changed in (base, other):
         return other
     if base == other:
         return changed
