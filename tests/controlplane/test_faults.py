@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.controlplane.conftest import INSTALLATION
 from tests.harness.controlplane import ControlPlane
 from tests.harness.fault_proxy import WATCH, Fault, FaultProxy
 from tests.harness.plugin import Fleet
@@ -37,7 +38,7 @@ def proxy(chart: ControlPlane) -> Iterator[FaultProxy]:
 
 @pytest.fixture(scope="module")
 def operator(chart: ControlPlane, proxy: FaultProxy) -> Iterator[OperatorProcess]:
-    with OperatorProcess(chart, server=proxy.url) as operator:
+    with OperatorProcess(chart, INSTALLATION, server=proxy.url) as operator:
         yield operator
 
 

@@ -22,7 +22,6 @@ from typing import Final, TypeAlias
 
 from tests.crash.lives import ENGINES
 from tests.crash.points import Fate, Point
-from tests.crash.stored import stored
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.fault_proxy import Exchange, Fault, FaultProxy, whole
@@ -31,6 +30,7 @@ from tests.harness.waiting import wait_for
 from tests.support import invariants
 from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess
+from tests.support.snapshots import snapshot, watching
 
 NAME: Final = "large"
 NODES: Final = 6
@@ -180,12 +180,17 @@ class Striker:
 
     def _number(self, asked: Exchange) -> int | None:
         """Count a write and return its number, None where it is none that counts."""
-        if "dryRun=" in asked.target or not _writes(asked, _NOT_COUNTED):
+        if not writes_an_object(asked):
             return None
         with self._lock:
             number, self.last_at = len(self.writes), time.monotonic()
             self.writes.append(_said(asked))
         return number
+
+
+def writes_an_object(asked: Exchange) -> bool:
+    """Return whether a request stores something that models are made of."""
+    return "dryRun=" not in asked.target and _writes(asked, _NOT_COUNTED)
 
 
 def _writes(asked: Exchange, but: tuple[str, ...]) -> bool:
@@ -359,7 +364,8 @@ def _play(
     stage: Stage, models: Models, engine: str, name: str, act: Act, point: Point | None
 ) -> Played:
     before, began = models.uids(), time.monotonic()
-    with _striking(stage, point) as striker:
+    watch = watching(stage.control_plane, models.namespace)
+    with watch as moments, _striking(stage, point) as striker:
         act.happens(models, stage.control_plane)
         broken = _wait_until_over(stage, models, act, before, striker)
     return Played(
@@ -367,7 +373,7 @@ def _play(
         name,
         point,
         tuple(striker.writes),
-        (*broken, *striker.broken),
+        (*broken, *moments, *striker.broken),
         time.monotonic() - began,
         striker.dealt,
     )
@@ -407,7 +413,7 @@ def _wait_until_over(
         if striker.stopped:
             _take_over(stage, striker)
         _keep_running(stage)
-        objects = stored(stage.control_plane, models.namespace)
+        objects = snapshot(stage.control_plane, models.namespace)
         seen = [*invariants.at_rest(objects), *_unlike(objects, act, before)]
         return not seen and time.monotonic() > striker.last_at + QUIET_SECONDS
 

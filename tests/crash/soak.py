@@ -19,14 +19,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.crash.footprint import Footprint, footprint, leaks
-from tests.crash.stored import stored
+from tests.crash.on_cluster import writes_an_object
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
-from tests.harness.fault_proxy import Fault, FaultProxy
+from tests.harness.fault_proxy import Exchange, Fault, FaultProxy
 from tests.harness.waiting import wait_for
 from tests.support import invariants
 from tests.support.models import LARGE, SMALL, Models
 from tests.support.operator import OperatorProcess
+from tests.support.snapshots import snapshot, watching
 
 PACE: Final = 10.0
 """How many times as fast the operator's clock runs: what waits for minutes is to happen many times
@@ -66,9 +67,25 @@ class Walk:
     rests: list[float] = field(default_factory=list)
     samples: dict[int, list[Footprint]] = field(default_factory=dict)
     ends: list[str] = field(default_factory=list)
+    writes: Counter[str] = field(default_factory=Counter)
+    most_written: int = 0
+
+    def __post_init__(self) -> None:
+        self.proxy.add(Fault("*", "*", None, 0, request=self._count, goes_on=True))
 
     def round(self) -> list[str]:
-        """Let things happen and mend them; return what is wrong then."""
+        """Let things happen and mend them; return what was wrong on the way, or is then."""
+        self.writes.clear()
+        with watching(self.control_plane, self.models.namespace) as moments:
+            broken = self._lived()
+        self.most_written = max([self.most_written, *self.writes.values()])
+        return [*moments, *broken, *invariants.of_writes(self.writes.elements())]
+
+    def _count(self, _fault: Fault, asked: Exchange) -> None:
+        if writes_an_object(asked):
+            self.writes[f"{asked.method} {asked.path}"] += 1
+
+    def _lived(self) -> list[str]:
         kills = self.rng.random() < FRESH_SHARE
         with self._fault():
             for _ in range(self.rng.randint(2, 6)):
@@ -127,8 +144,12 @@ class Walk:
         def well() -> bool:
             nonlocal seen
             self._start_if_ended()
-            objects = stored(self.control_plane, self.models.namespace)
-            seen = [*invariants.at_rest(objects), *_not_serving(objects)]
+            objects = snapshot(self.control_plane, self.models.namespace)
+            seen = [
+                *invariants.at_rest(objects),
+                *invariants.of_lease(objects, {self.operator.identity}),
+                *_not_serving(objects),
+            ]
             return not seen
 
         try:
@@ -263,7 +284,8 @@ def stop_process(walk: Walk) -> Iterator[None]:
         yield
     finally:
         if pid:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it was killed while it stood still
+                os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -261,7 +261,12 @@ class Operator:
         return replace(
             seen,
             former=as_kept(
-                Former(hash=step.recalls.hash, subject=subject, plan=found.plan),
+                Former(
+                    hash=step.recalls.hash,
+                    subject=subject,
+                    plan=found.plan,
+                    pods=found.pods,
+                ),
                 step.recalls,
             ),
         )

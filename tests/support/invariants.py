@@ -27,6 +27,7 @@ from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.made import earlier_pods
 from shardwright.rendering.names import (
     base_name,
     generation_of,
@@ -208,14 +209,22 @@ def _rendered(
     if record is None or spec.get("paused") or spec.get("mode") == "PlanOnly":
         return None
     try:
-        subject = resolve(_question(objects, model, record, settings))
+        former = _former(objects, model, record)
+        subject = resolve(_question(model, record, settings, former))
         if subject.input_hash != record.input_hash:
             return None  # the plan in force is that of an earlier spec
         sets, base = _sets_of(objects, model), base_name(_name(model))
+        seed, pods = (
+            seed_of(KEYS, subject.deployment.owner, sets),
+            former.pods if former else None,
+        )
+        earlier = (
+            earlier_pods(pods, former.plan, record.plan, subject.deployment)
+            if former and pods
+            else None
+        )
         deployment = replace(
-            subject.deployment,
-            sought=record.sought,
-            secret_seed=seed_of(KEYS, subject.deployment.owner, sets),
+            subject.deployment, sought=record.sought, secret_seed=seed, earlier=earlier
         )
         made = [generation_of(_name(item)) for item in sets]
         names = group_names(base, record.plan.group_numbers)
@@ -232,12 +241,8 @@ def _rendered(
         return None
 
 
-def _question(
-    objects: Snapshot, model: Manifest, record: PlanRecord, settings: Settings
-) -> Question:
-    """Return what a model is asked: what its spec says or, where it has gone back, what the
-    revision says that is run.
-    """
+def _former(objects: Snapshot, model: Manifest, record: PlanRecord) -> Saying | None:
+    """Return what the revision says that is run, None where the spec is."""
     named = revisions_of(model.get("status") or {})
     for revision in named if record.rollback else ():
         name = revision_name(base_name(_name(model)), revision.digest)
@@ -255,16 +260,27 @@ def _question(
             and revision.hash == record.rollback.to
             and isinstance(said, Saying)
         ):
-            resource = read_stored(json.loads(as_now(said, model)))
-            return Question(
-                resource=resource,
-                config_text=said.config,
-                kept_version=said.engine_version,
-                settings=settings,
-            )
+            return said
+    return None
+
+
+def _question(
+    model: Manifest, record: PlanRecord, settings: Settings, former: Saying | None
+) -> Question:
+    """Return what a model is asked: what its spec says or, where it has gone back, what the
+    revision says that is run.
+    """
+    if former is None:
+        return Question(
+            resource=read_stored(model),
+            kept_version=record.engine_version,
+            settings=settings,
+        )
+    resource = read_stored(json.loads(as_now(former, model)))
     return Question(
-        resource=read_stored(model),
-        kept_version=record.engine_version,
+        resource=resource,
+        config_text=former.config,
+        kept_version=former.engine_version,
         settings=settings,
     )
 

@@ -14,16 +14,16 @@ from tests.support import invariants
 from tests.support.invariants import Manifest
 
 READ: Final = {
-    "ShardedModel": "/apis/shardwright.io/v1alpha1/{}shardedmodels",
     "StatefulSet": "/apis/apps/v1/{}statefulsets",
     "Service": "/api/v1/{}services",
     "ConfigMap": "/api/v1/{}configmaps",
+    "ShardedModel": "/apis/shardwright.io/v1alpha1/{}shardedmodels",
     "PodDisruptionBudget": "/apis/policy/v1/{}poddisruptionbudgets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/{}networkpolicies",
     "ControllerRevision": "/apis/apps/v1/{}controllerrevisions",
     "Pod": "/api/v1/{}pods",
 }
-"""Kinds of a namespace, by path."""
+"""Kinds of a namespace, by path; models after the plans of record, which may outlive them."""
 
 PAUSE_SECONDS: Final = 0.5
 
@@ -64,19 +64,27 @@ def wait_for_rest(
 
 
 @contextmanager
-def watched(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-    """Look all the time whether something is so that must never be."""
+def watching(control_plane: ControlPlane, namespace: str) -> Iterator[list[str]]:
+    """Look all the time, and add to what is yielded whatever must never be so, once each."""
     over, broken = threading.Event(), list[str]()
 
     def look() -> None:
         while not over.wait(PAUSE_SECONDS):
-            broken.extend(invariants.at_any_moment(snapshot(control_plane, namespace)))
+            found = invariants.at_any_moment(snapshot(control_plane, namespace))
+            broken.extend(what for what in found if what not in broken)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield
+        yield broken
     finally:
         over.set()
         thread.join()
+
+
+@contextmanager
+def watched(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
+    """Look all the time whether something is so that must never be."""
+    with watching(control_plane, namespace) as broken:
+        yield
     assert not broken, "; ".join(broken)

@@ -444,6 +444,11 @@ class ShownRevision(Shown):
     )
     kept_at: ShortWord = Field(description="When all groups served with it.")
     runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
+    pods: ShortWord | None = Field(
+        default=None,
+        description="What tells its pods from those that another release of the operator makes of "
+        "the same.",
+    )
 
 
 class Status(Shown):

@@ -65,5 +65,6 @@ async def _former(
         asks, said.config, Administration(settings=settings), said.engine_version
     )
     return as_kept(
-        Former(hash=revision.hash, subject=subject, plan=said.plan), revision
+        Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods),
+        revision,
     )

@@ -256,8 +256,8 @@ class Reader(threading.Thread, Generic[V]):
         self._health = replace(self._health, synced=True, served=True)
 
     def _heard(self, version: int) -> frozenset[Key]:
-        """Return what had been written by the version of a LIST: that says whether it is still
-        there.
+        """Return what had been written by a version that was read: whether it is still there is
+        known by that.
         """
         with self._lock:
             heard = frozenset(
@@ -324,9 +324,19 @@ class Reader(threading.Thread, Generic[V]):
             for event in lines.feed(chunk):
                 self._take_event(event, changes)
         finally:
+            self._miss_written(changes)
             if changes:
                 self._apply(changes)
                 self._deliver(changes, False)
+
+    def _miss_written(self, changes: dict[Key, Change[V]]) -> None:
+        """Add what was written by the version of the last event, and is not there: it had come and
+        gone before who wrote it had the answer, and handed it over.
+        """
+        version = _number(self._version)
+        for key in self._heard(version) if self._written else ():
+            if key not in self._known and key not in changes:
+                changes[key] = Change(None, version)
 
     def _take_event(self, event: Any, changes: dict[Key, Change[V]]) -> None:
         self.counts.events += 1
@@ -343,9 +353,6 @@ class Reader(threading.Thread, Generic[V]):
             key, change = self._projected(
                 content, gone=kind == "DELETED", before=changes
             )
-            with self._lock:
-                if self._written.get(key, change.version + 1) <= change.version:
-                    del self._written[key]
         known = changes[key].value if key in changes else self._known.get(key)
         if change.value is not known:
             changes[key] = change

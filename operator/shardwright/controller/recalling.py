@@ -14,7 +14,6 @@ from shardwright.controller.queue import Key
 from shardwright.controller.reading import Reading, owner_of
 from shardwright.controller.subjects import Subjects, beside
 from shardwright.errors import InputError, Problem
-from shardwright.planning.report import Plan
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.revisions import (
@@ -43,7 +42,7 @@ class Recalling:
         self._planner = planner
         self._reading = reading
         self._subjects = Subjects()
-        self._plans: dict[Key, Plan] = {}
+        self._said: dict[Key, Saying] = {}
 
     async def told(self, key: Key, live: Mapping[str, Any]) -> AskedSpec:
         """Return what a resource asks, word for word.
@@ -81,7 +80,7 @@ class Recalling:
     def forget(self, key: Key) -> None:
         """Forget what a model has gone back to: it runs what its spec says, or is gone."""
         self._subjects.forget(key)
-        self._plans.pop(key, None)
+        self._said.pop(key, None)
 
     async def _former(
         self, key: Key, live: Mapping[str, Any], revision: Revision
@@ -94,7 +93,7 @@ class Recalling:
             self._planner.files_version,
         )
         if known := self._subjects.of(key, form):
-            return Former(hash=revision.hash, subject=known, plan=self._plans[key])
+            return _former_of(revision, known, self._said[key])
         name = revision_name(base_name(owner.name), revision.digest)
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
@@ -103,14 +102,10 @@ class Recalling:
                 hash=revision.hash, subject=(said,)
             )  # what is gone may be put back: it is read again
         former = as_kept(
-            Former(
-                hash=revision.hash,
-                subject=await self._resolved(live, said, revision),
-                plan=said.plan,
-            ),
+            _former_of(revision, await self._resolved(live, said, revision), said),
             revision,
         )
-        self._plans[key] = said.plan
+        self._said[key] = said
         self._subjects.keep(key, form, former.subject)
         return former
 
@@ -126,3 +121,9 @@ class Recalling:
             )
         except InputError as error:
             return error.problems
+
+
+def _former_of(
+    revision: Revision, subject: Subject | tuple[Problem, ...], said: Saying
+) -> Former:
+    return Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods)

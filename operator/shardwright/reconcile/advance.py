@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
+from shardwright.planning.report import Plan
 from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
@@ -62,6 +63,7 @@ from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.revisions import (
     Course,
     Revision,
+    Served,
     hash_of,
     history_of,
     renewed,
@@ -72,6 +74,7 @@ from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.earlier import Earlier
 from shardwright.rendering.names import (
     GENERATION_MAX,
     base_name,
@@ -222,7 +225,7 @@ def _run(
     back.
     """
     deployed = _deploy(seen, known, subject, planned, now)
-    if course := given_up(seen, subject, deployed.decision):
+    if course := given_up(seen, subject, planned.record, deployed.decision):
         return _taken_back(seen, known, planned, deployed, course, now)
     beside = _beside(seen, known, subject, planned, deployed)
     if isinstance(beside, Step):
@@ -244,13 +247,29 @@ def _good(
 ) -> Step:
     """Keep what runs as a revision where all groups serve with it, and end."""
     if planned.record and not seen.resource.paused and _is_good(planned, deployed):
-        history = renewed(
-            history_of(seen.resource.status), subject, planned.record, seen.told, now
+        mixed = any(
+            group.pending
+            for group in (deployed.decision.groups if deployed.decision else ())
         )
+        earlier = _earlier(seen, subject, planned.record.plan)
+        served = Served(
+            subject=subject, record=planned.record, earlier=earlier, mixed=mixed
+        )
+        history = renewed(history_of(seen.resource.status), served, seen.told, now)
         if history is None:
             return Step(tell=True)
         deployed = replace(deployed, history=history)
     return _end(seen, known, planned, deployed, now)
+
+
+def _earlier(seen: Seen, subject: Subject, plan: Plan) -> Earlier | None:
+    """Return the pods of the revision that is gone back to, where another release had made them."""
+    gone_back = seen.former is not None and seen.former.subject is subject
+    return (
+        seen.former.pods_of(plan, subject.deployment)
+        if seen.former and gone_back
+        else None
+    )
 
 
 def _taken_back(
@@ -397,7 +416,10 @@ def _deploy(
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
     rejected = record.rejected == subject.deployment.asked != ""
-    rules = replace(known.rules, rejected=rejected, revision=hash_of(subject))
+    earlier = _earlier(seen, subject, record.plan) is not None
+    rules = replace(
+        known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
+    )
     if rules.progress_deadline_seconds is None:
         rules = replace(
             rules,
@@ -583,10 +605,12 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         )
     )
     pods = plan.nodes_per_replica
+    seed, earlier = seed_of(seen.keys, owner, sets), _earlier(seen, subject, plan)
     asking = replace(
         bounded(subject.deployment, cluster),
         sought=record.sought,
-        secret_seed=seed_of(seen.keys, owner, sets),
+        secret_seed=seed,
+        earlier=earlier,
     )
 
     def made(of: tuple[int, ...]) -> Bundle:

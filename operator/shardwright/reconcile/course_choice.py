@@ -21,6 +21,7 @@ from shardwright.reconcile.revisions import (
     unusable,
 )
 from shardwright.reconcile.seen import Seen
+from shardwright.rendering.made import made_hash
 from shardwright.resolving.subject import Subject
 
 SPEC: Final = "spec"
@@ -124,26 +125,48 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
     )
 
 
-def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course | None:
-    """Return the course of a model whose groups do not come up with what its spec says, None where
-    it stays on its own.
+def given_up(
+    seen: Seen, subject: Subject, record: PlanRecord | None, decision: Decision | None
+) -> Course | None:
+    """Return the course of a model whose groups do not come up with what is made of its spec,
+    None where it stays on its own.
     """
     rejection = decision.rejection if decision else None
-    if rejection is None or seen.course.rollback or seen.resource.paused:
+    if (
+        decision is None
+        or rejection is None
+        or record is None
+        or seen.course.rollback
+        or seen.resource.paused
+    ):
         return None
     newest, spec = (
         next(iter(revisions_of(seen.resource.status)[-1:]), None),
         hash_of(subject),
     )
-    if (
-        newest is None or newest.hash == spec
-    ):  # nothing was ever good, or what fails now was: no change of it is to blame
+    if newest is None:  # nothing was ever good
         return None
+    waits = any(
+        group.pending for group in decision.groups if group.name == rejection.group
+    )
+    if newest.hash == spec and (
+        waits or not _is_of_another_release(newest, subject, record)
+    ):
+        return None  # what fails now was good: no change of it is to blame
     rollback = replace(
         _because_of(rejection, newest.hash, spec),
         engine_version=subject.default_version,
     )
     return replace(seen.course, rollback=rollback)
+
+
+def _is_of_another_release(
+    revision: Revision, subject: Subject, record: PlanRecord
+) -> bool:
+    """Return whether the pods that were good are others than this release makes of the same."""
+    return bool(revision.pods) and revision.pods != made_hash(
+        record.plan, subject.deployment
+    )
 
 
 def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:

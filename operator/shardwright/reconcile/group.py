@@ -33,12 +33,13 @@ class LifeRules:
     annotation, or empty.
 
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release
-    would render them otherwise. ``min_ready_seconds`` is how long a group is ready before it counts
-    as available, ``progress_deadline_seconds`` how long it may take to become ready on its nodes
-    (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
-    ``rejected``: a group did not come up with what is wanted, and is gone. ``rolls_back``: what
-    groups do not come up with is taken back. ``revision`` tells what is wanted from all else that
-    was (empty: nobody knows what is).
+    would render them otherwise. ``makes_earlier``: pods of an earlier release are gone back to,
+    which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
+    long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
+    may take to become ready on its nodes (None: nobody knows). Groups below the number
+    ``partition`` keep the pods they have. ``rejected``: a group did not come up with what is
+    wanted, and is gone. ``rolls_back``: what groups do not come up with is taken back. ``revision``
+    tells what is wanted from all else that was (empty: nobody knows what is).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -46,6 +47,7 @@ class LifeRules:
     max_surge: int = 0
     restart_asked: str = ""
     keeps_templates: bool = True
+    makes_earlier: bool = False
     min_ready_seconds: int = 0
     progress_deadline_seconds: int | None = None
     partition: int = 0
@@ -239,9 +241,10 @@ class Group:
         """Return whether another template waits for the next restart: a release made it another
         one, or what waits for one.
         """
-        return self.asks_the_same and (
-            self.rules.keeps_templates or self._differs_by_what_waits_alone
+        keeps = self.rules.keeps_templates and (
+            self.complete or not self.rules.makes_earlier
         )
+        return self.asks_the_same and (keeps or self._differs_by_what_waits_alone)
 
     @property
     def _differs_by_what_waits_alone(self) -> bool:

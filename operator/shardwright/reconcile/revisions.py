@@ -22,8 +22,17 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
-from shardwright.rendering.deployment import Owner
+from shardwright.rendering.deployment import Deployment, Owner
+from shardwright.rendering.earlier import Earlier, MadePods
 from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
+from shardwright.rendering.made import (
+    earlier_pods,
+    made_hash,
+    made_pods,
+    pods_from,
+    pods_hash,
+    pods_text,
+)
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
@@ -56,6 +65,9 @@ _DATA_KEY: Final = "zlib"
 class Revision:
     """One revision, without what it says: its number, what tells it from others, the digest of its
     text, and what to show.
+
+    ``pods`` tells what a release had made of it from what another one makes (empty: its pods were
+    not kept).
     """
 
     number: int
@@ -63,6 +75,7 @@ class Revision:
     digest: str
     image: str
     kept_at: str
+    pods: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,23 +90,37 @@ class AskedSpec:
 class Saying:
     """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version
     by default, and the plan.
+
+    ``pods`` are those that served, as the release of then had made them (None: they were not kept).
     """
 
     spec: Mapping[str, Any]
     config: str | None
     engine_version: str | None
     plan: Plan
+    pods: MadePods | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The revision of this hash as it would run now: what it resolves to, or why it cannot run, and
-    its plan.
+    """The revision of this hash as it would run now: what it resolves to, or why it cannot run,
+    what it says of plan and pods.
     """
 
     hash: str
     subject: Subject | tuple[Problem, ...]
     plan: Plan | None = None
+    pods: MadePods | None = None
+
+    def pods_of(self, plan: Plan, deployment: Deployment) -> Earlier | None:
+        """Return how to make its pods as they were, for a plan; None where this release makes
+        the same, or cannot.
+        """
+        return (
+            earlier_pods(self.pods, self.plan, plan, deployment)
+            if self.pods and self.plan
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +213,14 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
     if type(number) is not int or not all(isinstance(word, str) for word in words):
         return None
     hashed, digest, image, kept_at = map(str, words)
+    pods = item.get("pods")
     return Revision(
-        number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at
+        number=number,
+        hash=hashed,
+        digest=digest,
+        image=image,
+        kept_at=kept_at,
+        pods=pods if isinstance(pods, str) else "",
     )
 
 
@@ -201,6 +234,7 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
             "image": item.image,
             "keptAt": item.kept_at,
             "runs": item.hash == runs,
+            **({"pods": item.pods} if item.pods else {}),
         }
         for item in history.revisions
     ]
@@ -208,42 +242,83 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def renewed(
-    before: History,
-    subject: Subject,
-    record: PlanRecord,
-    told: AskedSpec | None,
-    now: datetime,
-) -> History | None:
-    """Return the revisions after all groups have come to serve as a subject says; None where what
-    it asks must be told first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What all groups serve with: a subject, its plan of record, and pods of an ``earlier`` release
+    or of this one (None).
 
-    One that was kept before is the newest again, under a new number, as with a Deployment. Those
-    that are beyond the history stay named until they are gone.
+    ``mixed``: some are still as another release has made them.
     """
+
+    subject: Subject
+    record: PlanRecord
+    earlier: Earlier | None = None
+    mixed: bool = False
+
+    @property
+    def mark(self) -> str:
+        """Return what tells its pods from those of another release, empty where they are mixed."""
+        if self.mixed:
+            return ""
+        return (
+            pods_hash(self.earlier.made)
+            if self.earlier
+            else made_hash(self.record.plan, self.subject.deployment)
+        )
+
+    @property
+    def pods(self) -> MadePods | None:
+        """Return its pods, None where they are mixed."""
+        if self.mixed:
+            return None
+        return (
+            self.earlier.made
+            if self.earlier
+            else made_pods(self.record.plan, self.subject.deployment)
+        )
+
+
+def renewed(
+    before: History, served: Served, told: AskedSpec | None, now: datetime
+) -> History | None:
+    """Return the revisions after all groups have come to serve; None where what is asked must be
+    told first.
+
+    One that was kept before is the newest again, under a new number, as with a Deployment. Where
+    another release has made its pods by now it is kept anew. Those that are beyond the history stay
+    named until they are gone.
+    """
+    subject, record, pods = served.subject, served.record, served.mark
     hashed, there = hash_of(subject), before.revisions
     number = max((item.number for item in there), default=0) + 1
     known = next((item for item in there if item.hash == hashed), None)
     others = tuple(item for item in there if item is not known)
-    if (known and known is there[-1]) or (
-        not known and len(before.surplus) >= SURPLUS_MAX
+    same = known is not None and pods in ("", known.pods)
+    if (same and known is there[-1]) or (
+        not same and len(before.surplus) >= SURPLUS_MAX
     ):
         return replace(before, drops=_drops(subject.owner, before.surplus))
-    if known:
+    if known and same:
         return History(
             revisions=(*others, replace(known, number=number)), surplus=before.surplus
         )
     if told is None:
         return None
-    text = _text(told, record)
-    digest, gone = (
+    text = _text(told, served)
+    digest, old = (
         hashlib.sha256(text.encode()).hexdigest(),
         others[: max(0, len(others) + 1 - HISTORY_MAX)],
     )
+    gone = (*old, *((known,) if known else ()))
     kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     image = subject.deployment.on(record.plan.resource).image
     made = Revision(
-        number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at
+        number=number,
+        hash=hashed,
+        digest=digest,
+        image=image,
+        kept_at=kept_at,
+        pods=pods,
     )
     surplus = tuple(
         item
@@ -254,10 +329,7 @@ def renewed(
     needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})
     drops = _drops(subject.owner, surplus, needs)
     return History(
-        revisions=(*others[len(gone) :], made),
-        surplus=surplus,
-        keeps=keeps,
-        drops=drops,
+        revisions=(*others[len(old) :], made), surplus=surplus, keeps=keeps, drops=drops
     )
 
 
@@ -274,12 +346,12 @@ def _drops(
     }
 
 
-def _text(told: AskedSpec, record: PlanRecord) -> str:
+def _text(told: AskedSpec, served: Served) -> str:
     """Return what a revision says, the same for the same: without what becomes of the plan of
     record later.
     """
     kept = replace(
-        record,
+        served.record,
         rollback=None,
         answered="",
         unknown=False,
@@ -287,10 +359,12 @@ def _text(told: AskedSpec, record: PlanRecord) -> str:
         improved_at=None,
         serial=0,
     )
+    pods = {"pods": pods_text(made)} if (made := served.pods) else {}
     said = {
         "spec": json.loads(told.text)["spec"],
         "config": told.config,
         "record": encode(kept),
+        **pods,
     }
     return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
@@ -334,6 +408,7 @@ def read_revision(
         config=said["config"],
         engine_version=kept_default(record.engine_version),
         plan=record.plan,
+        pods=pods_from(said["pods"]) if "pods" in said else None,
     )
 
 

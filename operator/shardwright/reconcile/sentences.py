@@ -146,13 +146,24 @@ def rollback_sentence(
     ...     ": "
     ... )[0]
     'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
+    >>> failed = Rollback(
+    ...     to="b6", instead_of="b6", cause=Cause.ENGINE_FAILED, group="llama-0"
+    ... )
+    >>> rollback_sentence(failed, 2, "vllm").partition("; ")[0]
+    'revision 2 (vllm) runs with pods of an earlier release in place of those of this one, with which llama-0 failed again and again'
     """  # noqa: E501
     which = (
         f"{revision_named(number)} ({image})"
         if number is not None
         else revision_named(number)
     )
-    runs = f"{which} {'runs' if placed else 'is to run'} in place of the spec"
+    of_release = rollback.to == rollback.instead_of
+    instead = (
+        "with pods of an earlier release in place of those of this one"
+        if of_release
+        else "in place of the spec"
+    )
+    runs = f"{which} {'runs' if placed else 'is to run'} {instead}"
     if rollback.cause is Cause.ASKED:
         return (
             f"{runs}, as asked, until the spec changes"
@@ -166,7 +177,8 @@ def rollback_sentence(
     )
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
     without = "" if placed else "; it has no place, and what runs goes on"
-    again = "correct the spec, or have it tried again with 'kubectl shardwright rollout retry'"
+    mend = "change the spec" if of_release else "correct the spec"
+    again = f"{mend}, or have it tried again with 'kubectl shardwright rollout retry'"
     return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
 
 

@@ -8,6 +8,7 @@ from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.to_come import Sought
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering import names
+from shardwright.rendering.earlier import Earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +254,8 @@ class Deployment:
     not exist when they were planned. ``asked`` is the hash of all that the spec says of pods
     (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is what the
     names of Secrets that are made follow from, known to nobody else (empty: they follow from the
-    owner's uid). ``ceilings`` are what the namespace says of the limits of containers.
+    owner's uid). ``ceilings`` are what the namespace says of the limits of containers. ``earlier`` are
+    pods of an earlier release, to be made again (None: pods are as this release makes them).
     """
 
     owner: Owner
@@ -303,6 +305,7 @@ class Deployment:
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
     ceilings: tuple[Ceiling, ...] = ()
+    earlier: Earlier | None = None
 
     def on(self, resource: str) -> "Deployment":
         """Return the same with the image for the GPUs that pods request."""

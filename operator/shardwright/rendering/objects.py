@@ -68,12 +68,22 @@ def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
     """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
     another name.
     """
+    earlier = subject.deployment.earlier
+    name = (
+        earlier.made.scripts_name
+        if earlier
+        else scripts_name(subject.plan, subject.deployment)
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": subject.metadata(scripts_name(subject.plan, subject.deployment)),
+        "metadata": subject.metadata(name),
         "immutable": True,
-        "data": dict(scripts_of(subject.plan, subject.deployment)),
+        "data": dict(
+            earlier.made.scripts
+            if earlier
+            else scripts_of(subject.plan, subject.deployment)
+        ),
     }
 
 

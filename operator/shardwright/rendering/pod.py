@@ -32,6 +32,7 @@ from shardwright.rendering import (
     ssh,
 )
 from shardwright.rendering.deployment import Deployment, SecretKey
+from shardwright.rendering.earlier import with_earlier
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import (
     MODEL_ANNOTATION,
@@ -172,6 +173,16 @@ def _budget(
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
+    template = bare_template(plan, deployment, group)
+    if deployment.earlier:
+        template = with_earlier(template, deployment.earlier)
+    metadata = template["metadata"]
+    labels = {**metadata["labels"], TEMPLATE_HASH: template_hash(template)}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+    """Return the template of one group as this release makes it, without its hash."""
     engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
     own = dict(deployment.marks.labels)
@@ -187,12 +198,10 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     }
     if sought := deployment.sought_by(group):
         annotations[SOUGHT] = str(sought.number)
-    template = {
+    return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": _spec(plan, deployment, group),
     }
-    template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
-    return template
 
 
 def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:

@@ -420,6 +420,27 @@ def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_go
     assert delivered.batches[-1] == ({A: None}, True), "the LIST is older than B"
 
 
+def test_what_had_come_and_gone_before_its_writer_had_the_answer_is_handed_over_as_gone() -> (
+    None
+):
+    """The watch is sooner than the answer to a creation, and the garbage collector, too."""
+    told, go = threading.Event(), threading.Event()
+    gone = [("ADDED", an_object("a", 9, 1)), ("DELETED", an_object("a", 10, 1))]
+    later = ("ADDED", an_object("b", 11, 2))
+    watch = Reply(parts=[*map(line, gone), go, line(later), told])
+    with reading(WatchApi([a_list(version=7)], [watch])) as (reader, delivered):
+        delivered.wait_for(lambda: reader._version == "10")
+        reader.expect(A, 9)
+        reader.expect(C, 12)
+        go.set()
+        delivered.wait_for(lambda: B in delivered.state)
+        told.set()
+    assert delivered.batches[-1] == ({B: 2, A: None}, False), (
+        "C has not been heard of yet"
+    )
+    assert reader._written == {C: 12}
+
+
 def test_what_was_written_is_there_for_as_long_as_its_events_say_so() -> None:
     go = threading.Event()
     events = [("ADDED", an_object("a", 9, 1)), ("MODIFIED", an_object("b", 8, 2))]

@@ -17,6 +17,7 @@ from shardwright.reconcile.revisions import (
     History,
     Revision,
     Saying,
+    Served,
     history_of,
     read_revision,
     renewed,
@@ -116,7 +117,8 @@ def test_while_many_do_not_go_none_is_kept_and_they_are_tried_on() -> None:
         kept_at="2026-01-02T12:00:00Z",
     )
     before = History(revisions=(there,), surplus=surplus)
-    found = renewed(before, a_subject(), a_record(), None, NOON)
+    served = Served(subject=a_subject(), record=a_record(), mixed=True)
+    found = renewed(before, served, None, NOON)
     assert found
     assert (found.revisions, found.keeps, tuple(found.drops)) == (
         (there,),

@@ -1,0 +1,100 @@
+"""What this release makes of a model's pods, and whether it can make those of another.
+
+It is the same wherever the groups stand, so two releases can be told apart by it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from shardwright.planning.report import Plan
+from shardwright.rendering import cache
+from shardwright.rendering.deployment import Deployment, OwnMarks
+from shardwright.rendering.earlier import ClashError, Earlier, MadePods, with_earlier
+from shardwright.rendering.hashing import asked_hash, digest
+from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
+
+_DIGITS = 16
+
+
+def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
+    """Return what this release makes of the pods of a plan, wherever they run."""
+    made = _made(plan, deployment)
+    template, claims = json.loads(json.dumps([made.template, made.claims]))
+    return replace(made, template=template, claims=claims)
+
+
+def made_hash(plan: Plan, deployment: Deployment) -> str:
+    """Return the :func:`pods_hash` of what this release makes."""
+    return pods_hash(_made(plan, deployment))
+
+
+def _made(plan: Plan, deployment: Deployment) -> MadePods:
+    plain = _anywhere(deployment.on(plan.resource))
+    nodes = tuple(f"node-{rank}" for rank in range(plan.nodes_per_replica))
+    one_group = replace(plan, groups=(nodes,), numbers=())
+    return MadePods(
+        template=bare_template(one_group, plain, 0),
+        scripts_name=scripts_name(one_group, plain),
+        scripts=scripts_of(one_group, plain),
+        claims=cache.claim_templates(plain).get("volumeClaimTemplates", []),
+    )
+
+
+def _anywhere(deployment: Deployment) -> Deployment:
+    """Return it without what is found out where and when the pods are made."""
+    marks = replace(deployment.marks, pull_policy=OwnMarks().pull_policy)
+    return replace(
+        deployment,
+        marks=marks,
+        cluster_domain="cluster.local",
+        generations=(),
+        numbers=(),
+        sought=(),
+        secret_seed="",
+        ceilings=(),
+        earlier=None,
+    )
+
+
+def pods_hash(made: MadePods) -> str:
+    """Return what tells apart what two releases make of the same.
+
+    The name of the scripts follows from what they say.
+    """
+    return digest([made.template, made.scripts_name, made.claims])[:_DIGITS]
+
+
+def pods_text(made: MadePods) -> dict[str, Any]:
+    """Return it as plain data; :func:`pods_from` reads it again."""
+    return {field.name: getattr(made, field.name) for field in fields(made)}
+
+
+def pods_from(said: Mapping[str, Any]) -> MadePods:
+    """Return what :func:`pods_text` has written."""
+    return MadePods(**said)
+
+
+def earlier_pods(
+    made: MadePods, then: Plan, plan: Plan, deployment: Deployment
+) -> Earlier | None:
+    """Return how to make the pods of a plan as another release has made them.
+
+    ``then`` is the plan that they were ``made`` for. None where this release makes the
+    same, and where it cannot: the plan cuts the model in another way by now, volume
+    claims are others, or a field of the former pods depends on where they run.
+    """
+    if asked_hash("", then, ()) != asked_hash("", plan, ()):
+        return None
+    now = made_pods(plan, deployment)
+    if made == now or made.claims != now.claims:
+        return None
+    earlier = Earlier(made=made, now=now)
+    here = replace(deployment.on(plan.resource), numbers=plan.numbers, earlier=None)
+    try:
+        for group in range(len(plan.groups)):
+            with_earlier(bare_template(plan, here, group), earlier)
+    except ClashError:
+        return None
+    return earlier

@@ -1,0 +1,300 @@
+"""What is gone back to are the pods that were good, whatever another release makes of them."""
+
+import hashlib
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.writes import DropRevision, KeepRevision
+from shardwright.rendering import budgets
+from shardwright.rendering import pod as rendering
+from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.names import revision_name
+from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.changed_engines import GOOD, HANGS
+from tests.support.going_back import (
+    ROLL_BACK,
+    SETTLED,
+    ask,
+    condition,
+    ready,
+    revisions,
+    rolled_back,
+    serving,
+    three_groups,
+    uids,
+    variables,
+)
+
+
+def release(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """Let the operator be of a release that renders probes and scripts otherwise: 5 s is this
+    one's.
+    """
+    monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", seconds)
+    monkeypatch.setattr(budgets, "LAST_WORDS_SECONDS", 25 + seconds)
+
+
+def templates(operator: Operator) -> dict[str, str]:
+    """Return the hash of the template of each pod, by name."""
+    pods = operator.cluster.pods.items()
+    return {name: pod["metadata"]["labels"][TEMPLATE_HASH] for name, pod in pods}
+
+
+def scripts(operator: Operator) -> dict[str, Mapping[str, str]]:
+    """Return by pod the scripts that it mounts."""
+    found = {}
+    for name, pod in operator.cluster.pods.items():
+        volumes = {item["name"]: item for item in pod["spec"]["volumes"]}
+        key = "ConfigMap", volumes["scripts"]["configMap"]["name"]
+        found[name] = operator.cluster.objects[key]["data"]
+    return found
+
+
+def stands(operator: Operator) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+    return templates(operator), scripts(operator)
+
+
+def kept(operator: Operator) -> int:
+    return sum(isinstance(write, KeepRevision) for write in operator.written)
+
+
+@pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
+def test_a_change_that_fails_goes_back_to_template_and_scripts_of_the_release_before(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
+) -> None:
+    operator = serving(4, **spec, replicas=2, rollout=ROLL_BACK)
+    good, made = stands(operator), uids(operator)
+    release(monkeypatch, 6)
+    operator.run(SETTLED)
+    assert uids(operator) == made
+
+    operator.edit(engine=HANGS)
+    operator.run(200)
+    assert templates(operator) != good[0]
+    operator.run(2 * SETTLED)
+
+    assert rolled_back(operator) == ("True", "ProgressDeadlineExceeded")
+    assert stands(operator) == good
+    assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
+    others = {name for name, uid in uids(operator).items() if made[name] == uid}
+    assert others == {name for name in made if name.startswith("llama-1")}
+
+
+def test_so_does_a_request_and_the_next_change_is_as_this_release_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = three_groups()
+    good = stands(operator)
+    release(monkeypatch, 6)
+    operator.edit(engine=GOOD)
+    operator.run(SETTLED)
+    assert revisions(operator) == [(1, False), (2, True)]
+
+    ask(operator, "1")
+    operator.run(SETTLED)
+    assert (stands(operator), ready(operator)) == (good, ("True", "Serving"))
+    assert revisions(operator) == [(2, False), (3, True)]
+
+    ask(operator, "spec")
+    operator.run(SETTLED)
+    assert set(variables(operator).values()) == {"INFO"}
+    assert {probe_timeout(pod) for pod in operator.cluster.pods.values()} == {6}
+
+
+def probe_timeout(pod: Mapping[str, Any]) -> int:
+    container = pod["spec"]["containers"][0]
+    return int(container["readinessProbe"]["timeoutSeconds"])
+
+
+def test_what_is_gone_back_to_is_rendered_for_where_its_groups_are_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = serving(4, **ONE_NODE, replicas=2)
+    good = scripts(operator)["llama-0-0"]
+    operator.edit(engine=GOOD)
+    operator.run(SETTLED)
+    gone = operator.cluster.pods["llama-0-0"]["spec"]["nodeName"]
+    release(monkeypatch, 6)
+    operator.cluster.delete_node(gone)
+    operator.run(SETTLED)
+
+    ask(operator, "1")
+    operator.run(SETTLED)
+
+    assert (ready(operator), rolled_back(operator)) == (
+        ("True", "Serving"),
+        ("True", "Asked"),
+    )
+    assert {probe_timeout(pod) for pod in operator.cluster.pods.values()} == {5}
+    assert [*scripts(operator).values()] == [good, good]
+    assert operator.cluster.pods["llama-0-0"]["spec"]["nodeName"] != gone
+
+
+def test_pods_of_this_release_are_what_is_gone_back_to_once_all_groups_have_served_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = three_groups(**ROLL_BACK)
+    release(monkeypatch, 6)
+    operator.run(SETTLED)
+    assert (revisions(operator), kept(operator)) == ([(1, True)], 1)
+
+    operator.annotations = {"shardwright.io/restart": "now"}
+    operator.cluster.version += 1
+    operator.run(3 * SETTLED)
+    assert (revisions(operator), kept(operator)) == ([(2, True)], 2)
+    assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
+    assert len(operator.cluster.revisions) == 1
+    written = list(operator.written)
+    operator.run(SETTLED)
+    assert operator.written == written
+
+    good = stands(operator)
+    operator.edit(engine=HANGS)
+    operator.run(2 * SETTLED)
+    assert (rolled_back(operator)[0], stands(operator)) == ("True", good)
+
+
+def forget_pods(operator: Operator) -> None:
+    """Have the only revision be one of a release that kept no pods."""
+    ((name, content),) = operator.cluster.revisions.items()
+    said = json.loads(zlib.decompress(b64decode(content["data"]["zlib"])))
+    text = json.dumps({**said, "pods": None}, sort_keys=True, separators=(",", ":"))
+    text = text.replace(',"pods":null', "")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (shown,) = operator.status["revisions"]
+    shown = {key: value for key, value in shown.items() if key != "pods"}
+    operator.status = {**operator.status, "revisions": [shown | {"digest": digest}]}
+    data = {"zlib": b64encode(zlib.compress(text.encode())).decode()}
+    del operator.cluster.revisions[name]
+    operator.cluster.revisions[revision_name("llama", digest)] = {
+        **content,
+        "data": data,
+    }
+
+
+def test_a_revision_of_a_release_that_kept_no_pods_runs_as_this_one_renders_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = three_groups(**ROLL_BACK)
+    forget_pods(operator)
+    release(monkeypatch, 6)
+    operator.edit(engine=HANGS)
+    operator.run(2 * SETTLED)
+    assert rolled_back(operator)[0] == "True"
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
+    assert variables(operator)["llama-0-0"] is None
+
+
+def test_one_that_kept_none_is_kept_anew_with_the_pods_that_serve() -> None:
+    operator = three_groups()
+    forget_pods(operator)
+    operator.cluster.version += 1
+    operator.run(60)
+    assert revisions(operator) == [(2, True)]
+    assert operator.status["revisions"][0]["pods"]
+    assert len(operator.cluster.revisions) == 1
+
+
+def test_where_what_is_other_depends_on_the_place_all_is_as_this_release_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = serving(4, **TWO_NODES, replicas=2, rollout=ROLL_BACK)
+    release(monkeypatch, 6)
+    monkeypatch.setattr(rendering, "peers_service", lambda group: f"{group}-ranks")
+    operator.edit(engine=HANGS)
+    operator.run(2 * SETTLED)
+    assert rolled_back(operator)[0] == "True"
+    assert variables(operator)["llama-0-0"] is None
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
+    assert scripts(operator)["llama-0-0"] != scripts(operator)["llama-1-0"]
+
+
+class TestAReleaseWhosePodsDoNotComeUp:
+    def hangs(self, monkeypatch: pytest.MonkeyPatch, word: str = "WARN") -> None:
+        """Let the operator be of a release whose engines do not come up, or end (``TRACE``)."""
+        made = rendering._fixed_environment
+        hangs = {"NCCL_DEBUG": word}
+        monkeypatch.setattr(
+            rendering, "_fixed_environment", lambda plan, of: made(plan, of) | hangs
+        )
+
+    @pytest.mark.parametrize(
+        "spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"]
+    )
+    def test_its_rollout_is_taken_back_to_the_pods_of_the_release_before(
+        self, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
+    ) -> None:
+        rollout = {**ROLL_BACK, "onUpgrade": "Roll"}
+        operator = serving(4, **spec, replicas=2, rollout=rollout)
+        good, made = stands(operator), uids(operator)
+        self.hangs(monkeypatch)
+
+        operator.run(3 * SETTLED)
+
+        assert rolled_back(operator) == ("True", "ProgressDeadlineExceeded")
+        assert ready(operator) == ("False", "RolledBack")
+        assert (
+            "with pods of an earlier release" in condition(operator, "Ready")["message"]
+        )
+        assert stands(operator) == good
+        others = {name for name, uid in uids(operator).items() if made[name] == uid}
+        assert others == {name for name in made if name.startswith("llama-1")}
+        assert (revisions(operator), kept(operator)) == ([(1, True)], 1)
+
+    def test_so_is_a_restart_that_brings_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        operator = serving(4, **TWO_NODES, replicas=2, rollout=ROLL_BACK)
+        good, made = stands(operator), uids(operator)
+        self.hangs(monkeypatch, "TRACE")
+        operator.run(60)
+        assert uids(operator) == made
+        operator.cluster.end(operator.cluster.pods["llama-1-0"])
+        operator.run(2 * SETTLED)
+        assert (rolled_back(operator), stands(operator)) == (
+            ("True", "EngineFailed"),
+            good,
+        )
+        assert {name for name, uid in uids(operator).items() if made[name] == uid} == {
+            "llama-0-0",
+            "llama-0-1",
+        }
+
+    def test_it_is_tried_again_where_somebody_asks(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        operator = serving(1, **ONE_NODE, rollout={**ROLL_BACK, "onUpgrade": "Roll"})
+        good = stands(operator)
+        self.hangs(monkeypatch)
+        operator.run(3 * SETTLED)
+        assert stands(operator) == good
+
+        monkeypatch.undo()
+        release(monkeypatch, 6)
+        operator.run(SETTLED)
+        assert stands(operator) == good
+        ask(operator, "spec@1")
+        operator.run(SETTLED)
+
+        assert (ready(operator), rolled_back(operator)[0]) == (
+            ("True", "Serving"),
+            "False",
+        )
+        assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
+        assert revisions(operator) == [(2, True)]
+
+    def test_groups_that_fail_with_pods_of_the_release_before_take_nothing_back(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        operator = three_groups(**ROLL_BACK)
+        release(monkeypatch, 6)
+        operator.run(60)
+        pod = operator.cluster.pods["llama-1-0"]
+        pod["spec"]["containers"][0]["env"] += HANGS["env"]
+        operator.run(2 * SETTLED)
+        assert rolled_back(operator) == ("False", "Idle")
