@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.gating import Gating, gate_of
 from shardwright.modelspec.parse import parse_config
 
 _CONFIGS: Final = files("shardwright.modelspec") / "configs"
@@ -143,9 +142,7 @@ def _known_by_id(model_id: str) -> str:
     if listing is None:
         return ""
     since = f"released {listing.released}, " if listing.released else ""
-    gate = gate_of(model_id)
-    gated = f"gated as of {gate.read}, " if gate.gating is Gating.GATED else ""
-    return f"it is known by its id alone ({since}{gated}listed by {listing.source})"
+    return f"it is known by its id alone ({since}listed by {listing.source})"
 
 
 def _suggestion(model_id: str, ids: Iterable[str]) -> str:
