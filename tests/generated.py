@@ -15,6 +15,7 @@ from shardwright.cli.main import main as command
 from tests.harness import build
 from tests.support.chart_documents import documents as chart_documents
 from tests.support.reference_pages import VARIABLES, pages
+from tests.support.trtllm_table import documents as option_tables
 
 ROOT = Path(__file__).parent.parent
 CRD = "shardwright.io_shardedmodels.yaml"
@@ -34,6 +35,7 @@ def documents() -> dict[Path, str]:
         written
         | {ROOT / "crds" / CRD: crd, ROOT / "charts/shardwright/files" / CRD: crd}
         | chart_documents()
+        | option_tables()
     )
 
 

@@ -24,7 +24,7 @@ class Tables:
 
 VLLM: Final = Tables(engine="vLLM", prefix="vllm", versions=VERSIONS)
 TENSORRT_LLM: Final = Tables(
-    engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0",)
+    engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0", "1.3.0")
 )
 
 _INNER_TYPES: Final[Mapping[str, str]] = {

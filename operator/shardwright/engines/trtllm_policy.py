@@ -1,8 +1,8 @@
 """Which arguments a user may give TensorRT-LLM, and why not the others; names with dashes, as
 :mod:`shardwright.engines.policy`.
 
-An argument is an option of ``trtllm-serve`` (main at commit 029e223, without the four that 1.2 does
-not take there) or a key of its configuration file (as of the time of 1.2).
+An argument is an option of ``trtllm-serve`` (main at commit 029e223, for 1.2 without the four that
+it does not take there) or a key of its configuration file (as of the times of 1.2 and 1.3).
 """
 
 from collections.abc import Mapping
@@ -45,6 +45,7 @@ OWNED: Final[Mapping[str, str]] = {
         "set its dtype through spec.workload.kvCacheQuantization; the rest follows from the "
         "plan"
     ),
+    "kv-cache-dtype": "set it through spec.workload.kvCacheQuantization",
     "load-format": "leave it out; the engine reads weights in one way",
     "max-batch-size": "set it through spec.workload.concurrency",
     "max-num-tokens": "leave it out; the plan's memory is computed with it",
@@ -58,6 +59,9 @@ OWNED: Final[Mapping[str, str]] = {
     "port": "leave it out; the client Service listens on port 8000",
     "pp-partition": "set it through spec.parallelism.partition",
     "revision": "set it through spec.model.revision",
+    "served-model-name": (
+        "leave it out; clients name the model by its id, or the name of the folder on the claim"
+    ),
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
 """Arguments that shardwright renders itself, and where to say it instead."""
@@ -106,9 +110,9 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 """Arguments that nobody can admit, and what they would break."""
 
 MISSING: Final[Mapping[str, str]] = {
-    "api-key": "trtllm-serve 1.2 has no option for it: it serves everybody who reaches it",
+    "api-key": "trtllm-serve has no option for it: it serves everybody who reaches it",
     "enable-lora": (
-        "trtllm-serve 1.2 has no option that names adapters for clients: a request would "
+        "trtllm-serve has no option that names adapters for clients: a request would "
         "bring a path of its own"
     ),
     "kv-offloading-size": "what its host_cache_size takes of a pod's memory is not planned for",
@@ -123,8 +127,8 @@ MISSING: Final[Mapping[str, str]] = {
         "stored quantized"
     ),
     "served-model-name": (
-        "version 1.2 has no option for it: it serves under the id, or the name of the folder "
-        "on the claim"
+        "version 1.2 has no option for it, and that of 1.3 is not used: it serves under the id, or "
+        "the name of the folder on the claim"
     ),
     "speculative-config": (
         "its settings for prompt lookup and draft models are not among the keys that this "

@@ -46,6 +46,8 @@ FLAGS = {
 TOP = {key["key"] for key in KEYS["keys"]}
 CACHE = {key["key"] for key in KEYS["kv_cache_config"]}
 VERSION = "1.2.1"
+LATER = "1.3.0"
+LATER_KEYS = json.loads((LISTS / "trtllm-llm-args-1.3.json").read_text())
 
 PLANS = {
     "one GPU": a_small_plan(memory_utilization=0.95),
@@ -149,6 +151,44 @@ def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
+def test_every_option_and_key_that_is_rendered_is_there_in_1_3_too(name: str) -> None:
+    table = option_table(LATER, TABLES) or {}
+    flags = {flag for option in OPTIONS for flag in option["flags"]}
+    words = trtllm.serve_arguments(PLANS[name], serving(arguments=USERS, version=LATER))
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= flags
+    said = configuration(PLANS[name], arguments=USERS, revision="f" * 40, version=LATER)
+    assert set(said) <= {option.key for option in table.values()}
+    assert set(said["kv_cache_config"]) <= set(LATER_KEYS["kv_cache_config"])
+
+
+def test_1_3_has_every_key_of_1_2_and_more() -> None:
+    keys = {option.key for option in (option_table(LATER, TABLES) or {}).values()} - {
+        ""
+    }
+    assert keys == {key["key"] for key in LATER_KEYS["keys"]}
+    assert len(TOP) < len(keys) == 99
+    assert keys >= TOP
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "code"),
+    [
+        ("served_model_name", "x", "EngineArgumentOwned"),
+        ("kv_cache_dtype", "fp8", "EngineArgumentOwned"),
+        ("cp_size", 2, "EngineArgumentOwned"),
+        ("telemetry_config", "{}", "EngineArgumentForbidden"),
+        ("log_level", "loud", "EngineArgumentInvalid"),
+        ("log_level", "debug", None),
+    ],
+)
+def test_arguments_of_1_3_are_judged_by_its_own_list(
+    argument: str, value: object, code: str | None
+) -> None:
+    found = check_arguments({argument: value}, LATER, frozenset(), TENSORRT_LLM)
+    assert [problem.code for problem in found] == ([code] if code else [])
+
+
+@pytest.mark.parametrize("name", PLANS)
 def test_the_parsers_types_take_every_value_that_is_rendered(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving())[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
@@ -187,7 +227,9 @@ def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> N
         )
     ]
     names = set().union(*lists)
-    assert names <= set(option_table(VERSION, TABLES) or {})
+    listed = [set(option_table(version, TABLES) or {}) for version in (VERSION, LATER)]
+    assert names <= listed[0] | listed[1]
+    assert names - listed[0] == {"kv-cache-dtype", "served-model-name"}
     assert len(names) == sum(map(len, lists))
 
 
@@ -261,11 +303,11 @@ def test_an_administrator_admits_by_one_name_for_both_engines() -> None:
 
 def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> None:
     (problem,) = check_arguments(
-        {"log_level": "debug"}, "1.3.0", frozenset(), TENSORRT_LLM
+        {"log_level": "debug"}, "1.4.0", frozenset(), TENSORRT_LLM
     )
     assert (problem.code, problem.what) == (
         "EngineArgumentUnchecked",
-        "the options of TensorRT-LLM 1.3.0",
+        "the options of TensorRT-LLM 1.4.0",
     )
 
 
