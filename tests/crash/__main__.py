@@ -109,8 +109,10 @@ def _walk(walk: soak.Walk, seconds: float) -> list[str]:
 
 def _report(walk: soak.Walk, broken: list[str]) -> str:
     lines = [
-        f"{len(walk.rests)} rounds; rest after at most {max(walk.rests, default=0):.1f} s; "
-        f"at most {walk.most_written} writes of an object in a round"
+        (
+            f"{len(walk.rests)} rounds; rest after at most {max(walk.rests, default=0):.1f} s; "
+            f"at most {walk.most_written} writes of an object in a round"
+        )
     ]
     lines += [f"{count:5} {what}" for what, count in walk.happened.most_common()]
     for pid, samples in walk.samples.items():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.leases import SYSTEM
 from tests.harness.waiting import wait_for
@@ -70,8 +71,9 @@ def watching(control_plane: ControlPlane, namespace: str) -> Iterator[list[str]]
 
     def look() -> None:
         while not over.wait(PAUSE_SECONDS):
-            found = invariants.at_any_moment(snapshot(control_plane, namespace))
-            broken.extend(what for what in found if what not in broken)
+            with suppress(ApiError):  # the next look is half a second later
+                found = invariants.at_any_moment(snapshot(control_plane, namespace))
+                broken.extend(what for what in found if what not in broken)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
