@@ -70,7 +70,9 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         if launch.deployment.adapters.served
         else 0,
         "draftTokens": launch.deployment.draft_tokens or plan.draft_tokens,
-        "draftMethod": ENGINES_METHODS.get(launch.deployment.drafts_by, ""),
+        "draftMethod": ENGINES_METHODS[drafts_by]
+        if (drafts_by := launch.deployment.drafts_by)
+        else "",
         "draftTensor": layout.tensor if has_weights_that_draft(launch) else 0,
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,

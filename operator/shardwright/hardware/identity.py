@@ -70,8 +70,6 @@ def identify(
     a node has ``devices`` of ResourceSlices, these name the product.
     """
     key, product = _product(raw, resource, devices)
-    if plain_name(product) == NAMELESS:
-        return _nameless(key, product)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
     gpu = (
         find_gpu(product, _memory_hint(raw, resource, devices))
@@ -80,7 +78,8 @@ def identify(
         else None
     )
     if gpu is None:
-        return _unknown(key, product)
+        nameless = plain_name(product) == NAMELESS
+        return _nameless(key, product) if nameless else _unknown(key, product)
     if gpu.vendor != VENDORS[resource]:
         return implausible(
             f"{printable(product)} on a node with {resource}",

@@ -254,8 +254,8 @@ class Deployment:
     not exist when they were planned. ``asked`` is the hash of all that the spec says of pods
     (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is what the
     names of Secrets that are made follow from, known to nobody else (empty: they follow from the
-    owner's uid). ``ceilings`` are what the namespace says of the limits of containers. ``earlier`` are
-    pods of an earlier release, to be made again (None: pods are as this release makes them).
+    owner's uid). ``ceilings`` are what the namespace says of the limits of containers. ``earlier``
+    are pods of an earlier release, to be made again (None: pods are as this release makes them).
     """
 
     owner: Owner
