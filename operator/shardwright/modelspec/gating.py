@@ -24,7 +24,7 @@ class Gating(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class RepositoryGate:
     """Whether a repository is gated, the day on which that was read (as ``2026-11-25``),
     and where; both empty where it is unknown.
     """
@@ -34,13 +34,13 @@ class Gate:
     source: str = ""
 
 
-_UNKNOWN: Final = Gate(gating=Gating.UNKNOWN)
+_UNKNOWN: Final = RepositoryGate(gating=Gating.UNKNOWN)
 _WHETHER: Final = MappingProxyType({"yes": Gating.GATED, "no": Gating.OPEN})
 _OPEN_END: Final = ("/", "-")
 """What a row ends with that is about all ids which begin so."""
 
 
-def gate_of(model_id: str) -> Gate:
+def gate_of(model_id: str) -> RepositoryGate:
     """Return whether a repository is gated; of several rows about it the longest holds.
 
     >>> gate_of("meta-llama/Llama-3.1-8B-Instruct").gating.value
@@ -58,12 +58,14 @@ def _is_start(row: str, model_id: str) -> bool:
 
 
 @cache
-def _gates() -> Mapping[str, Gate]:
+def _gates() -> Mapping[str, RepositoryGate]:
     table = files("shardwright.modelspec").joinpath("gating.csv")
     rows = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
     gates = {row["id"]: _gate(row) for row in rows}
     return MappingProxyType(gates)
 
 
-def _gate(row: Mapping[str, str]) -> Gate:
-    return Gate(gating=_WHETHER[row["gated"]], read=row["read"], source=row["source"])
+def _gate(row: Mapping[str, str]) -> RepositoryGate:
+    return RepositoryGate(
+        gating=_WHETHER[row["gated"]], read=row["read"], source=row["source"]
+    )

@@ -154,7 +154,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
     return barred
 
 
-def left_out(
+def barred_nodes(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[NodeExclusion]:
     """Yield the nodes with free GPUs that a candidate goes without, and what each has."""

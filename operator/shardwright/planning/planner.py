@@ -17,7 +17,7 @@ from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.no_plan import no_plan
-from shardwright.planning.offload import HostCache, host_cache, left_out, too_small
+from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
 from shardwright.planning.rationale import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
@@ -146,7 +146,7 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
         considered.inventory,
         considered.request.workload.kv_offload,
     )
-    more = left_out(
+    more = barred_nodes(
         best.candidate, wanted, considered.model, over_ray=considered.traits.over_ray
     )
     return replace(inventory, excluded=(*inventory.excluded, *more))

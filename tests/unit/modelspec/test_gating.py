@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from shardwright.modelspec.catalogue import known_ids, listed_ids
-from shardwright.modelspec.gating import Gate, Gating, gate_of
+from shardwright.modelspec.gating import Gating, RepositoryGate, gate_of
 
 TABLE = files("shardwright.modelspec").joinpath("gating.csv").read_text("utf-8")
 ROWS = tuple(csv.DictReader(TABLE.splitlines()))
@@ -42,7 +42,7 @@ def test_whether_a_repository_is_gated_is_a_fact_or_unknown(
 
 
 def test_what_is_unknown_names_no_source() -> None:
-    assert gate_of("acme/ours") == Gate(gating=Gating.UNKNOWN)
+    assert gate_of("acme/ours") == RepositoryGate(gating=Gating.UNKNOWN)
 
 
 def test_every_row_is_about_a_model_that_is_known_or_about_all_of_some_beginning() -> (
