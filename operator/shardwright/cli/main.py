@@ -25,6 +25,15 @@ took 5 to 26 % of the CPU of a plan, by run.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    try:
+        code = _answer(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _leave_quietly()
+    return code
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     parser = build_parser(program_name(sys.argv[0]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
@@ -48,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Namespace) -> int:
     try:
         code = COMMANDS[arguments.command](arguments)
-        sys.stdout.flush()
     except BrokenPipeError:
-        return _leave_quietly()
+        raise
     except KeyboardInterrupt:
         return INTERRUPTED
     except InputError as error:
@@ -137,6 +145,7 @@ def _print_as_document(problems: Sequence[Problem], form: str) -> None:
         from shardwright.cli.outputs import print_problems  # noqa: PLC0415
 
         print_problems(problems, form)
+        sys.stdout.flush()
 
 
 def _report_other(error: Exception, arguments: Namespace) -> int:

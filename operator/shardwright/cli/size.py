@@ -33,6 +33,21 @@ from shardwright.units import to_milliseconds
 COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
 """A product behind a number, as ``plan`` takes it."""
 
+USUAL: Final = (
+    "L40S-48GB",
+    "H100-SXM-80GB",
+    "H200-SXM-141GB",
+    "B200-SXM-180GB",
+    "MI300X-192GB",
+)
+"""What is compared where no product is named. Basis: assumed, one of each price that clouds rent
+out; all of the catalogue would take minutes.
+"""
+
+ABOUT_USUAL: Final = (
+    "Only these were compared; --gpus names others, and 'shardwright gpus' lists them"
+)
+
 MOST_GPUS: Final = 1024
 """Where the search ends. Basis: assumed; the largest published deployments of one model have a few
 hundred.
@@ -115,7 +130,7 @@ def print_size(arguments: Namespace) -> Exit:
         raise InputError(problems)
     settings = _settings(arguments)
     named = read_named_gpus(
-        (f"1x{text}" for text in arguments.gpus),
+        (f"1x{text}" for text in arguments.gpus or USUAL),
         gpus_per_node=arguments.nodes_of,
         network_gbps_per_gpu=arguments.network,
     )
@@ -134,12 +149,6 @@ def print_size(arguments: Namespace) -> Exit:
 
 
 def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
-    if not texts:
-        what, remedy = (
-            "no GPU is named",
-            "name one, for example with --gpus H100; --gpus may be repeated to compare",
-        )
-        yield Problem(code="GpusUnreadable", path="--gpus", what=what, remedy=remedy)
     for text in texts:
         if counted := COUNTED.fullmatch(text):
             what, limit = f"{text!r:.80}", "has a number, which is what size finds"
@@ -235,6 +244,8 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     )
     if by is Counted.RELATIVE:
         yield from paragraph(ABOUT_H100_HOURS, width=width, role=Role.FAINT)
+    if not arguments.gpus:
+        yield from paragraph(ABOUT_USUAL, width=width, role=Role.FAINT)
     if first.best is None:
         return
     yield Line()

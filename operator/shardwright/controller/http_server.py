@@ -40,13 +40,14 @@ class HttpRequest:
 @dataclass(frozen=True, slots=True)
 class HttpReply:
     """What is answered. ``encoding`` is that of the body (``gzip``), empty where it is sent as it
-    is.
+    is. ``challenge`` says how a client that is not known may show who it is.
     """
 
     status: HTTPStatus
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     encoding: str = ""
+    challenge: str = "Bearer"
 
     def head(self) -> bytes:
         """Return the status line and the headers."""
@@ -60,7 +61,7 @@ class HttpReply:
                 else []
             ),
             *(
-                ["WWW-Authenticate: Bearer"]
+                [f"WWW-Authenticate: {self.challenge}"]
                 if self.status is HTTPStatus.UNAUTHORIZED
                 else []
             ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,13 @@ Answer = TypeVar("Answer")
 
 _HTML: Final = "text/html; charset=utf-8"
 
+_UNKNOWN: Final = HttpReply(
+    HTTPStatus.UNAUTHORIZED,
+    f"a token for the audience {PLANS_AUDIENCE} is wanted; a browser takes it as the "
+    "password, with any user name\n".encode(),
+    challenge='Basic realm="shardwright plans", Bearer',
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
@@ -95,18 +103,16 @@ class Plans:
 
     async def __call__(self, request: HttpRequest, address: str) -> HttpReply:
         """Answer a request, on the loop of the server."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return HttpReply(HTTPStatus.UNAUTHORIZED)
+        token = token_of(request.headers.get("authorization", ""))
+        if not token:
+            return _UNKNOWN
         if (
             len(self._waiting) >= WAITING_MAX
             or self._waiting.count(address) >= WAITING_MAX_OF_ADDRESS
         ):
             return HttpReply(HTTPStatus.TOO_MANY_REQUESTS)
         self._waiting.append(address)
-        work = partial(
-            self._made, token.strip(), request.path, monotonic() + ANSWER_SECONDS
-        )
+        work = partial(self._made, token, request.path, monotonic() + ANSWER_SECONDS)
         making = asyncio.get_running_loop().run_in_executor(self._thread, work)
         making.add_done_callback(lambda _: self._waiting.remove(address))
         return await asyncio.shield(making)  # whoever hangs up does not free the thread
@@ -135,10 +141,7 @@ class Plans:
             lambda: who_brings(self._client, token, PLANS_AUDIENCE, _left(until)),
         )
         if who is None:
-            raise _Refusal(
-                HTTPStatus.UNAUTHORIZED,
-                f"a token for the audience {PLANS_AUDIENCE} is wanted",
-            )
+            return _UNKNOWN
         match path.removeprefix(PLANS_PATH).strip("/").split("/"):
             case [""]:
                 return self._list(who, "", until)
@@ -207,6 +210,25 @@ class Plans:
         while len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
         return found
+
+
+def token_of(header: str) -> str:
+    """Return the token of ``Authorization``, empty where there is none.
+
+    A browser sends what was typed into its own box: the password is the token, the user name says
+    nothing.
+
+    >>> token_of("Bearer abc"), token_of("Basic bWU6YWJj"), token_of("Basic ?")
+    ('abc', 'abc', '')
+    """
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() != "basic":
+        return credentials.strip() if scheme.lower() == "bearer" else ""
+    try:
+        typed = b64decode(credentials.strip(), validate=True).decode()
+    except ValueError:
+        return ""
+    return typed.partition(":")[2].strip()
 
 
 def page_of(subject: Subject, record: PlanRecord) -> str:

@@ -217,7 +217,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 def _gated(request: Request) -> Iterator[str]:
     """Yield that the hub will refuse what pods download, and what to type."""
     if request.deploy and request.gated:
-        named = '{"spec":{"model":{"weights":{"huggingFace":{"tokenSecretRef":{"name":"hub-token"}}}}}}'  # noqa: E501
+        named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
         which = (
             f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
             "gated, and no token is named"
@@ -238,14 +238,14 @@ def _downloads(request: Request) -> Iterator[str]:
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
-            f"model.weights.huggingFace.cache.storage is {format_bytes(request.cache_bytes)}, the "
-            "weights alone are "
+            "spec.model.weights.huggingFace.cache.storage is "
+            f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
     if request.deploy and request.storage is Storage.HUB:
         yield (
-            "every new pod downloads the weights from the hub: model.weights.huggingFace.cache "
-            "keeps them on a claim"
+            "every new pod downloads the weights from the hub: "
+            "spec.model.weights.huggingFace.cache keeps them on a claim"
         )
 
 
@@ -258,7 +258,7 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
     if request.commit_missed:
         yield (
             "no commit of the model is named: its publisher can change what the hub gives "
-            "tomorrow; model.revision pins one"
+            "tomorrow; spec.model.revision pins one"
         )
     apart = request.storage is Storage.HUB or request.cache_bytes is not None
     if (
@@ -269,8 +269,8 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
     ):
         yield (
             "the ranks of a group may load different commits, each the newest when it downloads: "
-            "model.revision pins one, a "
-            "shared claim (model.weights.huggingFace.cache.claimName) keeps one"
+            "spec.model.revision pins one, a "
+            "shared claim (spec.model.weights.huggingFace.cache.claimName) keeps one"
         )
 
 
@@ -278,7 +278,7 @@ def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield (
-            "engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
+            "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
             "engine starts by itself"
         )
 
@@ -371,7 +371,7 @@ def _beside_the_gpus(
             else "they have none left for a pod"
         )
         yield (
-            f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory "
+            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
             "states a number)"
         )
         return
@@ -380,8 +380,8 @@ def _beside_the_gpus(
         f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about "
         f"{found.tokens:,}"
         f" tokens beside the {kept:,} "
-        "on the GPUs; how many prompts find theirs is what workload.prefixCacheHitPercent says, "
-        "copying them back is not "
+        "on the GPUs; how many prompts find theirs is what "
+        "spec.workload.prefixCacheHitPercent says, copying them back is not "
         "counted, and no plan with it has been measured"
     )
 
@@ -425,15 +425,18 @@ def _lighter(
     if best.carries_load or best.estimate.capacity is not None:
         return
     if traits.kv_cache_bytes is not None:
-        yield "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
+        yield (
+            "requests queue for K/V: spec.engine.args.kv-cache-memory-bytes says how much "
+            "there is"
+        )
         return
     if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
         return
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
     half = format_bytes(worst.weights_bytes / 2)
     yield (
-        f"requests queue for K/V: model.quantization FP8 would free up to {half} per GPU for it, "
-        "workload.kvCacheQuantization FP8 would double what it holds"
+        f"requests queue for K/V: spec.model.quantization FP8 would free up to {half} per GPU "
+        "for it, spec.workload.kvCacheQuantization FP8 would double what it holds"
     )
 
 

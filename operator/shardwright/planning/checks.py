@@ -230,7 +230,7 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
             path="spec.parallelism.attentionData",
             what=f"attention data {replicas} over {nodes} nodes",
             limit="is not joined by Ray",
-            remedy="use engine.executor Native, or attention data 1",
+            remedy="use spec.engine.executor Native, or attention data 1",
         )
         yield Violation(problem=problem)
 

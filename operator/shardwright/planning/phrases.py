@@ -109,7 +109,7 @@ def uncounted_sentence(names: Sequence[str]) -> str:
     """  # noqa: E501
     it, are = ("it", "is") if len(names) == 1 else ("they", "are")
     changes = "changes" if len(names) == 1 else "change"
-    listed = ", ".join(f"engine.args.{name}" for name in names)
+    listed = ", ".join(f"spec.engine.args.{name}" for name in names)
     return (
         f"{listed} {are} not counted: what {it} {changes} of memory and speed is not known, "
         "and the bands are twice as wide"

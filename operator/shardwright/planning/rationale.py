@@ -17,7 +17,6 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     duration,
-    per_second,
     price,
     requests_of,
 )
@@ -76,12 +75,11 @@ def reasons(
 ) -> tuple[str, ...]:
     """Return why the first one was chosen; ``feasible`` is how many layouts can run."""
     best, request = ranked[0], scale.request
-    parts = (
+    return (
         _chosen(best, feasible, scale),
         *_second_choice(ranked),
         *_passed_over(ranked, scale),
-        _memory(best),
-        _load(ranked, request),
+        *_load(ranked, request),
         *_not_free(best, verdicts, scale),
         _time(best),
         *_price(best, scale),
@@ -89,7 +87,6 @@ def reasons(
         *_network(best),
         *_smaller(ranked, verdicts, request),
     )
-    return tuple(part for part in parts if part)
 
 
 def _network(best: FeasibleCandidate) -> Iterator[str]:
@@ -229,31 +226,23 @@ def _goal(scale: Scale) -> str:
     return goal.replace("per GPU", counted)
 
 
-def _memory(best: FeasibleCandidate) -> str:
-    worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
-    return (
-        f"The fullest GPU holds {format_bytes(worst.weights_bytes)} of weights of its "
-        f"{format_bytes(worst.budget_bytes)}"
-        " "
-        f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: "
-        f"{best.estimate.kv_tokens * best.candidate.layout.attention_data:,} tokens per replica."
-    )
-
-
-def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> str:
+def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str]:
+    """Yield what of the load waits, and of requests per second how much room is left."""
     best, load = ranked[0], request.workload
     offered = requests_of(load.concurrency)
     if load.requests_per_second is not None:
         offered = f"{load.requests_per_second:g} requests a second"
     shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if load.requests_per_second is not None:
-        return _rate(best, load.requests_per_second, shape)
+        yield _rate(best, load.requests_per_second, shape)
+        return
     if best.carries_load:
-        return f"It carries {shape} without queueing."
+        return
     share = f"{_running(best, request):,} of {_offered(best, request):,} run at once per replica"
     if any(other.carries_load for other in ranked):
-        return f"It queues: of {shape} {share}."
-    return f"No layout carries {shape}: {share}, the others wait."
+        yield f"It queues: of {shape} {share}."
+    else:
+        yield f"No layout carries {shape}: {share}, the others wait."
 
 
 def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
@@ -301,19 +290,8 @@ def _not_free(
 
 def _time(best: FeasibleCandidate) -> str:
     speed = best.estimate.performance
-    first = (
-        "the queue grows without end; one token"
-        if best.falls_behind
-        else (f"first token after {duration(speed.ttft_seconds)}, then one")
-    )
-    return (
-        f"Predicted: {first} every {duration(speed.tpot_seconds)}, "
-        f"{per_second(speed.output_tokens_per_second)}"
-        " in all "
-        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to "
-        f"{time_shares(speed.decode_shares)}"
-        "."
-    )
+    queue = "The queue grows without end. " if best.falls_behind else ""
+    return f"{queue}A token's time goes to {time_shares(speed.decode_shares)}."
 
 
 def time_shares(shares: Sequence[TimeShare]) -> str:

@@ -22,11 +22,11 @@ def how_sure(plan: Plan, request: Request | None) -> tuple[str, ...]:
 def _speed(plan: Plan) -> str:
     speed = plan.performance
     share = speed.high / speed.output_tokens_per_second - 1
-    band = f"{format_count(speed.low)} to {format_count(speed.high)} tok/s"
+    low, high = (format_count(edge, digits=2) for edge in (speed.low, speed.high))
     basis = _BASES.get(speed.basis, speed.basis)
     return (
-        f"Speed: {band} is the 80 % band ({share:+.0%} upwards), {basis}; latencies are as "
-        "uncertain. All are means."
+        f"Speed: {low} to {high} tok/s is the 80 % band ({share:+.0%} upwards), {basis}; "
+        "latencies are as uncertain. All are means."
     )
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from shardwright.cli.main import main
 from shardwright.cli.named_gpus import nodes_of, read_named_gpus
+from shardwright.cli.size import ABOUT_USUAL, USUAL
 from shardwright.cli.surroundings import read_nodes
 from shardwright.errors import InputError
 from shardwright.hardware.domains import DomainKind
@@ -228,7 +229,6 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
             ["rollout", "retry", "llama", "--to-revision", "2"],
             "error[NotTogether]: --to-revision: retry takes no revision",
         ),
-        (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
         (
             ["size", LLAMA, "--gpus", "8xH100"],
             (
@@ -304,6 +304,18 @@ LOAD = ("--rps", "12", "--ttft", "2s")
 
 
 BASES = {"L40S-48GB": "Listed", "H100-SXM-80GB": "Listed", "H20-96GB": "Assumed"}
+
+
+def test_without_a_product_the_usual_ones_are_compared_and_the_table_says_so(
+    capsys: Capture,
+) -> None:
+    assert main(["size", LLAMA, *LOAD]) == 0
+
+    out = capsys.readouterr().out
+    assert [gpu for gpu in USUAL if f"  {gpu} " not in out] == []
+    assert " ".join(out.split()).count(ABOUT_USUAL) == 1
+    main(["size", LLAMA, *LOAD, "--gpus", "H100"])
+    assert ABOUT_USUAL not in " ".join(capsys.readouterr().out.split())
 
 
 def _stating(folder: Path, prices: dict[str, float]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ scripted.
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -156,6 +157,21 @@ def test_without_a_token_nobody_is_asked(loop: asyncio.AbstractEventLoop) -> Non
         ] == [HTTPStatus.UNAUTHORIZED] * 3
         pages.stop()
     assert api.requests == []
+
+
+def test_a_browser_is_asked_for_a_token_and_sends_it_as_a_password(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    typed = f"Basic {base64.b64encode(b'anybody:t').decode()}"
+    with serving(Answer(201, WHO), MAY, may_write=lambda: False) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        asked, shown = ask(pages, header=""), ask(pages, header=typed)
+        pages.stop()
+
+    challenge = b'WWW-Authenticate: Basic realm="shardwright plans", Bearer'
+    assert challenge in asked.head().split(b"\r\n")
+    assert shown.status is HTTPStatus.OK
+    assert api.requests[0][2]["spec"] == {"token": "t", "audiences": [PLANS_AUDIENCE]}
 
 
 def test_a_flood_waits_for_nothing(

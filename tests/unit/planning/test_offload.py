@@ -312,7 +312,7 @@ def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
         warning for warning in found.warnings if "memory of the nodes" in warning
     ] == [
         (
-            f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory "
+            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
             "states "
             "a number)"
         )
@@ -337,7 +337,7 @@ def test_a_plan_says_how_many_tokens_it_keeps_and_that_nobody_has_measured_it() 
         "K/V offload: 215.0 GiB of memory per pod keep about 1,761,280 tokens beside the "
         f"{plan.kv_tokens:,}"
         " on the GPUs; "
-        "how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them "
+        "how many prompts find theirs is what spec.workload.prefixCacheHitPercent says, copying them "
         "back is not counted, and no plan "
         "with it has been measured"
     )

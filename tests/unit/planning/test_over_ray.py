@@ -21,7 +21,7 @@ from tests.support.builders_plan import (
 OVER_RAY = replace(vllm_traits(), over_ray=True)
 EXPERTS = "qwen3-235b-fp8"
 NOTHING_TO_JOIN = (
-    "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine "
+    "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine "
     "starts by itself"
 )
 
@@ -44,7 +44,7 @@ def test_ray_joins_no_attention_replicas_of_several_nodes() -> None:
 
     assert found.sentence() == (
         "spec.parallelism.attentionData: attention data 16 over 2 nodes is not joined by Ray; use "
-        "engine.executor Native, or "
+        "spec.engine.executor Native, or "
         "attention data 1"
     )
     assert "AttentionDataOverRay" not in verdict(over_nodes, vllm_traits()).codes

@@ -108,7 +108,7 @@ def test_every_figure_says_its_band_and_basis() -> None:
 
     assert explain(a_report(plan), request=request).sure == (
         (
-            "Speed: 1,510 to 3,090 tok/s is the 80 % band (+34% upwards), modelled: hardly any "
+            "Speed: 1,500 to 3,100 tok/s is the 80 % band (+34% upwards), modelled: hardly any "
             "public measurement is like it; "
             "latencies are as uncertain. All are means."
         ),
