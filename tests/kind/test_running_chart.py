@@ -30,7 +30,9 @@ def test_the_kubelets_offer_the_gpus_that_the_labels_pretend(kind: Cluster) -> N
 
 
 def test_helm_test_passes(kind: Cluster) -> None:
-    assert release.tested(kind).count("Succeeded") == 9
+    said = release.tested(kind)
+
+    assert said.count("Succeeded") == said.count("TEST SUITE:") > 0
 
 
 def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:

@@ -29,7 +29,9 @@ def watching(kind: Cluster) -> Iterator[Cluster]:
 
 
 def test_helm_test_passes(watching: Cluster) -> None:
-    assert release.tested(watching).count("Succeeded") == 9
+    said = release.tested(watching)
+
+    assert said.count("Succeeded") == said.count("TEST SUITE:") > 0
 
 
 def test_a_model_of_a_watched_namespace_is_planned_and_one_of_another_is_not(
@@ -41,7 +43,7 @@ def test_a_model_of_a_watched_namespace_is_planned_and_one_of_another_is_not(
     plan = wait_for(lambda: _status(watching, WATCHED)["plan"], 120, "the plan", 1)
 
     assert plan["product"] == "Tesla-T4"
-    assert _status(watching, OTHER) == {}
+    assert _status(watching, OTHER) == {"observedGeneration": -1}  # nobody has looked
 
 
 def _status(cluster: Cluster, namespace: str) -> Any:
