@@ -74,9 +74,10 @@ def pods_text(made: MadePods) -> dict[str, Any]:
     return {field.name: getattr(made, field.name) for field in fields(made)}
 
 
-def pods_from(said: Mapping[str, Any]) -> MadePods:
-    """Return what :func:`pods_text` has written."""
-    return MadePods(**said)
+def pods_from(said: Mapping[str, Any]) -> MadePods | None:
+    """Return what :func:`pods_text` has written, None where a later release has another form."""
+    known = {field.name for field in fields(MadePods)}
+    return MadePods(**said) if said.keys() == known else None
 
 
 def earlier_pods(
