@@ -53,7 +53,7 @@ def test_a_claim_on_another_node_than_its_pod_is_held_beside_what_that_requests(
     None
 ):
     pod = {"kind": "Pod", **a_pod("asks", node="other", gpus=2)}
-    objects = given(pod, a_claim("asks", 2, extended=True))
+    objects = given(bare_node("dra"), pod, a_claim("asks", 2, extended=True))
     assert read_surroundings(objects).usage == (
         GpuUsage(node="other", resource=RESOURCE, gpus=2),
         GpuUsage(node="dra", resource=RESOURCE, gpus=2),
