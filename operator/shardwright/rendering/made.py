@@ -18,7 +18,7 @@ from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
 _DIGITS = 16
 
 _ANY: Final = (0, 1)
-"""Generations that stand for all: the first has a name of its own."""
+"""Generations that stand for all: the first is named without a number."""
 
 
 def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
