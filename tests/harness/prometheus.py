@@ -74,7 +74,7 @@ class Prometheus:
 
     def __enter__(self) -> Self:
         self._processes.start("prometheus", self._argv)
-        wait_for(lambda: self._get("/-/ready"), 30, "Prometheus to be ready")
+        wait_for(lambda: self._get("/-/ready"), 120, "Prometheus to be ready")
         return self
 
     def __exit__(
