@@ -74,7 +74,11 @@ class Prometheus:
 
     def __enter__(self) -> Self:
         self._processes.start("prometheus", self._argv)
-        wait_for(lambda: self._get("/-/ready"), 120, "Prometheus to be ready")
+        try:
+            wait_for(lambda: self._get("/-/ready"), 120, "Prometheus to be ready")
+        except BaseException:
+            self._processes.shutdown()
+            raise
         return self
 
     def __exit__(
