@@ -162,7 +162,6 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
         "gpu_price": None,
         "claimed": None,
         "draft_tokens": 0,
-        "claimed": None,
     }
     plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
@@ -200,7 +199,6 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(
                 "gpu_price": None,
                 "claimed": None,
                 "draft_tokens": 0,
-                "claimed": None,
             }
         }
         | LATER
