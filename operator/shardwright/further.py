@@ -23,8 +23,8 @@ _LESS_MEMORY: Final = "less memory on the nodes for K/V"
 
 
 def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for the layout of a plan, and the K/V that it keeps beside the GPUs, and no
-    other.
+    """Return a request for the layout of a plan, the K/V that it keeps beside the GPUs and the
+    tokens that its pods draft, and no other.
 
     How many replicas are wanted stays open.
     """
@@ -43,10 +43,13 @@ def pinned(request: Request, plan: Plan) -> Request:
     pinned_offload = (
         None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
     )
+    drafts = (plan.draft_tokens,) if plan.draft_tokens else ()
     return replace(
         request,
         space=pins,
-        workload=replace(request.workload, kv_offload=pinned_offload),
+        workload=replace(
+            request.workload, kv_offload=pinned_offload, draft_choices=drafts
+        ),
     )
 
 

@@ -72,11 +72,14 @@ def eagle_of(
     return Drafter(model=held, method=DraftMethod.EAGLE3)
 
 
-def predictor_of(path: str, held: ModelSpec | None, model: ModelSpec) -> Drafter:
+def predictor_of(
+    path: str, held: ModelSpec | None, model: ModelSpec, tokens: int | None
+) -> Drafter:
     """Return the MTP layers of a model, which end in its output head.
 
     Raises:
-        InputError: The model has none that can be counted.
+        InputError: The model has none that can be counted, or they do not draft the ``tokens`` that
+            are stated (None: the plan chooses).
     """
     if held is None:
         raise InputError(
@@ -90,9 +93,25 @@ def predictor_of(path: str, held: ModelSpec | None, model: ModelSpec) -> Drafter
                 )
             ]
         )
-    return Drafter(
+    drafter = Drafter(
         model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model)
     )
+    if tokens is not None and not drafter.drafts(tokens):
+        layers = len(held.layers)
+        raise InputError(
+            [
+                Problem(
+                    code="DraftTokensUneven",
+                    path=f"{path}.tokens",
+                    what=f"{tokens} drafted tokens",
+                    limit=f"must be a multiple of the {layers} MTP layers of {model.source}, or "
+                    "fewer",
+                    gap=f"{tokens % layers} left over",
+                    remedy=f"use {tokens - tokens % layers}, or leave tokens out",
+                )
+            ]
+        )
+    return drafter
 
 
 def _output_head(model: ModelSpec) -> tuple[Weight, ...]:

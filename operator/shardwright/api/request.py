@@ -135,17 +135,11 @@ def _acceptance(speculation: Speculation) -> tuple[float, float]:
 
 
 def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ...]:
-    """Return how many tokens may be drafted: what is stated, else what the plan may choose from.
-
-    Beyond one pass of all MTP layers the engine takes whole rounds alone. Source: vLLM 0.33
-    ``config/speculative.py`` (``num_speculative_tokens`` must be divisible by ``n_predict``).
-    """
+    """Return how many tokens may be drafted: what is stated, else what the plan may choose from."""
     if speculation.tokens is not None:
         return (speculation.tokens,)
-    mtp = drafter is not None and drafter.method is DraftMethod.MTP
-    round_of = len(drafter.model.layers) if drafter and mtp else 1
     offered = range(1, MOST_PLANNED_DRAFTS + 1)
-    return tuple(n for n in offered if n <= round_of or n % round_of == 0)
+    return tuple(n for n in offered if drafter is None or drafter.drafts(n))
 
 
 def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:

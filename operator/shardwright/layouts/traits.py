@@ -92,6 +92,17 @@ class Drafter:
         """
         return 1 if self.method is DraftMethod.DRAFT_MODEL else 0
 
+    def drafts(self, tokens: int) -> bool:
+        """Return whether it drafts so many tokens a step: MTP layers take whole rounds alone beyond
+        one pass of all of them.
+
+        Source: vLLM 0.33 ``config/speculative.py`` (``num_speculative_tokens`` must be divisible by
+        ``n_predict``).
+        """
+        layers = len(self.model.layers)
+        mtp = self.method is DraftMethod.MTP
+        return not mtp or tokens <= layers or tokens % layers == 0
+
     @property
     def steps_with_replicas(self) -> bool:
         """Return whether its passes agree on their tokens with other replicas of the attention.

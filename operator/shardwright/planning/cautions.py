@@ -338,6 +338,7 @@ def _speculation(
     drafted = best.estimate.draft_tokens
     if drafted == 0:
         return
+    tokens = f"{drafted} drafted token{'s' if drafted > 1 else ''}"
     brings = replace(request.workload, draft_tokens=drafted).tokens_per_step
     most = loses_from(best, request, model, traits)
     if most is None:
@@ -347,8 +348,7 @@ def _speculation(
     else:
         until = f"from {most:,} requests in flight on a token takes longer than without"
     yield (
-        f"speculation: {drafted} drafted tokens a step, of which {brings - 1:.2g} are accepted; "
-        f"{until}"
+        f"speculation: {tokens} a step, of which {brings - 1:.2g} are accepted; {until}"
     )
 
 

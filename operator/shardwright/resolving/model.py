@@ -106,7 +106,8 @@ def drafter_for(
     if speculation.method == "MTP":
         stored = read_predictor(_config_of(question, spec), source=model.source)
         held = held_model(stored, spec.model, pins) if stored else None
-        return predictor_of(speculation_path(spec.workload), held, model)
+        at = speculation_path(spec.workload)
+        return predictor_of(at, held, model, speculation.tokens)
     head = speculation.head
     assert head is not None  # noqa: S101
     if speculation.method == "EAGLE3":

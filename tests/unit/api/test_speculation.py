@@ -9,6 +9,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import DraftMethod
+from shardwright.modelspec.catalogue import find_model
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import A_HEAD
@@ -119,6 +120,36 @@ def test_a_model_without_mtp_layers_is_refused_by_name() -> None:
     assert problem.sentence() == (
         "spec.workload.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
         "not counted, or its config.json has none; use EAGLE3, DraftModel or PromptLookup"
+    )
+
+
+def two_mtp_layers(tokens: int) -> Subject:
+    entry = find_model("deepseek-ai/DeepSeek-V3")
+    assert entry is not None
+    manifest = a_sharded_model(
+        model={
+            "id": "acme/two",
+            "config": {**entry.config, "num_nextn_predict_layers": 2},
+        },
+        workload={"speculation": {"method": "MTP", "tokens": tokens}},
+    )
+    return resolve(Question(resource=parse_manifest(manifest)))
+
+
+def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
+    assert [two_mtp_layers(n).request.workload.draft_tokens for n in (1, 2, 4)] == [
+        1,
+        2,
+        4,
+    ]
+
+    with pytest.raises(InputError) as caught:
+        two_mtp_layers(5)
+
+    (problem,) = caught.value.problems
+    assert problem.sentence() == (
+        "spec.workload.speculation.tokens: 5 drafted tokens must be a multiple of the 2 MTP layers "
+        "of acme/two, or fewer, 1 left over; use 4, or leave tokens out"
     )
 
 

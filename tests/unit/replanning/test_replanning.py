@@ -153,6 +153,39 @@ def test_growing_says_that_the_cut_was_kept() -> None:
     assert plan_of(rescale(after, kept, stock(after, h100_nodes(2)))).reasons[0] == KEPT
 
 
+def drafting(replicas: int) -> Subject:
+    head = {"id": "meta-llama/Llama-3.2-1B", "revision": "f" * 40}
+    return a_subject(
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
+        workload={
+            "inputTokens": 1000,
+            "outputTokens": 500,
+            "concurrency": 64,
+            "speculation": {
+                "method": "DraftModel",
+                "acceptancePercent": 70,
+                "head": head,
+            },
+        },
+        parallelism={"tensor": 1},
+        replicas=replicas,
+    )
+
+
+def test_growing_predicts_with_the_drafts_that_its_pods_were_started_with() -> None:
+    one, six = drafting(1), drafting(6)
+    kept = plan_of(plan_serving(one, stock(one, h100_nodes(1))))
+    anew = plan_of(plan_serving(six, stock(six, h100_nodes(1))))
+
+    plan = plan_of(rescale(six, kept, stock(six, h100_nodes(1))))
+
+    assert (kept.draft_tokens, anew.draft_tokens, plan.draft_tokens) == (1, 2, 1)
+    assert [text[:39] for text in plan.warnings if text.startswith("speculation")] == [
+        "speculation: 1 drafted token a step, of"
+    ]
+    assert plan.performance != anew.performance
+
+
 def test_growing_beyond_the_pool_does_not_wait_for_nodes_of_another_kind() -> None:
     before, after = a_subject(), a_subject(replicas=99)
     kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
