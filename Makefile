@@ -55,7 +55,7 @@ test-mpi: setup ## Groups of TensorRT-LLM over real ssh and Open MPI, in namespa
 	$(BIN)/python -m tests.mpi
 	$(BIN)/python -m pytest tests/mpi --mpi
 
-test-browser: setup ## The report in Chromium: every width, light and dark, keyboard (installs Debian's package, as root)
+test-browser: setup ## The report and the list of plans in Chromium: every width, light and dark, keyboard (installs Debian's package, as root)
 	$(BIN)/python -m tests.browser
 	$(BIN)/python -m pytest tests/browser --browser
 

@@ -11,10 +11,10 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
 
@@ -67,12 +67,16 @@ def install() -> None:
             )
 
 
+T = TypeVar("T")
+
+
 class Page:
     """One tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, session: str) -> None:
         self._socket, self._session, self._number = socket, session, 0
         self._last = ""
+        self._own: tuple[str, ...] = ("file:", "data:")
         self.complaints: list[
             str
         ] = []  #: what the page and the browser said of errors and warnings
@@ -120,8 +124,12 @@ class Page:
                 self.complaints.append(str(message["params"]["entry"]))
             case "Network.requestWillBeSent":
                 url = message["params"]["request"]["url"]
-                if not url.startswith(("file:", "data:")):
+                if not url.startswith(self._own):
                     self.complaints.append(f"asked for {url}")
+
+    def admit(self, address: str) -> None:
+        """Take requests to an address for no complaint."""
+        self._own = (*self._own, address)
 
     async def open(self, url: str) -> None:
         """Load a page and wait until its script has run."""
@@ -178,6 +186,20 @@ class Page:
         return base64.b64decode(
             (await self.call("Page.captureScreenshot", format="png", **part))["data"]
         )
+
+
+def in_browser(folder: Path, look: Callable[[Page], Awaitable[T]]) -> T:
+    """Return what a look at a page of a fresh browser gives; nothing may have been complained
+    of.
+    """
+
+    async def run() -> T:
+        async with a_page(folder / "profile") as page:
+            seen = await look(page)
+            assert page.complaints == []
+            return seen
+
+    return asyncio.run(run())
 
 
 @asynccontextmanager

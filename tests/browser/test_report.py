@@ -7,16 +7,15 @@ import io
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from shardwright.cli.main import main
-from tests.browser.chromium import Page, a_page
+from tests.browser.chromium import Page, a_page, in_browser
 from tests.support.hostile_text import HOSTILE
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +31,6 @@ MARKUP = (
     "</script><script>document.title='owned'",
     "'\"><svg onload=alert(1)>",
 )
-
-T = TypeVar("T")
 
 
 @cache
@@ -61,20 +58,6 @@ def explanation(*words: str) -> Any:
 def sample(name: str) -> tuple[str, ...]:
     """Return the words for a sample on the example fleet."""
     return ("-f", str(ROOT / "manifests" / "samples" / f"{name}.yaml"), *NODES)
-
-
-def in_browser(folder: Path, look: Callable[[Page], Awaitable[T]]) -> T:
-    """Return what a look at a page of a fresh browser gives; nothing may have been complained
-    of.
-    """
-
-    async def run() -> T:
-        async with a_page(folder / "profile") as page:
-            seen = await look(page)
-            assert page.complaints == []
-            return seen
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("name", ["llama-405b", "deepseek-v3-rack", "llama-405b-l40s"])

@@ -40,14 +40,15 @@ class HttpRequest:
 @dataclass(frozen=True, slots=True)
 class HttpReply:
     """What is answered. ``encoding`` is that of the body (``gzip``), empty where it is sent as it
-    is. ``challenge`` says how a client that is not known may show who it is.
+    is. ``challenges`` say how a client that is not known may show who it is: a header for each, as
+    Chromium asks for no password where one header has two.
     """
 
     status: HTTPStatus
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     encoding: str = ""
-    challenge: str = "Bearer"
+    challenges: tuple[str, ...] = ("Bearer",)
 
     def head(self) -> bytes:
         """Return the status line and the headers."""
@@ -61,7 +62,7 @@ class HttpReply:
                 else []
             ),
             *(
-                [f"WWW-Authenticate: {self.challenge}"]
+                [f"WWW-Authenticate: {challenge}" for challenge in self.challenges]
                 if self.status is HTTPStatus.UNAUTHORIZED
                 else []
             ),

@@ -66,7 +66,7 @@ _UNKNOWN: Final = HttpReply(
     HTTPStatus.UNAUTHORIZED,
     f"a token for the audience {PLANS_AUDIENCE} is wanted; a browser takes it as the "
     "password, with any user name\n".encode(),
-    challenge='Basic realm="shardwright plans", Bearer',
+    challenges=('Basic realm="shardwright plans"', "Bearer"),
 )
 
 
