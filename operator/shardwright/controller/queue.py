@@ -325,7 +325,7 @@ class Queue:
         self._closed = True
 
     def load(self) -> QueueLoad:
-        """Return what there is to do."""
+        """Return the load of the queue."""
         self._keep_appointments()
         now = self._clock()
         waiting = [

@@ -150,7 +150,7 @@ class Speed:
 
 
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """Return how fast one replica serves a load."""
+    """Return the speed at which one replica serves a load."""
     return (
         _static(replica, load, fitted)
         if load.workload.arrival is Arrival.STATIC_BATCH
@@ -217,7 +217,7 @@ class _Prompts:
 
 
 def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
-    """Return how many steps the prompts of others take.
+    """Return the number of steps that the prompts of others take.
 
     Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
     many as ranks that go their own ways have at least one of them in, and no more than one after
@@ -249,7 +249,7 @@ def _others(
     chunk: float,
     prompts: _Prompts,
 ) -> float:
-    """Return what the prompts of the other requests add to the stay of one.
+    """Return the time that the prompts of the other requests add to the stay of one.
 
     They share the steps that decode (``decode`` seconds each without them) as long as there are
     any; the rest has steps of its own, as all of it has where an engine does not mix.
@@ -327,8 +327,8 @@ def _uncached(work: Workload) -> float:
 def _held_back(
     load: Load, prefill: float, others: float, decoding: float
 ) -> tuple[float, float]:
-    """Return how long a request stays, and how long it waits because prompts may take no more than
-    a share of the time.
+    """Return the stay of a request, and its wait because prompts may take no more than a share of
+    the time.
 
     Where the prompts of the others want more than their share, they get it and no more: prompts set
     the pace, decoding is slowed by the share alone, and requests wait before their prompt is
@@ -429,8 +429,8 @@ def _sends(replica: Replica, tokens: float) -> float:
 def performance(
     speed: Speed, load: Load, groups: float, *, running: int, band: Band
 ) -> Performance:
-    """Return what users see of ``groups`` replicas (or attention ranks) that are alike, ``running``
-    requests in a replica.
+    """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
+    alike, with ``running`` requests in a replica.
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second

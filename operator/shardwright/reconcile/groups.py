@@ -197,7 +197,7 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
-    """Return what is remembered of a group whose pods are made as they are rendered now."""
+    """Return the memory of a group whose pods are made as they are rendered now."""
     rules = group.rules
     before = (
         RestartsBefore(revision=rules.revision)
@@ -265,8 +265,8 @@ def _changed(group: Group) -> bool:
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken,
-    and requests may go on.
+    """Return the writes that cut short the grace of pods that serve nobody. A pod that was only
+    taken keeps its grace: requests may go on.
     """
     remembered = group.remembered
     if remembered.stopped_for != Why.FAILURE or (
@@ -352,7 +352,7 @@ def _found_asked(group: Group) -> str:
 
 
 def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
-    """Return how a group stands that nothing stops."""
+    """Return the state of a group that nothing stops."""
     if group.complete:
         stopped = (
             (group.hold,)
@@ -517,8 +517,8 @@ def _write(
 
 
 def outdated(group: Group, now: datetime) -> GroupState:
-    """Return how a group stands that serves as it was until it is its turn, or for as long as the
-    rollout has stopped.
+    """Return the state of a group that serves as it was. It does so until its turn comes, or for as
+    long as the rollout has stopped.
     """
     return _state(
         group,

@@ -10,8 +10,8 @@ from shardwright.reconcile.states import AT_ZERO
 
 
 def turns_left(most: int, beside: int, elsewhere: int) -> int:
-    """Return how many groups of a model may be down on purpose, of ``most`` that all models may
-    have down.
+    """Return the number of groups of a model that may be down on purpose, of ``most`` that all
+    models may have down.
 
     ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The
     last turn is for a namespace that has none: one whose models change all the time holds no other
