@@ -57,8 +57,7 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
 
 
 async def read_live_published(client: Client) -> PublishedDevices:
-    """Read the devices that DRA drivers publish, if the cluster has the kinds and allows reading.
-    """
+    """Read the devices that DRA drivers publish, if the cluster has the kinds and lets us read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
     slices, classes = [
         await unless_forbidden(_all(client, kind)) or () for kind in kinds

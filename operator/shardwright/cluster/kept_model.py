@@ -30,8 +30,7 @@ ANNOTATION_MAX_LENGTH: Final = 256
 
 
 def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a ShardedModel that is kept. A LIST does not state the kind of its items.
-    """
+    """Return the part of a ShardedModel that is kept. Items of a LIST lack their kind."""
     return {
         "apiVersion": SHARDED_MODELS.api_version,
         "kind": SHARDED_MODELS.kind,

@@ -128,6 +128,7 @@ class WaitingLine:
     """
 
     def __init__(self) -> None:
+        # The inner dicts stand for ordered sets: the first key is the first in turn.
         self._queued: dict[Priority, dict[str, dict[str, None]]] = {
             priority: {} for priority in Priority
         }

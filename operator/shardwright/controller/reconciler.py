@@ -420,6 +420,7 @@ def _priority(published: Published) -> Priority:
 def _log(key: Key, done: Outcome) -> None:
     name = "/".join(key)
     for write in done.written:
+        # A question changes nothing in the cluster.
         if isinstance(write, DryRunPod):
             continue
         fields = write.fields if isinstance(write, Apply) else ()

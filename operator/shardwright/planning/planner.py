@@ -182,8 +182,7 @@ def best_first(
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
-    """Return the number of candidates that can be run. All count if none is to be run, or can be.
-    """
+    """Return the number of candidates that can be run; of all, if none is to be or can be."""
     return sum(
         not (deploy and not_yet(verdict.candidate)) for verdict in feasible
     ) or len(feasible)

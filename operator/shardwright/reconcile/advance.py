@@ -257,6 +257,7 @@ def _good(
             subject=subject, record=planned.record, earlier=earlier, mixed=mixed
         )
         history = renewed(history_of(seen.resource.status), served, seen.told, now)
+        # A revision keeps the request word for word, and this look was not told it.
         if history is None:
             return Step(tell=True)
         deployed = replace(deployed, history=history)

@@ -303,6 +303,7 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what
     schedulers were told.
     """
+    # A pod that nobody waits for any more, on a dead node for example, keeps nothing.
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
     for key, live in observed.objects.items():

@@ -76,11 +76,15 @@ def next_step(group: Group, now: datetime) -> GroupStep:
         )
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
+    # Somebody has scaled it up while we were stopping it: the stop comes first.
     if group.remembered.stopped_for:
         return _stay_at_zero(group)
+    # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
+    # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
+    # The kubelet restarts a single pod in place. It needs no restart as a group.
     failure = _refused(group, now) or (
         _find_failure(group, now) if group.size > 1 else None
     )
@@ -179,6 +183,8 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
                 Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}"),
             )
         )
+    # Its pods were refused the last time. A dry run of one asks first, so that it does not start
+    # in vain.
     refused = (
         remembered.incident
         and remembered.incident.attempt

@@ -70,6 +70,7 @@ def _restrained(
     planned = [
         group.name for group, step in zip(groups, steps, strict=True) if step.planned
     ]
+    # The sort is stable: groups that are in nobody's way keep their order.
     chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
         yield (
@@ -117,6 +118,7 @@ def _held_in_the_way(
 
 
 def _to_be_left(group: Group) -> frozenset[str]:
+    # A pod without a node counts as on the node "", for which no group waits.
     return frozenset(member.node or "" for member in group.members) - _nodes(group)
 
 
