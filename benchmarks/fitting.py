@@ -139,8 +139,8 @@ def predict(question: Question, fitted: Coefficients) -> Predicted:
     outputs = task.load.workload.output_tokens
     return Predicted(
         throughput=math.log(task.groups * speed.requests_per_second * outputs),
-        tpot=math.log(speed.after / outputs),
-        ttft=math.log(speed.first + speed.queued),
+        tpot=math.log(speed.after_first_seconds / outputs),
+        ttft=math.log(speed.first_token_seconds + speed.queued_seconds),
     )
 
 

@@ -209,7 +209,7 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
 
 
 def without(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return what is left beside the groups of a plan."""
+    """Return the inventory that is left beside the groups of a plan."""
     held = Counter(node for group in plan.groups for node in group)
     return inventory.without(
         {node: count * plan.gpus_per_node for node, count in held.items()}

@@ -113,9 +113,7 @@ def _is_alike(one: Plan, other: Plan) -> bool:
 
 
 def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return what is predicted of a plan's layout now, None where it would not be planned so any
-    more.
-    """
+    """Return the current prediction for a plan's layout, None if it would no longer be planned."""
     request = pinned(subject.request, plan)
     space = replace(request.space, replicas=plan.layout.replicas, fill=False)
     found = make_plan(

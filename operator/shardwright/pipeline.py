@@ -58,8 +58,8 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
-    """Return what ``status`` says about the engine: version, image, what the administrator's
-    defaults added.
+    """Return the engine's part of ``status``: its version, its image, and the arguments that the
+    administrator's defaults added.
 
     With the plan that is ``deployed`` it says how long its pods may take to start.
     """

@@ -262,7 +262,7 @@ def _usable(
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
-    """Return what tells how the ranks of a replica lie on its nodes."""
+    """Return the shape of a plan: the way that the ranks of a replica lie on its nodes."""
     return (
         replace(plan.layout, replicas=1),
         plan.pool,

@@ -24,7 +24,9 @@ class Advice:
 
 
 def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
-    """Return what to type for a model that is not ready; ``program`` is how the user calls us."""
+    """Return the commands to type for a model that is not ready. ``program`` is the name the user
+    calls us by.
+    """
     if standing.ready == "True":
         return ()
     found = (*_of_groups(standing), *_of_model(standing, program))

@@ -102,7 +102,7 @@ examples:
 
 
 def program_name(argv0: str) -> str:
-    """Return how the user called us: alone, or as a plugin of kubectl.
+    """Return the name that the user called us by: our own, or that of the plugin of kubectl.
 
     >>> program_name("/usr/local/bin/kubectl-shardwright"), program_name("shardwright")
     ('kubectl shardwright', 'shardwright')

@@ -85,7 +85,9 @@ class Cases:
         )
 
     def estimator(self, case: Case) -> Estimator:
-        """Return what prices the case; cases of one model and engine share what no load changes."""
+        """Return the estimator of the case. Cases of one model and engine share everything that no
+        load changes.
+        """
         model, traits = case.model, case.traits
         key = (
             model.config_hash,

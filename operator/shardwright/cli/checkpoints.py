@@ -148,8 +148,8 @@ def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:
 
 
 def _sizes(model: str, checkpoint: Checkpoint) -> str:
-    """Return what the index says beside what is counted; nothing where the one is missing or the
-    other cannot be told.
+    """Return the size that the index states beside the size that is counted. Return nothing if the
+    index states none or the size cannot be counted.
     """
     if checkpoint.tensor_bytes is None:
         return ""

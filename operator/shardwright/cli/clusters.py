@@ -56,7 +56,7 @@ class Target:
         return self.access.namespace
 
     def ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
-        """Return what somebody asks of the API server.
+        """Return the answer of the API server to a question.
 
         Raises:
             UnreachableError: no answer, no credentials, or no right.
@@ -97,7 +97,7 @@ class Target:
 
 
 async def unless_forbidden(reading: Awaitable[T]) -> T | None:
-    """Return what is read, None where it may not be."""
+    """Return the result of a read, None if the read is forbidden."""
     try:
         return await reading
     except ApiError as error:

@@ -60,7 +60,7 @@ def complete_for_kubectl() -> int:
 
 
 def completions(words: list[str]) -> list[str]:
-    """Return what the last word may become."""
+    """Return the words that complete the last one."""
     program = "kubectl shardwright"
     finder = CompletionFinder(
         _with_completers(build_parser(program)),
@@ -122,7 +122,9 @@ def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
 def _of_cluster(
     parsed_args: Namespace, asked: Callable[["Target"], list[str]]
 ) -> list[str]:
-    """Return what a cluster answers, nothing where it does not: a shell has no place for why."""
+    """Return the answer of a cluster, nothing if it does not answer: a shell cannot show the
+    reason.
+    """
     from dataclasses import replace  # noqa: PLC0415
 
     from shardwright.cli.clusters import Target  # noqa: PLC0415

@@ -136,7 +136,7 @@ def read_version(said: Object) -> tuple[int, int] | None:
 
 
 def read_model(item: Object) -> DiagnosedModel:
-    """Return what matters of a ShardedModel, whatever it holds."""
+    """Read the facts of a ShardedModel that a diagnosis needs, whatever the object holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
     cache = mapping(mapping(weights.get("huggingFace")).get("cache"))

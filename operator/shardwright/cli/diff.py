@@ -214,7 +214,7 @@ async def _difference(
 
 
 async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
-    """Return what there is of a model; one that is to be created may be missing."""
+    """Return the live state of a model. A model that is yet to be created may be missing."""
     if (
         wanted.content is not None
         and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None

@@ -212,7 +212,7 @@ def _section(name: str) -> Line:
 
 
 def difference_document(difference: ModelDifference) -> dict[str, Any]:
-    """Return what would change, for a program."""
+    """Return the changes as a document for programs."""
     rehearsed = difference.rehearsed
     return {
         "metadata": {"name": difference.name, "namespace": difference.namespace},

@@ -97,7 +97,7 @@ def _program() -> str:
 
 
 def document(examined: Sequence[Examined]) -> dict[str, Any]:
-    """Return what was found, for a program."""
+    """Return the findings as a document for programs."""
     return {"checks": [_as_json(one) for one in examined]}
 
 

@@ -37,7 +37,7 @@ class DiagnosedFetch:
 
 
 def read_fetch(item: Mapping[str, Any]) -> DiagnosedFetch:
-    """Return what matters of a Job, whatever it holds."""
+    """Read the facts of a Job that a diagnosis needs, whatever the object holds."""
     metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
     owners = (
         owner

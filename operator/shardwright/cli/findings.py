@@ -92,7 +92,9 @@ class Examined:
 
 
 def examined(check: Check, read: object, findings: Iterable[Finding]) -> Examined:
-    """Return how a check ends that finds these; ``read`` is None where it could not be made."""
+    """Return the result of a check with these findings. ``read`` is None if the check could not be
+    made.
+    """
     if read is None:
         return Examined(check=check, result=Result.UNREAD)
     found = tuple(findings)

@@ -107,7 +107,7 @@ def _from_files(arguments: Namespace) -> Iterator[Imported]:
 
 
 def checked(item: Imported) -> Imported:
-    """Return what was imported, if it is a valid ShardedModel.
+    """Return the imported model if it is a valid ShardedModel.
 
     Raises:
         InputError: it is not, with what to change.

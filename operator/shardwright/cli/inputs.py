@@ -71,7 +71,7 @@ def read_text(file: str) -> str:
 
 
 def name_the_file(file: str, read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; the problems that it raises get the file in front of their
+    """Call ``read`` and return its result. Problems that it raises get the file in front of their
     path.
     """
     try:

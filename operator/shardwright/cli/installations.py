@@ -40,7 +40,7 @@ class InstalledOperator:
 
     @property
     def as_installation(self) -> Installation | None:
-        """Return what it is for, None where that cannot be told."""
+        """Return the operator as an installation, None if its name or node set cannot be told."""
         if not self.installation or self.node_set is None:
             return None
         return Installation(
@@ -68,7 +68,7 @@ def read_operator(
     lease_known: bool,
     node_set: str | None = None,
 ) -> InstalledOperator:
-    """Return what matters of an operator's Deployment and of the Lease of its name."""
+    """Read an operator from its Deployment and from the Lease of the same name."""
     metadata, spec = (
         mapping(deployment.get("metadata")),
         mapping(deployment.get("spec")),
@@ -97,7 +97,7 @@ def read_operator(
 
 
 def _told(pods: Object, option: str) -> str:
-    """Return what an operator is told by an option, empty where nothing."""
+    """Return the value of an option on the operator's command line, empty if it is not set."""
     words = (
         str(word)
         for container in mappings(pods.get("containers"))

@@ -30,7 +30,7 @@ UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def read_surroundings_of(cluster: Target, stated: Stated = NONE) -> Surroundings:
-    """Return what is there now; ``stated`` is what the settings say.
+    """Read the surroundings from a cluster. ``stated`` holds the statements of the settings.
 
     Raises:
         UnreachableError: no answer, no credentials, or nodes may not be listed.
@@ -57,7 +57,7 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
 
 
 async def read_live_published(client: Client) -> PublishedDevices:
-    """Return what DRA drivers publish, as far as the cluster has the kinds and they may be read."""
+    """Read the devices that DRA drivers publish, if the cluster has the kinds and lets us read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
     slices, classes = [
         await unless_forbidden(_all(client, kind)) or () for kind in kinds
@@ -92,8 +92,8 @@ def _mode(model: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
-    """Return what pods and claims hold; of the pods of a large cluster only a few have to do
-    with GPUs.
+    """Return the GPUs that pods and claims hold. In a large cluster only a few pods have to do with
+    GPUs.
     """
     pages = client.pages(PODS, fieldSelector=UNFINISHED)
     pods = [

@@ -122,7 +122,7 @@ def _point(
     inventory: Inventory,
     layouts: dict[tuple[str, str, int], int],
 ) -> dict[str, Any]:
-    """Return what is planned at one load, or why nothing is."""
+    """Return the plan at one load, or the reason why there is none."""
     try:
         subject = resolve(
             replace(

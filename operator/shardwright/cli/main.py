@@ -71,8 +71,8 @@ def _run(arguments: Namespace) -> int:
 
 
 def _no_client(package: str) -> Problem:
-    """Return what to install where a library is missing: the command line alone comes without those
-    that talk to a cluster.
+    """Return the problem of a missing library, with the package to install. The command line alone
+    comes without the libraries that talk to a cluster.
     """
     return Problem(
         code="ClientMissing",
@@ -106,8 +106,8 @@ def _typed_form(words: Sequence[str]) -> str:
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
-    """Return what to type instead of a command that there is not, None where nothing is written
-    like it.
+    """Return the problem of a command that does not exist, with the one that was probably meant.
+    Return None if no command has a similar name.
     """
     word = words[0] if words else ""
     if word.startswith("-") or word in COMMANDS:

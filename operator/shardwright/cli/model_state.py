@@ -117,7 +117,7 @@ def standing_of(
     pods: Iterable[Content] | None,
     now: datetime,
 ) -> ModelState:
-    """Return how a model stands; ``sets`` and ``pods`` are those of its namespace, None where they
+    """Return the state of a model. ``sets`` and ``pods`` are those of its namespace, None if they
     may not be read.
     """
     metadata, status = content["metadata"], mapping(content.get("status"))

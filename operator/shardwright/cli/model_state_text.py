@@ -110,7 +110,7 @@ def layout_of(plan: Any) -> str:
 
 
 def _age(since: datetime | None, now: datetime) -> str:
-    """Return how long ago something was, as kubectl shows an age."""
+    """Return the time that has passed, in the form of an age of kubectl."""
     if since is None:
         return "-"
     seconds = max(0, int((now - since).total_seconds()))
@@ -187,7 +187,7 @@ def _group(group: StandingGroup, now: datetime, width: int) -> Iterator[Line]:
 
 
 def _bar(group: StandingGroup) -> tuple[Span, ...]:
-    """Return how much of the time of a start is over, as a bar; its bytes nobody counts."""
+    """Return the share of a start's time that is over, as a bar. Nobody counts its bytes."""
     loading = group.loading
     if loading is None:
         return ()
@@ -235,7 +235,7 @@ def _advice(one: Advice, width: int) -> Iterator[Line]:
 
 
 def document(item: ModelState, program: str) -> dict[str, Any]:
-    """Return how a model stands, for a program."""
+    """Return the state of a model as a document for programs."""
     return {
         "metadata": {"name": item.name, "namespace": item.namespace},
         "ready": item.ready,

@@ -53,8 +53,8 @@ def read_named_gpus(
     gpus_per_node: int | None = None,
     network_gbps_per_gpu: float | None = None,
 ) -> tuple[NamedGpus, ...]:
-    """Return what ``--gpus`` names, each as COUNTxGPU; the product is an id of the catalogue or any
-    name that means one.
+    """Read the GPUs that ``--gpus`` names, each as COUNTxGPU. The product is an id of the catalogue
+    or any name that means one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
@@ -73,8 +73,8 @@ def read_named_gpus(
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
-    """Return how many GPUs a node of this product usually has, and how many one NVLink domain joins
-    over nodes.
+    """Return the usual number of GPUs of a node of this product, and the number that one NVLink
+    domain joins over nodes.
 
     The largest instance type with up to eight of them says it.
 
@@ -105,7 +105,7 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 
 
 def problems_of_gpus(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return what describes GPUs that are not named."""
+    """Return the options that describe GPUs although no GPUs are named, as problems."""
     given = {"--nodes-of": arguments.nodes_of, "--network": arguments.network}
     lost = [
         flag

@@ -288,8 +288,8 @@ def _explanation(model: LiveModel) -> Explanation:
 
 
 def document(model: LiveModel) -> dict[str, Any]:
-    """Return what the operator says of a plan, for a program; as far as it tells, what ``plan``
-    says itself.
+    """Return the operator's view of a plan as a document for programs. It holds the answer of
+    ``plan`` as far as the operator tells it.
     """
     status, planned = (
         mapping(model.content.get("status")),

@@ -212,7 +212,7 @@ def render(arguments: Namespace) -> Exit:
 
 
 def read_inputs(arguments: Namespace) -> PlanInputs:
-    """Return what the command line names, read and checked.
+    """Read and check the inputs that the command line names.
 
     Raises:
         InputError: What was typed, or what is in a file, is wrong.
@@ -293,7 +293,7 @@ def _surroundings(
 
 
 def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
-    """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold
+    """Return the objects in the files of ``--nodes``. Stdin can be read only once, and may hold
     both.
     """
     if STDIN not in (arguments.filename or ()):
@@ -514,7 +514,7 @@ def _key(content: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def explanation_of(answer: PlannedModel) -> Explanation:
-    """Return what is said of an answer, with what is served first."""
+    """Return the explanation of an answer, beginning with the models that are served first."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
     served = (

@@ -133,7 +133,9 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
 
 
 def _refusals(case: Case) -> list[Problem]:
-    """Return what the engine refuses of the model's sizes, and of its number formats on the GPU."""
+    """Return the problems for which the engine refuses the model's sizes, or its number formats on
+    the GPU.
+    """
     traits = case.traits
     length = case.workload.max_model_len if traits.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)

@@ -33,13 +33,13 @@ WORDS: Final[Mapping[Check, str]] = MappingProxyType(
 
 
 def sentence(finding: Finding) -> str:
-    """Return what is wrong."""
+    """Return a sentence that states the problem."""
     return _SENTENCES[finding.ailment](finding)
 
 
 def command(finding: Finding, program: str) -> str:
-    """Return what to type, which shows more of it or mends it; ``program`` is how the user calls
-    us.
+    """Return the command that shows more of the problem or mends it. ``program`` is the name the
+    user calls us by.
     """
     ours = _OURS.get(finding.ailment)
     return f"{program} {ours}" if ours else _COMMANDS[finding.ailment](finding)

@@ -35,7 +35,7 @@ def listen(ports: list[int]) -> None:
 
 
 def probe(address: str, closed: int, opened: int, seconds: float) -> str:
-    """Return what was found."""
+    """Probe an address and return the finding."""
     deadline, held, answered = time.monotonic() + seconds, 0, False
     while True:
         reached = _answers(address, opened)

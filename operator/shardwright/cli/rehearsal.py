@@ -186,8 +186,8 @@ def rehearse(
     now: datetime,
     formers: Mapping[str, Former] = MappingProxyType({}),
 ) -> Rehearsed:
-    """Return what would become of a model if a subject were its spec; ``formers`` are the revisions
-    that it may go back to.
+    """Return the outcome for a model if a subject were its spec. ``formers`` are the revisions that
+    it may go back to.
     """
     seen = _seen(model, subject, around, generation)
     while True:
@@ -242,8 +242,8 @@ def _name(facts: Any) -> str:
 
 
 def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
-    """Return what the planner answers on the nodes that there are; those that an autoscaler could
-    add only the operator knows.
+    """Return the planner's answer on the existing nodes. Only the operator knows the nodes that an
+    autoscaler could add.
     """
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
     stock = take_stock(

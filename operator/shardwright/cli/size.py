@@ -96,7 +96,7 @@ class Sized:
 
     @property
     def hour_price(self) -> float | None:
-        """Return what the fewest GPUs cost for an hour."""
+        """Return the price of the fewest GPUs for an hour."""
         return (
             None
             if self.best is None or self.gpu_hour_price is None
@@ -105,7 +105,7 @@ class Sized:
 
     @property
     def relative_price(self) -> GpuPrice | None:
-        """Return what they count for an hour, in hours of an H100."""
+        """Return the price of the fewest GPUs for an hour, in hours of an H100."""
         each = relative_price(self.named.gpu)
         return (
             None
@@ -114,7 +114,9 @@ class Sized:
         )
 
     def counts(self, by: Counted) -> float:
-        """Return what the fewest GPUs count, less being better; infinity where no number does."""
+        """Return the cost of the fewest GPUs by a measure. Less is better; the cost is infinite if
+        no number of GPUs suffices.
+        """
         if self.best is None:
             return inf
         relative = self.relative_price.per_hour if self.relative_price else None
@@ -173,7 +175,7 @@ def _settings(arguments: Namespace) -> Settings:
 
 
 def _fetched(arguments: Namespace) -> Mapping[str, Mapping[str, object]]:
-    """Return what the hub says of a model that is not built in, by its id."""
+    """Fetch the hub's description of a model that is not built in, by its id."""
     from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415
 
     resource = read_typed(typed_manifest(arguments))
@@ -212,8 +214,8 @@ def _size(
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
-    """Return what those that carry the load are compared by: prices where all are stated, as
-    ``plan`` does it.
+    """Return the measure that compares the products that carry the load: prices if all are stated,
+    as ``plan`` does it.
     """
     carrying = [sized for sized in found if sized.best]
     if any(sized.hour_price is not None for sized in carrying) and all(

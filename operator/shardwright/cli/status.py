@@ -157,7 +157,7 @@ def _program() -> str:
 def _read(
     cluster: Target, namespace: str | None, name: str | None, now: datetime
 ) -> list[ModelState]:
-    """Return how the models of a namespace (None: of all), or one of them, stand.
+    """Read the states of the models of a namespace (None: of all namespaces), or of one model.
 
     Raises:
         InputError: there is none of this name.

@@ -41,7 +41,8 @@ class Surroundings:
 
 
 def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surroundings:
-    """Return what the objects of ``--nodes`` files say; ``stated`` is what the settings say.
+    """Read the surroundings from the objects of ``--nodes`` files. ``stated`` holds the statements
+    of the settings.
 
     Raises:
         InputError: there is no Node among them.
@@ -82,9 +83,7 @@ def read_nodes(
     stated: Stated = NONE,
     published: PublishedDevices = NOTHING_PUBLISHED,
 ) -> tuple[NodeFacts | NodeExclusion, ...]:
-    """Return what matters of the nodes that have GPUs, those that DRA drivers publish among
-    them.
-    """
+    """Read the nodes that have GPUs. Nodes whose GPUs DRA drivers publish are among them."""
     return tuple(
         facts for node in nodes if (facts := published.read(node, stated)) is not None
     )
@@ -102,8 +101,8 @@ def read_usage(
 def read_reservations(
     config_maps: Iterable[Object], models: Iterable[Object] | None = None
 ) -> tuple[Reservation, ...]:
-    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep
-    nothing.
+    """Read the GPUs that the plans of record among the ConfigMaps keep. A plan that cannot be read
+    keeps nothing.
 
     Nor do those of models that are only planned, or gone, where the ``models`` that there are can
     be told (None: they cannot).

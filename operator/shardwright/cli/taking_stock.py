@@ -269,7 +269,7 @@ def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
 async def _measured(
     client: Client, arguments: Namespace, deployments: Sequence[Mapping[str, Any]]
 ) -> Measured | None:
-    """Return what was measured, None where nobody has asked for it."""
+    """Return the measurements, None if nobody has asked for them."""
     if not arguments.network_policies:
         return None
     image = arguments.image or next(filter(None, map(_image, deployments)), "")

@@ -61,7 +61,7 @@ class UnclearError(Exception):
 
 
 async def measure(client: Client, trial: Trial) -> Measured:
-    """Return what two pods find; nothing of them is left."""
+    """Return the findings of two pods, and leave nothing of the pods behind."""
     try:
         async with _place(client, trial) as namespace:
             return Measured(enforcement=await _measured(client, namespace, trial))
@@ -158,7 +158,7 @@ async def _until(
     deadline: float,
     found: Callable[[Mapping[str, Any]], str],
 ) -> str:
-    """Return what a pod's status says as soon as it says it.
+    """Wait for the finding in a pod's status and return it.
 
     Raises:
         UnclearError: it does not in time.
@@ -186,7 +186,7 @@ def _address(status: Mapping[str, Any]) -> str:
 
 
 def _verdict(status: Mapping[str, Any]) -> str:
-    """Return what the caller has found; Unclear where it ended without a word."""
+    """Return the verdict of the calling pod, Unclear if it ended without one."""
     said = (
         text_or_empty(
             mapping(mapping(item.get("state")).get("terminated")).get("message")

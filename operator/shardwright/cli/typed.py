@@ -219,7 +219,7 @@ def names_live_model(arguments: Namespace) -> bool:
 
 
 def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return what is wrong about how model, files and options were put together."""
+    """Return the problems of the combination of model, files and options."""
     model, files = arguments.model, arguments.filename or ()
     if model is None and not files:
         return (

@@ -29,8 +29,8 @@ _ASK_FOR_IT: Final = (
 
 
 def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
-    """Return what to say of a request that failed to a server that a context of the kubeconfig
-    names (empty: flags do).
+    """Return the error to show for a failed request to the server of a context of the kubeconfig.
+    The context is empty if flags name the server.
     """
     return UnreachableError(problem_of(error, server, context))
 
@@ -112,7 +112,7 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return what is behind an error at the very first."""
+    """Return the first cause of an error."""
     cause = error.__cause__ or error.__context__
     while (
         cause is not None

@@ -48,7 +48,8 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
 
 
 def retry_after_seconds(header: Header) -> float | None:
-    """Return how long the server asks to wait, bounded; None where it does not say.
+    """Return the seconds that the server asks to wait, within a bound. Return None if it names
+    none.
 
     >>> [
     ...     retry_after_seconds(headers.get)

@@ -140,12 +140,14 @@ class Caches:
 
     @property
     def health(self) -> Mapping[str, ReaderHealth]:
-        """Return how the readers are, by kind, and by kind and namespace where they read one."""
+        """Return the health of the readers by kind. A kind that is read by namespace has one entry
+        for each namespace.
+        """
         return {kind: reader.health for kind, reader in self._readers.items()}
 
     @property
     def counts(self) -> Mapping[str, Counts]:
-        """Return what the readers have done, by the same."""
+        """Return the counts of the readers, by the same keys as their health."""
         return {kind: reader.counts for kind, reader in self._readers.items()}
 
     def _read_watched(self, source: Source[Any], take: Take) -> None:

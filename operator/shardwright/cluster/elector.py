@@ -145,7 +145,7 @@ class Elector:
 
     @property
     def pause_seconds(self) -> float:
-        """Return how long to wait before the next :meth:`tick`."""
+        """Return the pause in seconds before the next :meth:`tick`."""
         pace = 1.0 if self._renewed_at is not None else CANDIDATE_PACE
         return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311
 

@@ -57,7 +57,8 @@ class HeldClaims:
         )
 
     def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage | None:
-        """Return what a claim holds, for the model whose pod it was made for.
+        """Return the GPUs that a claim holds. They count for the model of the pod that the claim
+        was made for.
 
         It stays that model's when its StatefulSet goes before it.
         """
@@ -80,5 +81,5 @@ def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:
 
 
 def _booked(claim: Key) -> Key:
-    """Return what a claim goes by in the ledger, as no pod can."""
+    """Return the key of a claim in the ledger. No pod can have the same key."""
     return claim[0], f"{claim[1]}/"

@@ -13,7 +13,7 @@ class Index(Generic[A, B]):
         self._sets: dict[A, dict[B, None]] = {}
 
     def get(self, key: A) -> tuple[B, ...]:
-        """Return what goes by a key."""
+        """Return all values of a key."""
         return tuple(self._sets.get(key, ()))
 
     def move(self, item: B, before: A | None, now: A | None) -> None:

@@ -254,8 +254,8 @@ class Lines:
 
 
 def document(text: bytes) -> Any:
-    """Return what one whole text says, without its depths where it is nested beyond all bounds, or
-    :class:`Unreadable`.
+    """Return the value of one whole JSON text, or :class:`Unreadable`. The depths of a text that is
+    nested beyond all bounds are left out.
 
     Raises:
         BrokenError: it is no JSON.

@@ -30,7 +30,7 @@ ANNOTATION_MAX_LENGTH: Final = 256
 
 
 def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a ShardedModel; a LIST leaves out of its items what kind they are."""
+    """Return the part of a ShardedModel that is kept. Items of a LIST lack their kind."""
     return {
         "apiVersion": SHARDED_MODELS.api_version,
         "kind": SHARDED_MODELS.kind,
@@ -41,7 +41,7 @@ def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of the metadata of a ShardedModel."""
+    """Return the part of a ShardedModel's metadata that is kept."""
     kept = {field: metadata[field] for field in METADATA if field in metadata}
     written = metadata.get("annotations") or {}
     asked = {

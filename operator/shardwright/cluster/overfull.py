@@ -31,8 +31,8 @@ take 74 KB.
 
 
 def bounded(whole: Mapping[str, Any], size: int) -> tuple[Mapping[str, Any], str]:
-    """Return what is kept of an object of ours that has this many bytes, too many, and in words
-    what was too large in it.
+    """Return the part that is kept of one of our objects that has too many bytes. The text names
+    the part that was too large.
 
     First annotations and labels of others go, then the template and all else that anybody can still
     change of its spec: what is left out differs from what is rendered, so that it is repaired.
@@ -66,8 +66,8 @@ def _own(texts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what nobody can change of the spec of an object that was made by us, how many pods it
-    has, and whose they are.
+    """Return the immutable part of the spec of an object that we have made, its number of pods, and
+    their owner.
     """
     template = spec.get("template")
     if not isinstance(template, Mapping):

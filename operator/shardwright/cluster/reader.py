@@ -127,7 +127,7 @@ class Source(Generic[V]):
 
     @property
     def objects(self) -> Collection:
-        """Return what is read."""
+        """Return the collection that is read."""
         return Collection(resource=self.resource, namespace=self.namespace)
 
 
@@ -164,8 +164,8 @@ class Reader(threading.Thread, Generic[V]):
 
     @property
     def health(self) -> ReaderHealth:
-        """Return how it reads; a stream that has stood a while is trusted: where nothing happens
-        nothing comes for a minute.
+        """Return the health of the reader. A stream that has stood for a while is trusted: a quiet
+        collection sends nothing for a minute.
         """
         health, opened_at = self._health, self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
@@ -256,8 +256,8 @@ class Reader(threading.Thread, Generic[V]):
         self._health = replace(self._health, synced=True, served=True)
 
     def _heard(self, version: int) -> frozenset[Key]:
-        """Return what had been written by a version that was read: whether it is still there is
-        known by that.
+        """Return the keys whose writes are part of a version that was read. That version tells
+        whether they still exist.
         """
         with self._lock:
             heard = frozenset(

@@ -57,8 +57,8 @@ class Collection:
         return self.resource.path(self.namespace)
 
     def __str__(self) -> str:
-        """Return how they are called in the log, with the group where several groups have the
-        kind.
+        """Return the name of the resource for the log. The group is part of it if several groups
+        have the kind.
         """
         resource, where = (
             self.resource,

@@ -62,7 +62,7 @@ class Schedulers:
         self._asked_at = float("-inf")
 
     async def find(self, namespace: str) -> Mapping[str, SchedulerApi]:
-        """Return what there is for the models of a namespace.
+        """Return the scheduler APIs for the models of a namespace.
 
         Raises:
             ApiError: the API server did not answer; that says nothing of what there is.

@@ -115,7 +115,8 @@ class ConfigMapFacts:
 def project_node(
     node: dict[str, Any], stated: Stated = NONE
 ) -> NodeFacts | NodeExclusion | BareNode | None:
-    """Return what matters of a Node, also of one that offers no GPUs: its ResourceSlices may.
+    """Return the facts of a Node that planning needs. A Node that offers no GPUs counts too: its
+    ResourceSlices may offer some.
 
     Its labels share their texts with those of all other nodes.
     """
@@ -130,9 +131,7 @@ def project_node(
 
 
 def project_pod(pod: dict[str, Any]) -> PodFacts | None:
-    """Return what matters of a Pod, None where it neither holds GPUs nor says that it is of a
-    model.
-    """
+    """Return the facts of a Pod, None if it holds no GPUs and names no model."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if "nodeName" in spec:
         spec["nodeName"] = _shared(spec["nodeName"])
@@ -164,8 +163,8 @@ def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
 
 
 def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
-    """Return what is kept of an object that carries our label; a LIST leaves out of its items what
-    kind they are.
+    """Return the part of an object with our label that is kept. The items of a LIST do not state
+    their kind.
     """
     metadata = content["metadata"]
     version = metadata.get("resourceVersion", "")
@@ -209,8 +208,8 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
 
 
 def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of an object of somebody else that stands where ours would: that
-    it is there.
+    """Return the part that is kept of a foreign object in the place of one of ours: only that it
+    exists.
     """
     metadata, (label, value) = whole["metadata"], MANAGED_BY
     kept = {
@@ -223,7 +222,7 @@ def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
-    """Return what is kept of the metadata of a ConfigMap."""
+    """Return the part of a ConfigMap's metadata that is kept."""
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
     return ConfigMapFacts(
@@ -235,7 +234,7 @@ def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
 
 
 def project_priority_class(content: Mapping[str, Any]) -> PriorityClass:
-    """Return what matters of a PriorityClass."""
+    """Return the facts of a PriorityClass that preemption depends on."""
     return PriorityClass(
         value=int(content["value"]), is_default=content.get("globalDefault") is True
     )

@@ -168,7 +168,7 @@ class Store:
         return tuple(self._children[key] for key in self._by_owner.get(owner_uid))
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
-        """Return what is known of a ConfigMap, ours or not."""
+        """Return the known facts of a ConfigMap, ours or not."""
         return self._config_maps.get(key)
 
     def config_maps(self, owner_uid: str) -> Mapping[Key, ConfigMapFacts]:
@@ -394,7 +394,7 @@ class Store:
         return frozenset().union(*bound, *map(self._claims.bind_of, keys))
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
-        """Return what a pod requests itself, and whose it is where it is a member of this uid."""
+        """Return the requests of a pod itself, and its owner if it is a member of this uid."""
         facts = self._pods.get(pod)
         usage = facts.usage if facts else None
         known = (

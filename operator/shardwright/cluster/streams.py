@@ -147,7 +147,7 @@ def event_of(event: object) -> tuple[str, dict[str, Any]]:
 
 
 def error_in_stream(status: Mapping[str, Any]) -> ReadError:
-    """Return what an ERROR event of a watch is."""
+    """Return the error that an ERROR event of a watch reports."""
     code = status.get("code")
     return _refused(
         code if isinstance(code, int) else 0,

@@ -265,7 +265,7 @@ def _shape(content: Mapping[str, Any]) -> int:
 
 
 def _security(pod: Mapping[str, Any]) -> list[Any]:
-    """Return what Pod Security looks at, values included."""
+    """Return the fields that Pod Security looks at, values included."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     contexts = [
         pod.get("securityContext"),
@@ -390,8 +390,8 @@ async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
 async def _tried(
     send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return what would be stored; a webhook that cannot be asked without consequences is not
-    asked.
+    """Return the object that would be stored. A webhook that cannot be asked without consequences
+    is not asked.
     """
     try:
         return await send(dry_run=True)

@@ -151,7 +151,7 @@ class ConfigMaps:
 
 
 def _sort(config_map: Mapping[str, Any]) -> str:
-    """Return what a ConfigMap is like: plans of record are like each other, and so are the scripts
-    of models.
+    """Return the sort of a ConfigMap. All plans of record are of one sort, and so are the scripts
+    of all models.
     """
     return RECORD_KEY if RECORD_KEY in (config_map.get("data") or {}) else CONFIG_MAP

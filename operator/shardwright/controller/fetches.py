@@ -33,8 +33,8 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 
 
 async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
-    """Return what reads configs: the image of the operator's own pod, None where it runs in none
-    that it may look at.
+    """Return the fetcher that reads configs: the image of the operator's own pod. Return None if
+    the operator runs in no pod, or may not look at it.
 
     Raises:
         ApiError: it could not be read.
@@ -129,7 +129,7 @@ async def read_fetching(
 
 
 def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:
-    """Return what the containers of the pod of a Job have left, one after the other."""
+    """Return the messages that the containers of a Job's pod have left, one after the other."""
     for pod in pods:
         if controller_uid(pod) == job_uid:
             status = pod.get("status") or {}

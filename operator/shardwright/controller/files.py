@@ -60,7 +60,7 @@ class Watched(Generic[Parsed]):
         return True
 
     def _bytes(self) -> bytes | None:
-        """Return what the file holds, None where it cannot be read."""
+        """Return the content of the file, None if it cannot be read."""
         try:
             return self._file.read_bytes() if self._file else None
         except OSError:

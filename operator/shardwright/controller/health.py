@@ -36,7 +36,7 @@ class Health:
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 
     def answers(self) -> Mapping[str, Respond]:
-        """Return what answers the probes, by path."""
+        """Return the handlers of the probes, by path."""
         return {"/healthz": self._healthz, "/readyz": self._readyz}
 
     def _healthz(self, _request: HttpRequest) -> HttpReply:

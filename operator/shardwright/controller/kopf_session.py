@@ -46,7 +46,7 @@ class KeptAnswer(aiohttp.ClientResponse):
         return self
 
     async def json(self, **options: Any) -> Any:
-        """Return what the answer holds.
+        """Return the content of the answer.
 
         Raises:
             BrokenError: it should be a LIST, and is not.

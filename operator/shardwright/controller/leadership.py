@@ -73,6 +73,7 @@ class Leadership(threading.Thread):
         self._on_lead = on_lead
         self._pulse = pulse
         self._end = end
+        # The Lease is renewed although the operator's own loop is busy (ADR 22).
         self._loop = asyncio.new_event_loop()
         self._let_go = asyncio.Event()
 
@@ -109,6 +110,7 @@ class Leadership(threading.Thread):
         finally:
             for job in jobs:
                 job.cancel()
+        # We hang, or the Lease is lost. The process ends at once, so nothing is given up in order.
         if not self._let_go.is_set():
             return False
         await asyncio.gather(*jobs, return_exceptions=True)

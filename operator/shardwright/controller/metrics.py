@@ -303,7 +303,7 @@ class Metrics:
         self._request_waits.labels(urgency.name.lower()).observe(seconds)
 
     def turn_waits(self, at: str) -> Callable[[float], None]:
-        """Return what notes how long a model has waited for its turn at this."""
+        """Return the function that notes a model's wait for its turn at this."""
         return self._turn_waits.labels(at).observe
 
     def show(self, key: Key, found: Findings, report: Report | None) -> None:

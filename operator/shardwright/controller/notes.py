@@ -58,7 +58,7 @@ class Notes:
         self._notes: dict[Key, Note] = {}
 
     def of(self, key: Key) -> Note:
-        """Return what is noted of a model."""
+        """Return the notes about a model."""
         return self._notes.get(key, Note())
 
     def take_over(

@@ -142,7 +142,7 @@ class Operator:
         )
 
     def _make_plans(self) -> Plans | None:
-        """Return what serves plans as pages, None where nobody asked for that."""
+        """Return the server of plans as pages, None if nobody asked for pages."""
         if not self._options.plans:
             return None
         return Plans(

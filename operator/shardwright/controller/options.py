@@ -78,12 +78,12 @@ class Options:
 
     @property
     def request_limits(self) -> RequestLimits:
-        """Return how many requests may be sent to the API server."""
+        """Return the limits on requests to the API server."""
         return RequestLimits(qps=self.kube_api_qps, burst=self.kube_api_burst)
 
     @property
     def budget(self) -> QuestionBudget:
-        """Return what one question may cost the worker."""
+        """Return the budget of the worker for one question."""
         return QuestionBudget(
             cpu_seconds=self.question_cpu_seconds,
             memory_bytes=self.worker_memory_mib * MEBIBYTE,

@@ -124,7 +124,7 @@ class Planner:
 
     @property
     def settings(self) -> Settings:
-        """Return what the administrator says for all models."""
+        """Return the administrator's settings for all models."""
         return self._settings.content
 
     def reload(self) -> bool:
@@ -574,8 +574,8 @@ def _resolved(outcome: Resolved | Failed) -> Resolved:
 
 
 def _digest(text: str | None) -> bytes | None:
-    """Return what tells a text from others: the text of a ConfigMap may have a megabyte, and is not
-    kept of each model.
+    """Return a digest that identifies a text. The text of a ConfigMap may have a megabyte, and is
+    not kept for each model.
     """
     return (
         None

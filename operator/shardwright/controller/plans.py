@@ -195,7 +195,7 @@ class Plans:
         )
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
-        """Return what the loop of the operator says, within the time that is left."""
+        """Return the answer of the operator's loop, within the time that is left."""
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(
             _left(until)
         )

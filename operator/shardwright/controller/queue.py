@@ -128,6 +128,7 @@ class WaitingLine:
     """
 
     def __init__(self) -> None:
+        # The inner dicts stand for ordered sets: the first key is the first in turn.
         self._queued: dict[Priority, dict[str, dict[str, None]]] = {
             priority: {} for priority in Priority
         }
@@ -325,7 +326,7 @@ class Queue:
         self._closed = True
 
     def load(self) -> QueueLoad:
-        """Return what there is to do."""
+        """Return the load of the queue."""
         self._keep_appointments()
         now = self._clock()
         waiting = [

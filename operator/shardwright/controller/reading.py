@@ -167,8 +167,8 @@ class Reading:
     async def shown(
         self, key: Key, live: Mapping[str, Any], note: Note
     ) -> tuple[Subject, PlanRecord] | None:
-        """Return what a model asks, with its plan of record; None where it has none, or cannot be
-        read.
+        """Return the question of a model and its plan of record. Return None if it has no plan, or
+        its plan cannot be read.
 
         Raises:
             ApiError: something could not be read.
@@ -217,7 +217,7 @@ class Reading:
     async def _with_fresh_record(
         self, owner: Owner, observed: Observed
     ) -> tuple[Observed, StoredRecord | None]:
-        """Return what there is, with the plan of record as the API server has it now.
+        """Return the observed objects, with the plan of record as the API server has it now.
 
         Raises:
             ApiError: it could not be read.
@@ -299,8 +299,8 @@ class Reading:
     async def _observe(
         self, owner: Owner, unseen: Iterable[ObjectKey]
     ) -> tuple[Observed | Problem, StoredRecord | None]:
-        """Return what there is of a model, or why that cannot be read, and its plan of record as it
-        is stored.
+        """Return the observed objects of a model, or the reason why they cannot be read, and its
+        stored plan of record.
         """
         store, namespace = self._view.store, owner.namespace
         try:
@@ -406,8 +406,8 @@ class Reading:
         }
 
     def most_moving(self, key: Key) -> int | None:
-        """Return how many groups of a model may be down on purpose beside those of all others, None
-        for any number.
+        """Return the number of groups of a model that may be down on purpose beside those of all
+        others, None if there is no limit.
         """
         return (
             None
@@ -418,7 +418,7 @@ class Reading:
     async def around(
         self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]
     ) -> Cluster:
-        """Return what is known of the cluster around a model."""
+        """Return the known facts about the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = (
             SchedulerApi()
@@ -461,8 +461,8 @@ class Reading:
     async def _resolve(
         self, key: Key, live: Mapping[str, Any], version: str | None
     ) -> Subject | tuple[Problem, ...]:
-        """Return what a spec resolves to with this engine version to keep, or what the user must
-        correct.
+        """Return the subject that a spec resolves to if it keeps this engine version, or the
+        problems that the user must correct.
         """
         try:
             return await self._planner.resolve(

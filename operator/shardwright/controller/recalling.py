@@ -45,7 +45,7 @@ class Recalling:
         self._said: dict[Key, Saying] = {}
 
     async def told(self, key: Key, live: Mapping[str, Any]) -> AskedSpec:
-        """Return what a resource asks, word for word.
+        """Return the request of a resource, word for word.
 
         Raises:
             ApiError: it could not be read.

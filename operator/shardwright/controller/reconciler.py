@@ -94,7 +94,7 @@ class Reconciler:
         self._clock = clock or SteadyClock()
 
     def note_of(self, key: Key) -> Note:
-        """Return what the last look at a model has left."""
+        """Return the note that the last look at a model has left."""
         return self._notes.of(key)
 
     async def look(self, key: Key) -> Again | None:
@@ -160,8 +160,7 @@ class Reconciler:
         )
 
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
-        """Return what tells that nothing that matters to a model has changed since the last look:
-        equal then.
+        """Return a mark that stays equal while nothing has changed that matters to a model.
 
         To a model that waits for capacity, or for its turn, what others do matters; pods that are
         not watched may have changed.
@@ -392,8 +391,8 @@ class Reconciler:
 async def _aside(
     groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs
 ) -> R:
-    """Return what some work returns; about many groups it is done on a thread, and holds up no look
-    at another model.
+    """Return the result of some work. Work on many groups runs on a thread, so that it delays no
+    look at another model.
     """
     if groups <= GROUPS_AT_ONCE:
         return work(*arguments, **options)
@@ -401,8 +400,8 @@ async def _aside(
 
 
 def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:
-    """Return what is known after a round of writes, and what to publish where it was the last
-    one.
+    """Return the knowledge after a round of writes. After the last round, also return the results
+    to publish.
     """
     if step.records is not None:
         return seen.put_down(step.records, outcome), None
@@ -421,6 +420,7 @@ def _priority(published: Published) -> Priority:
 def _log(key: Key, done: Outcome) -> None:
     name = "/".join(key)
     for write in done.written:
+        # A question changes nothing in the cluster.
         if isinstance(write, DryRunPod):
             continue
         fields = write.fields if isinstance(write, Apply) else ()

@@ -36,7 +36,7 @@ class Subjects:
         return len(self._known)
 
     def of(self, key: Key, form: tuple[Any, ...]) -> Resolution | None:
-        """Return what a form of a resource resolves to, None where that is not known."""
+        """Return the resolution of a form of a resource, None if it is not known."""
         known = self._known.get(key)
         return known[1] if known and known[0] == form else None
 

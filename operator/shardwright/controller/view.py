@@ -95,7 +95,7 @@ class View:
         self.to_come = {node.name: node for pool in self.pools for node in pool.nodes()}
 
     def turnouts(self) -> tuple[Turnout, ...]:
-        """Return what there is of each pool that an autoscaler adds nodes to."""
+        """Return the turnout of each pool that an autoscaler adds nodes to."""
         if not self.pools:
             return ()
         if self._of_pools[0] != self.store.node_version:
@@ -139,13 +139,13 @@ class View:
 
     @property
     def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
-        """Return what is known of nodes, those that are to come among them."""
+        """Return the known facts of all nodes, with the nodes that are to come."""
         return (
             {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
         )
 
     def node(self, name: str) -> NodeFacts | NodeExclusion | None:
-        """Return what is known of a node, or of one that is to come."""
+        """Return the known facts of a node. The node may be one that is to come."""
         return self.store.nodes.get(name) or self.to_come.get(name)
 
     def take_resource(self, content: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class View:
         self.freed |= self.ledger.forget(base_key(key))
 
     def interests(self, key: Key) -> Interests:
-        """Return what a model depends on."""
+        """Return everything that a model depends on."""
         return self._interests.get(key, NOTHING)
 
     def note(self, key: Key, now: Interests) -> None:
@@ -247,8 +247,8 @@ class View:
         return len(self.store.members_of(base_key(key)))
 
     def older(self, key: Key) -> int:
-        """Return how many models of the namespace are older than one, by name where they are of the
-        same second.
+        """Return the number of models of the namespace that are older than one. Models of the same
+        second are ordered by name.
         """
         age = _created(self.resources.get(key)), key
         return sum(
@@ -257,11 +257,11 @@ class View:
         )
 
     def waiting_beside(self, key: Key) -> int:
-        """Return how many other models of the namespace wait for GPUs."""
+        """Return the number of other models of the namespace that wait for GPUs."""
         return sum(other[0] == key[0] and other != key for other in self.line)
 
     def kept_beside(self, key: Key) -> int:
-        """Return how many GPUs the plans of other models of the namespace keep."""
+        """Return the number of GPUs that the plans of other models of the namespace keep."""
         return self.ledger.kept_beside(base_key(key))
 
     def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
@@ -309,14 +309,14 @@ class View:
         return frozenset(self.line[key].claim) if key in self.line else frozenset()
 
     def unheld(self, nodes: Iterable[str]) -> dict[str, int]:
-        """Return how many GPUs of these nodes nobody holds."""
+        """Return the number of GPUs of each of these nodes that nobody holds."""
         healthy = self.healthy(nodes)
         taken = self.ledger.taken_on(healthy)
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
-        """Return how many GPUs others leave a model on these nodes, None where pods may not be
-        listed.
+        """Return the number of GPUs that others leave a model on each of these nodes, None if pods
+        may not be listed.
         """
         if self.known_pods is KnownPods.NONE:
             return None
@@ -325,17 +325,17 @@ class View:
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
-        """Return what is known of these nodes."""
+        """Return the known facts of these nodes."""
         return {name: node for name in names if (node := self.node(name))}
 
     @property
     def moving(self) -> int:
-        """Return how many groups of all models are down on purpose."""
+        """Return the number of groups of all models that are down on purpose."""
         return self._moving.total()
 
     def moving_beside(self, key: Key) -> tuple[int, int]:
-        """Return how many groups of other models are down on purpose: of its namespace, and of the
-        others.
+        """Return the number of other models' groups that are down on purpose: first in the
+        namespace of this model, then elsewhere.
         """
         theirs = self._moving[key[0]]
         return theirs - self.interests(key).moving, self.moving - theirs
@@ -375,7 +375,7 @@ class View:
         return waiting.rank if waiting else self.rank(key, None)
 
     def _terms(self, key: Key) -> PodTerms | None:
-        """Return what the pods of a model that waits ask of nodes, None where that is not known
+        """Return the terms on which a waiting model's pods take nodes, None if they are not known
         yet.
         """
         waiting = self.line.get(key)

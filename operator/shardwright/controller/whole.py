@@ -67,7 +67,7 @@ class WholeModels:
         self._turns = Turns()
 
     async def of(self, live: Mapping[str, Any]) -> str:
-        """Return what a resource asks with its inline config, within bounds.
+        """Return the request of a resource with its inline config, within bounds.
 
         Raises:
             ApiError: it could not be read.

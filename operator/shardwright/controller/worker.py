@@ -267,7 +267,7 @@ class _Process:
         return self._ready
 
     def exchange(self, work: Work[Any]) -> Reply:
-        """Return what came of a question.
+        """Return the reply to a question.
 
         Raises:
             EndedError: the process has ended.

@@ -75,6 +75,7 @@ class Workers:
             self._busy.add(key)
             self._idle.clear()
             started = monotonic()
+            # This stands unless a result comes back: a cancelled look returns none.
             result = "cancelled"
             try:
                 result = await self._try(key)
@@ -97,6 +98,7 @@ class Workers:
                 error,
                 extra={"key": name, "seconds": round(error.again.seconds, 2)},
             )
+            # The look itself has worked. It knows when to go on, so no pause may grow.
             self._queue.forget(key)
             self._queue.add_after(key, error.again)
             return "api_error"
@@ -110,6 +112,7 @@ class Workers:
             return "api_error"
         except Exception:
             pause = self._queue.retry(key)
+            # A look may raise a TimeoutError of its own. Only this tells it from our deadline.
             if deadline.expired():
                 log.warning(
                     "no end after %g s, given up",

@@ -106,7 +106,9 @@ def draft_passes(
 
 
 def _passing(drafter: Drafter) -> ModelSpec:
-    """Return what one pass goes through: MTP layers take turns, and end in their target's head."""
+    """Return the layers of one drafting pass. MTP layers take turns, and each pass ends in the
+    target's head.
+    """
     model = drafter.model
     if drafter.method is not DraftMethod.MTP:
         return model

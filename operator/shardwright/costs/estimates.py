@@ -91,5 +91,7 @@ class Estimate:
 
     @property
     def load_seconds(self) -> float | None:
-        """Return how long a node reads weights at start (None: not estimated)."""
+        """Return the seconds for which a node reads weights at start, None if they are not
+        estimated.
+        """
         return self.load.seconds if self.load else None

@@ -52,7 +52,7 @@ class Task:
 def estimate(
     model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits
 ) -> Estimate:
-    """Return what one candidate would cost."""
+    """Estimate the memory and speed of one candidate."""
     return Estimator(model, workload, traits).estimate(candidate)
 
 
@@ -126,7 +126,7 @@ class Estimator:
         return self._memory[key]
 
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
-        """Return what is to be priced of a candidate."""
+        """Return the task of pricing a candidate."""
         memory = memory or self.memory(candidate)
         layout, requests = candidate.layout, self._workload.concurrency
         groups, busy = (
@@ -152,8 +152,8 @@ class Estimator:
         )
 
     def _room(self, memory: ReplicaMemory) -> float:
-        """Return how many requests run at once: each takes its whole length, or what it has grown
-        to on the mean.
+        """Return the number of requests that run at once. Each takes its whole length, or the mean
+        of the lengths that it grows through.
         """
         if self._traits.reserves_output:
             return memory.requests

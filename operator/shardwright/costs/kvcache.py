@@ -81,11 +81,11 @@ class KvCache:
         )
 
     def requests(self, kv_bytes: int, request_tokens: int) -> float:
-        """Return how many requests of one length fit at once."""
+        """Return the number of requests of one length that fit at once."""
         return self.blocks(kv_bytes) / max(1, self.blocks_for_request(request_tokens))
 
     def tokens(self, kv_bytes: int, request_tokens: int) -> int:
-        """Return how many tokens fit when every request has one length."""
+        """Return the number of tokens that fit if every request has one length."""
         return int(self.requests(kv_bytes, request_tokens) * request_tokens)
 
 

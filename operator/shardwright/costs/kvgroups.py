@@ -125,7 +125,7 @@ class CacheFormat:
 def cache_entries(
     model: ModelSpec, tensor: int, form: CacheFormat
 ) -> tuple[Entry, ...]:
-    """Return what the layers have in the cache of one of ``tensor`` ranks, before pages are made
+    """Return the cache entries of the layers on one of ``tensor`` ranks, before pages are made
     equal.
     """
     own = replace(

@@ -120,8 +120,8 @@ UNKNOWN_STORAGE: Final = ReadSpeed(
 
 
 def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
-    """Return how many nodes of a replica hold different stages; attention ranks and tensor ranks
-    beside them hold the same ones.
+    """Return the number of nodes of a replica that hold different stages. Attention ranks, and
+    tensor ranks beside them, hold the same ones.
 
     >>> (
     ...     distinct_nodes(Layout(tensor=8, pipeline=2), 8),
@@ -133,7 +133,7 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
 
 
 def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpeed:
-    """Return how fast a node reads: as ``stated`` in bytes/s or, where nobody does, assumed."""
+    """Return the read speed of a node: the ``stated`` one in bytes/s, or else an assumed one."""
     if stated is not None:
         return ReadSpeed(
             bytes_per_second=stated,
@@ -150,7 +150,7 @@ def loading_time(
     storage: Storage | None,
     stated_bytes_per_second: float | None = None,
 ) -> LoadingTime:
-    """Return how long the busiest node of a replica reads.
+    """Return the time for which the busiest node of a replica reads.
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.

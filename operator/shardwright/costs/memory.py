@@ -59,14 +59,14 @@ class ReplicaMemory:
         return self.starts and any(stage.tight for stage in self.stages)
 
     def running(self, offered: int) -> int:
-        """Return how many of the offered requests run at once."""
+        """Return the number of offered requests that run at once."""
         return min(offered, self.limits.sequences, int(self.requests))
 
 
 def stage_holds(
     model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits
 ) -> tuple[StageHold, ...]:
-    """Return what every stage of a layout holds, on its fullest rank."""
+    """Return the layers and bytes that every stage of a layout holds on its fullest rank."""
     weights, adapters = (
         stage_weight_parts(model, layout, traits),
         stage_adapter_bytes(model, layout, traits),
@@ -140,7 +140,7 @@ class Frame:
 
     @property
     def budget_bytes(self) -> int:
-        """Return what the engine may take of a GPU. Source: vLLM 0.32
+        """Return the bytes of a GPU that the engine may take. Source: vLLM 0.32
         ``v1/worker/utils.py:request_memory``.
 
         Told how much to keep for K/V it takes what it needs beside: the whole GPU is there for it.

@@ -111,8 +111,8 @@ def overhead_bytes(
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
-    """Return how many batch sizes are captured: what the engine is told, else 1, 2, 4, steps of 8
-    below 256, of 16 from there.
+    """Return the number of captured batch sizes: the sizes that the engine is told, or else 1, 2,
+    4, steps of 8 below 256 and steps of 16 from there.
 
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
     """
@@ -135,7 +135,7 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
 def band_bytes(
     weights: int, activations: int, overhead: int, *, uncounted: bool = False
 ) -> int:
-    """Return how far (one way) the space for K/V may be off; twice as far beside options that
+    """Return the possible error, one way, of the space for K/V. It doubles beside options that
     nobody counts.
     """
     return math.ceil(

@@ -188,8 +188,8 @@ def widened(gpu: Gpu, storage: str) -> bool:
 def stage_floor(
     stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int
 ) -> StageFloor:
-    """Return what a stage takes on a GPU that reaches its data sheet; K/V is kept with ``kv_bits``
-    per value.
+    """Return the least times of a stage on a GPU that reaches its data sheet. K/V is kept with
+    ``kv_bits`` per value.
     """
     bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
     attention = tuple(
@@ -231,7 +231,9 @@ def stage_floor(
 
 
 def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
-    """Return how most of these weights are stored; empty where there are none."""
+    """Return the number format that most of these weights are stored in, empty if there are no
+    weights.
+    """
     return max(flops, key=lambda item: item[1], default=("", 0.0))[0]
 
 
@@ -371,8 +373,8 @@ def _tensor_seconds(
 def _expert_seconds(
     floor: StageFloor, links: Links, met: float, fitted: Coefficients
 ) -> float:
-    """Return what gathering the tokens of all attention-data ranks and giving back their sums
-    takes, a layer each.
+    """Return the seconds for gathering the tokens of all attention-data ranks and for giving back
+    their sums, once a layer.
 
     Every rank gets every token, whether it has an expert for it or not:
     ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
@@ -393,8 +395,8 @@ def _expert_seconds(
 def _context_seconds(
     floor: StageFloor, links: Links, tokens: float, fitted: Coefficients
 ) -> float:
-    """Return what ranks that share a request's K/V pay: queries gathered before, partial results
-    summed after attention.
+    """Return the seconds that ranks pay for sharing a request's K/V: queries are gathered before
+    attention, and partial results are summed after it.
     """
     if links.context.ranks == 1:
         return 0.0

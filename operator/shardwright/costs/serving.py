@@ -90,7 +90,7 @@ class Passage:
 
     stages: tuple[StepTime, ...]
     counts: tuple[int, ...]
-    send: float  # all hand-overs between stages
+    send_seconds: float  # all hand-overs between stages
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
@@ -102,18 +102,18 @@ class Passage:
         )
 
     @property
-    def latency(self) -> float:
+    def latency_seconds(self) -> float:
         """Return the time from the first stage to the end of the last."""
         return (
             sum(
                 stage.total * count
                 for stage, count in zip(self.stages, self.counts, strict=True)
             )
-            + self.send
+            + self.send_seconds
         )
 
     @property
-    def slowest(self) -> float:
+    def slowest_seconds(self) -> float:
         """Return the time of the stage that sets the pace."""
         return max(stage.total for stage in self.stages)
 
@@ -122,35 +122,38 @@ class Passage:
 class Speed:
     """What one replica does: seconds of a request by phase, and where they go."""
 
-    prefill: float  # a prompt alone
-    waiting: float  # for other prompts, and for the step that runs
-    queued: float  # for room in the K/V cache
-    stay: float  # from admission to the last token
+    prefill_seconds: float  # a prompt alone
+    waiting_seconds: float  # for other prompts, and for the step that runs
+    queued_seconds: float  # for room in the K/V cache
+    stay_seconds: float  # from admission to the last token
     requests_per_second: float
     decode: Passage
     alone: Passage
-    decoding: float  # all steps of a request, without prompts
-    cycle: float  # between two steps of a request's batch, without prompts
-    between: float  # of it: what the engine does between two steps
+    decoding_seconds: float  # all steps of a request, without prompts
+    cycle_seconds: float  # between two steps of a request's batch, without prompts
+    between_seconds: float  # of it: what the engine does between two steps
     tokens_per_step: float
 
     @property
-    def first(self) -> float:
+    def first_token_seconds(self) -> float:
         """Return the time to the first token once a request runs: what is left of its stay for the
         others.
         """
-        return self.stay - self.after
+        return self.stay_seconds - self.after_first_seconds
 
     @property
-    def after(self) -> float:
+    def after_first_seconds(self) -> float:
         """Return the time from the first token to the last: no token comes faster than it is
         decoded.
         """
-        return max(self.stay - self.prefill - self.waiting, self.decoding)
+        return max(
+            self.stay_seconds - self.prefill_seconds - self.waiting_seconds,
+            self.decoding_seconds,
+        )
 
 
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """Return how fast one replica serves a load."""
+    """Return the speed at which one replica serves a load."""
     return (
         _static(replica, load, fitted)
         if load.workload.arrival is Arrival.STATIC_BATCH
@@ -176,12 +179,12 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         work.expert_imbalance,
     )
     prefill = (
-        alone.latency
-        + (chunks - 1) * alone.slowest
+        alone.latency_seconds
+        + (chunks - 1) * alone.slowest_seconds
         + fitted.step_seconds
         + fitted.request_seconds
     )
-    others = _others(replica, load, fitted, decode.slowest, chunk, prompts)
+    others = _others(replica, load, fitted, decode.slowest_seconds, chunk, prompts)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     waiting = (
         held
@@ -190,18 +193,18 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         + min(fitted.answer_steps, steps) * cycle
     )
     return Speed(
-        prefill=prefill,
-        waiting=waiting,
-        queued=max(0.0, load.offered / load.running - 1) * stay
+        prefill_seconds=prefill,
+        waiting_seconds=waiting,
+        queued_seconds=max(0.0, load.offered / load.running - 1) * stay
         if work.arrival is Arrival.CLOSED_LOOP
         else 0.0,
-        stay=stay,
+        stay_seconds=stay,
         requests_per_second=load.running / stay,
         decode=decode,
         alone=alone,
-        decoding=steps * cycle,
-        cycle=cycle,
-        between=fitted.step_seconds,
+        decoding_seconds=steps * cycle,
+        cycle_seconds=cycle,
+        between_seconds=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
     )
 
@@ -217,7 +220,7 @@ class _Prompts:
 
 
 def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
-    """Return how many steps the prompts of others take.
+    """Return the number of steps that the prompts of others take.
 
     Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
     many as ranks that go their own ways have at least one of them in, and no more than one after
@@ -249,7 +252,7 @@ def _others(
     chunk: float,
     prompts: _Prompts,
 ) -> float:
-    """Return what the prompts of the other requests add to the stay of one.
+    """Return the time that the prompts of the other requests add to the stay of one.
 
     They share the steps that decode (``decode`` seconds each without them) as long as there are
     any; the rest has steps of its own, as all of it has where an engine does not mix.
@@ -269,7 +272,7 @@ def _others(
             fitted,
             work.expert_imbalance,
         )
-        added = shared * (mixed.slowest - decode)
+        added = shared * (mixed.slowest_seconds - decode)
     if needed > shared:
         alone = _pass(
             replica,
@@ -277,7 +280,7 @@ def _others(
             fitted,
             work.expert_imbalance,
         )
-        added += (needed - shared) * (alone.slowest + fitted.step_seconds)
+        added += (needed - shared) * (alone.slowest_seconds + fitted.step_seconds)
     return added
 
 
@@ -297,24 +300,24 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         work.expert_imbalance,
     )
     prefill = (
-        alone.latency
-        + (chunks - 1) * alone.slowest
+        alone.latency_seconds
+        + (chunks - 1) * alone.slowest_seconds
         + fitted.step_seconds
         + fitted.request_seconds
     )
     stay = prefill + steps * cycle
     rounds = max(1.0, load.offered / load.running)
     return Speed(
-        prefill=prefill,
-        waiting=0.0,
-        queued=(rounds - 1) / 2 * stay,
-        stay=stay,
+        prefill_seconds=prefill,
+        waiting_seconds=0.0,
+        queued_seconds=(rounds - 1) / 2 * stay,
+        stay_seconds=stay,
         requests_per_second=load.running / stay,
         decode=decode,
         alone=alone,
-        decoding=steps * cycle,
-        cycle=cycle,
-        between=fitted.step_seconds,
+        decoding_seconds=steps * cycle,
+        cycle_seconds=cycle,
+        between_seconds=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
     )
 
@@ -327,8 +330,8 @@ def _uncached(work: Workload) -> float:
 def _held_back(
     load: Load, prefill: float, others: float, decoding: float
 ) -> tuple[float, float]:
-    """Return how long a request stays, and how long it waits because prompts may take no more than
-    a share of the time.
+    """Return the stay of a request, and its wait because prompts may take no more than a share of
+    the time.
 
     Where the prompts of the others want more than their share, they get it and no more: prompts set
     the pace, decoding is slowed by the share alone, and requests wait before their prompt is
@@ -380,10 +383,10 @@ def _decode(
     )
     pace = (
         in_flight
-        * max(passage.slowest, fitted.step_seconds)
+        * max(passage.slowest_seconds, fitted.step_seconds)
         * (1 + UNEVEN_STEPS * (in_flight - 1))
     )
-    return passage, max(passage.latency + fitted.step_seconds, pace)
+    return passage, max(passage.latency_seconds + fitted.step_seconds, pace)
 
 
 def _pass(
@@ -406,7 +409,7 @@ def _pass(
     return Passage(
         stages=times,
         counts=tuple(kind.count for kind in replica.kinds),
-        send=_sends(replica, batch.tokens),
+        send_seconds=_sends(replica, batch.tokens),
     )
 
 
@@ -429,14 +432,14 @@ def _sends(replica: Replica, tokens: float) -> float:
 def performance(
     speed: Speed, load: Load, groups: float, *, running: int, band: Band
 ) -> Performance:
-    """Return what users see of ``groups`` replicas (or attention ranks) that are alike, ``running``
-    requests in a replica.
+    """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
+    alike, with ``running`` requests in a replica.
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second
-    tpot = speed.after / outputs
+    tpot = speed.after_first_seconds / outputs
     return Performance(
-        ttft_seconds=speed.first + speed.queued,
+        ttft_seconds=speed.first_token_seconds + speed.queued_seconds,
         tpot_seconds=tpot,
         output_tokens_per_second=rate * outputs,
         requests_per_second=rate,
@@ -476,7 +479,7 @@ def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
     ]
     return [
         *shares,
-        TimeShare(name="PipelineCommunication", seconds=passage.send * scale),
+        TimeShare(name="PipelineCommunication", seconds=passage.send_seconds * scale),
     ]
 
 
@@ -486,9 +489,11 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     What the prompts of others send over links is told with what decoding sends.
     """
     scale = 1 / speed.tokens_per_step
-    step = speed.cycle * scale
+    step = speed.cycle_seconds * scale
     others = max(0.0, tpot - step)
-    moved = others / speed.alone.latency if speed.alone.latency > 0 else 0.0
+    moved = (
+        others / speed.alone.latency_seconds if speed.alone.latency_seconds > 0 else 0.0
+    )
     prompts = _work_shares(speed.alone, moved)
     work = [
         _with_prompts(share, beside)
@@ -497,8 +502,8 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
         )
     ]
     sent = sum(share.seconds for share in prompts if share.name in _MOVED)
-    counted = (speed.decode.latency + speed.between) * scale
-    overhead = (speed.decode.total("overhead") + speed.between) * scale
+    counted = (speed.decode.latency_seconds + speed.between_seconds) * scale
+    overhead = (speed.decode.total("overhead") + speed.between_seconds) * scale
     rest = (
         ("Bubble", max(0.0, step - counted)),
         ("Prefill", others - sent),
@@ -518,16 +523,18 @@ def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
 
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
-    counted = speed.alone.latency
+    counted = speed.alone.latency_seconds
     scale = (
-        speed.prefill / counted if counted > 0 else 0.0
+        speed.prefill_seconds / counted if counted > 0 else 0.0
     )  # chunks overlap in a pipeline
     overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
     return _present(
         [
             *_work_shares(speed.alone, scale),
             overhead,
-            TimeShare(name="Queue", seconds=speed.waiting + speed.queued),
+            TimeShare(
+                name="Queue", seconds=speed.waiting_seconds + speed.queued_seconds
+            ),
         ]
     )
 

@@ -112,8 +112,8 @@ def stage_weight_parts(
 def stage_sums(
     model: ModelSpec, layout: Layout, traits: EngineTraits, measure: Measure
 ) -> tuple[WeightBytes, ...]:
-    """Return what a measure of every weight comes to on the fullest rank of every pipeline stage,
-    by part of the model.
+    """Return the sum of a measure over all weights on the fullest rank of every pipeline stage, by
+    part of the model.
     """
     return _by_stage(
         model, layout, traits, _rank_bytes(model, _cut(model, layout, traits), measure)
@@ -258,7 +258,7 @@ def stored_bytes(
 
 
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int]:
-    """Return how many of one kind of weight the fullest rank holds, and their outputs and
+    """Return the number of weights of one kind that the fullest rank holds, with their outputs and
     inputs.
     """
     outputs, inputs = _shape_on_rank(model, weight, cut)

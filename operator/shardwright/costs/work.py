@@ -138,8 +138,8 @@ class ModelWork:
         )
 
     def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
-        """Return how many layers of each sort a stage has; stages with equally many do the same
-        work.
+        """Return the number of layers of each sort in a stage. Stages with the same numbers do the
+        same work.
         """
         return tuple(_between(prefix, layers) for prefix in self.alike)
 
@@ -195,8 +195,8 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
 
 
 def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
-    """Return how many matrices the first n layers multiply with; the routed experts of a layer are
-    started together.
+    """Return the number of matrices that the first n layers multiply with. The routed experts of a
+    layer are started together.
     """
     counts = Counter(weight.layer for weight in matrices)
     return _running(counts[layer] for layer in range(len(model.layers)))

@@ -160,7 +160,7 @@ def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
 
 
 def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
-    """Return how much K/V an engine keeps in the memory of its nodes, in GiB, all of its ranks
+    """Return the GiB of K/V that an engine keeps in the memory of its nodes, all of its ranks
     together.
     """
     if plan.host_cache is None:
@@ -200,8 +200,8 @@ def _devices(plan: Plan) -> str:
 
 
 def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return what only the environment tells vLLM: its caches, limits, and the layers of stages
-    that it would not cut so.
+    """Return the settings that vLLM reads only from the environment: its caches, limits, and the
+    layers of stages if it would cut them differently.
     """
     partition = plan.layout.partition
     return {
@@ -248,8 +248,8 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 
 def _adapters(serving: Serving) -> tuple[str, ...]:
-    """Return what makes vLLM serve adapters: a slot for each, so that none waits for another to
-    leave the batch.
+    """Return the arguments that let vLLM serve adapters. Each has a slot, so that none waits for
+    another to leave the batch.
     """
     if not serving.adapters:
         return ()

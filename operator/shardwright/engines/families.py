@@ -191,8 +191,8 @@ def family_of(model_id: str) -> ParserFamily | None:
 def family_arguments(
     model_id: str, version: str, arguments: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Return what an engine of a version is told for a model's family, without what ``arguments``
-    of a user say of it.
+    """Return the arguments for a model's family in a version of the engine. An option that the
+    user's ``arguments`` set is left out.
 
     Nothing is told that the version does not know, nor to a version whose options are not known.
     """

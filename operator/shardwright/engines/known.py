@@ -18,7 +18,7 @@ _RULES_READ_IN: Final = "0.33.0"
 
 
 def traits_of(engine: str, version: str | None) -> EngineTraits:
-    """Return what planning must know of an engine in a version (None: the newest).
+    """Return the traits of an engine in a version (None: the newest) that planning must know.
 
     Raises:
         KeyError: The engine is not known.

@@ -57,7 +57,7 @@ def check_arguments(
     admitted: Collection[str] = frozenset(),
     rules: Rules = VLLM,
 ) -> tuple[Problem, ...]:
-    """Return what is wrong with a user's engine arguments, each problem's path being the argument's
+    """Return the problems of a user's engine arguments. The path of each problem is the argument's
     name.
 
     Args:
@@ -316,7 +316,7 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
 
 
 def _mismatch(option: Option, value: object) -> str | None:
-    """Return what the value must be, or None when the parser takes it."""
+    """Return the form that the value must have, or None if the parser takes it."""
     if option.switch:
         return None if isinstance(value, bool) else "true or false"
     if value is None or isinstance(value, bool | list | tuple):
@@ -334,7 +334,9 @@ def _mismatch(option: Option, value: object) -> str | None:
 
 
 def _unknown_key(option: Option, text: str) -> str | None:
-    """Return what the keys of an object must be, None where they are, or are not known."""
+    """Return the keys that an object may have, None if its keys are among them or the engine's keys
+    are not known.
+    """
     if not option.keys:
         return None
     found = json.loads(text)

@@ -30,7 +30,8 @@ _UNPROVEN: Final = (
 
 
 def traits(version: str) -> EngineTraits:
-    """Return what planning must know of TensorRT-LLM ``version`` (``major.minor.patch``).
+    """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
+    know.
 
     Its prices are those that speed is predicted with; degrees that it cannot be told are refused.
     Sources: engines.md section 10 (``mapping.py``: attention data parallelism replaces the tensor

@@ -291,7 +291,7 @@ _SOURCES: Final[Mapping[str, str]] = {
 
 
 def traits(version: str) -> EngineTraits:
-    """Return what planning must know of vLLM ``version`` (``major.minor.patch``).
+    """Return the traits of vLLM ``version`` (``major.minor.patch``) that planning must know.
 
     The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures
     newer than the list are known to a newer engine only, so a version without a list of its own

@@ -91,7 +91,7 @@ NOTHING_PUBLISHED: Final = PublishedDevices()
 def read_published(
     slices: Iterable[object], classes: Iterable[Mapping[str, Any]]
 ) -> PublishedDevices:
-    """Return what ResourceSlices and DeviceClasses say."""
+    """Read the devices that ResourceSlices and DeviceClasses publish."""
     of_node: defaultdict[str, tuple[DeviceSlice, ...]] = defaultdict(tuple)
     for item in slices:
         if found := read_slice(item):

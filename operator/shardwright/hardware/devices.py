@@ -152,7 +152,7 @@ class DeviceUsage:
 
 
 def read_slice(content: object) -> DeviceSlice | None:
-    """Return what matters of a ResourceSlice, None where it has no GPUs of one node."""
+    """Read a ResourceSlice, None if it has no GPUs of one node."""
     spec = mapping(mapping(content).get("spec"))
     node = text_or_empty(spec.get("nodeName"))
     if text_or_empty(spec.get("driver")) != DRIVER or not is_node_name(node):
@@ -168,7 +168,7 @@ def read_slice(content: object) -> DeviceSlice | None:
 
 
 def read_device_class(content: object) -> DeviceClass:
-    """Return what matters of a DeviceClass."""
+    """Read a DeviceClass."""
     spec = mapping(mapping(content).get("spec"))
     return DeviceClass(resource=text_or_empty(spec.get("extendedResourceName")))
 
@@ -364,8 +364,8 @@ def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
 def _claimed(
     product: str, classes: Mapping[str, DeviceClass]
 ) -> ClaimedDevices | Problem | None:
-    """Return what pods claim; None: a DeviceClass stands for the extended resource, so they
-    request that.
+    """Return the devices that pods claim. None means that a DeviceClass stands for the extended
+    resource, so pods request that.
     """
     if any(item.resource == RESOURCE for item in classes.values()):
         return None

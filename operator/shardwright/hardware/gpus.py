@@ -124,9 +124,7 @@ class Gpu:
 
     @property
     def worth(self) -> float:
-        """Return what the GPU may be worth in relation to others by its data sheet; an H100 is
-        about 1.
-        """
+        """Return the relative worth of the GPU by its data sheet. An H100 has about 1."""
         plain = max(
             (self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops),
             default=TERA,
@@ -236,8 +234,8 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
 
 
 def _memory_bytes(row: Mapping[str, str]) -> int:
-    """Return what the node label shows; nominal decimal gigabytes where no label is known (the
-    smaller reading).
+    """Return the memory that the node label shows. If no label is known it is the nominal decimal
+    gigabytes, the smaller reading.
     """
     return (
         int(row["mem_mib_label"]) * MIB
@@ -289,8 +287,8 @@ def _matmul_flops(
 
 
 def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float]:
-    """Return what large products reach of a data sheet's FLOP/s: what they reach on the vendor's
-    other GPUs.
+    """Return the FLOP/s that large products reach: the share of the data sheet that the vendor's
+    other GPUs reach.
     """
     share = _matmul_share(vendor)
     return MappingProxyType({kind: rate * share for kind, rate in flops.items()})

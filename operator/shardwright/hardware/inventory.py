@@ -95,7 +95,7 @@ class Pool:
 
     @property
     def price(self) -> GpuPrice:
-        """Return what one GPU counts for an hour: what its owner states, else in hours of an
+        """Return the price of one GPU for an hour: the price its owner states, or else hours of an
         H100.
         """
         if self.gpu_hour_price is None:
@@ -161,20 +161,20 @@ class Inventory:
         return not self.pools and not self.excluded
 
     def without(self, taken: Mapping[str, int]) -> "Inventory":
-        """Return what is left where nothing of it was taken before; ``taken`` are GPUs by node."""
+        """Return the inventory without the ``taken`` GPUs, by node. Nothing of this inventory may
+        be taken before.
+        """
         return replace(self, pools=tuple(pool.without(taken) for pool in self.pools))
 
     def without_nodes(self, names: Collection[str]) -> "Inventory":
-        """Return what there is where nothing of these nodes is free."""
+        """Return the inventory in which no GPU of these nodes is free."""
         if not names:
             return self
         pools = tuple(pool.without_nodes(names) for pool in self.pools)
         return replace(self, pools=pools)
 
     def of_nodes(self, names: Collection[str]) -> "Inventory":
-        """Return what there is on these nodes alone; a pool none of whose nodes is among them is
-        left out.
-        """
+        """Return the inventory of these nodes alone. A pool without any of them is left out."""
         pools = (
             replace(
                 pool, nodes=tuple(node for node in pool.nodes if node.name in names)

@@ -111,8 +111,8 @@ def is_rdma(network: Link) -> bool:
 
 
 def over_tcp(network: Link, gpus: int) -> Link:
-    """Return what is left of an RDMA network per GPU where pods have none of its devices: their
-    node's own interface.
+    """Return the link that is left of an RDMA network per GPU if pods have none of its devices:
+    their node's own interface.
     """
     gbps = min(network.bytes_per_second * 8 / GIGA, NODE_GBPS_WITHOUT_EVIDENCE / gpus)
     return _link(gbps, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")

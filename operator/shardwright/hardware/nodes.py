@@ -70,7 +70,7 @@ _STATE_TAINTS: Final = (
 
 
 def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
-    """Return what matters of a Node, why its GPUs cannot be planned, or None for a node without
+    """Read a Node, or the reason why its GPUs cannot be planned. Return None for a node without
     GPUs.
 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on
@@ -180,8 +180,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
 
 
 def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
-    """Return what one GPU of the node costs for an hour; a node that prices itself is believed
-    where nobody else does it.
+    """Return the price of one GPU of the node for an hour. A price that the node may have given
+    itself counts only if nobody else states one.
     """
     said, general = positive_number(raw.vouched(PRICE)), stated.prices.get(gpu.id)
     return (said or general) if raw.label_prefix else (general or said)

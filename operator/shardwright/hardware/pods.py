@@ -92,8 +92,8 @@ def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]
 
 
 def _requested(spec: Mapping[str, Any], resource: str) -> int:
-    """Return what the scheduler counts: the larger of the running containers and of each step of
-    the start.
+    """Return the number that the scheduler counts: the larger of the running containers and of each
+    step of the start.
     """
     sidecars = peak = 0
     for container in mappings(spec.get("initContainers")):

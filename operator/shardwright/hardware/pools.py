@@ -63,7 +63,7 @@ def build_inventory(
     own: tuple[str, str] | None = None,
     terms: PodTerms = ANYTHING,
 ) -> Inventory:
-    """Return what there is for one model, the same for any order of the input.
+    """Build the inventory for one model. It is the same for any order of the input.
 
     Free is allocatable minus what pods of others hold minus what plans of others keep and have not
     bound yet, never below zero. ``own`` names the model that is planned: its own pods and plan do
@@ -290,8 +290,8 @@ def _pool(
 
 
 def _common_reach(found: Sequence[Reach]) -> Reach:
-    """Return how pods reach the network on every one of these nodes: with the fewest devices that
-    any offers.
+    """Return the reach that pods have on every one of these nodes: with the fewest devices that any
+    offers.
     """
     fewest = tuple(
         min(same) for same in zip(*(how.devices for how in found), strict=True)

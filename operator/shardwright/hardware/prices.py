@@ -38,7 +38,7 @@ class GpuPrice:
 
 
 def relative_price(gpu: Gpu) -> GpuPrice:
-    """Return what one GPU costs for an hour, in hours of an H100.
+    """Return the price of one GPU for an hour, in hours of an H100.
 
     >>> (
     ...     relative_price(load_gpus()["L40S-48GB"]).per_hour,
@@ -51,8 +51,8 @@ def relative_price(gpu: Gpu) -> GpuPrice:
 
 @lru_cache(maxsize=1024)
 def _assumed(gpu: Gpu) -> GpuPrice:
-    """Return what a GPU may cost that no list has: by its data sheet, kept in the order of its
-    vendor's listed GPUs.
+    """Assume a price for a GPU that no list has. It follows from the data sheet, in the order of
+    its vendor's listed GPUs.
 
     It costs no more than one that has all that it has, and no less than one of which it has all and
     whose scale-up link is no better than its own. Where the lists contradict each other the lower

@@ -59,8 +59,8 @@ class Reach:
         return tuple(name for name, _ in self.devices)
 
     def requested(self, gpus: int, gpus_per_node: int) -> Devices:
-        """Return what a pod with ``gpus`` of a node's GPUs requests: its share of what is not
-        shared, one of what is.
+        """Return the devices that a pod with ``gpus`` of a node's GPUs requests: its share of
+        exclusive devices, and one of each shared device.
 
         >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(
         ...     4, 8

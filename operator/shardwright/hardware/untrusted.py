@@ -49,7 +49,7 @@ class RawNode:
     label_prefix: str
 
     def stated(self, key: str) -> str | None:
-        """Return what the user says about this node under ``shardwright.io/<key>``: annotation,
+        """Return the user's statement about this node under ``shardwright.io/<key>``: annotation,
         else label.
         """
         full = f"shardwright.io/{key}"

@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
 
 
 def _read(model: str, revision: str | None) -> tuple[str, int]:
-    """Return what to leave, and the exit status."""
+    """Return the message to leave, and the exit status."""
     try:
         found = fetch(hub_of(os.environ), model, revision)
         return handed_over(

@@ -243,8 +243,8 @@ def _made(
 
 
 def tensor_bytes(index: str) -> int | None:
-    """Return what all tensors of a checkpoint have by its index; None where it does not say, for
-    nothing depends on it.
+    """Return the bytes of all tensors of a checkpoint by its index. Return None if the index does
+    not state them, for nothing depends on it.
 
     >>> (
     ...     tensor_bytes('{"metadata": {"total_size": 16060522496}, "weight_map": {}}'),

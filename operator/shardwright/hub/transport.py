@@ -61,7 +61,7 @@ class HubResponse:
 
 
 def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
-    """Return what the hub has under a path.
+    """Get the hub's response under a path.
 
     Raises:
         InputError: The answer is larger, leads nowhere or is not whole.
@@ -81,7 +81,7 @@ def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
 
 
 def within(seconds: float, host: str, work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, or end the wait: a server that sends a byte now and then keeps
+    """Return the result of ``work``, or end the wait. A server that sends a byte now and then keeps
     any single read alive.
 
     Raises:

@@ -274,7 +274,9 @@ def _kinds(model: ModelSpec) -> frozenset[Layer]:
 
 
 def _copies(layer: Layer, tensor: int) -> int:
-    """Return how many tensor ranks hold the same K/V of a layer; 1 where they cannot share it."""
+    """Return the number of tensor ranks that hold the same K/V of a layer, 1 if they cannot share
+    it.
+    """
     attention = layer.attention
     if isinstance(attention, LatentAttention) and attention.window is None:
         return tensor
@@ -315,7 +317,7 @@ def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
 
 
 def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
-    """Return how many of the groups, from the first, lie on ``most`` different nodes."""
+    """Return the number of groups, from the first, that lie on ``most`` different nodes."""
     taken: set[str] = set()
     for index, group in enumerate(groups):
         taken.update(group)

@@ -115,7 +115,7 @@ class SearchSpace:
 
     @property
     def pins(self) -> dict[str, object]:
-        """Return what is pinned, by name."""
+        """Return the pinned degrees and partition by name."""
         named = {
             "tensor": self.tensor,
             "pipeline": self.pipeline,

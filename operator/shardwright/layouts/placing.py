@@ -192,7 +192,7 @@ class Over:
 
     @classmethod
     def of(cls, space: SearchSpace) -> "Over | None":
-        """Return what a search wants, None where it spreads nothing."""
+        """Return the spreading that a search wants, None if it spreads nothing."""
         return (
             cls(label=space.spread_over, standing=dict(space.standing))
             if space.spread_over
@@ -206,8 +206,8 @@ class Over:
     def count(
         self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]
     ) -> Counter[str]:
-        """Return how many groups are in each value, by the names of their nodes; one in several
-        values counts for each.
+        """Return the number of groups in each value, by the names of their nodes. A group in
+        several values counts for each.
 
         Groups on nodes of which nothing is known count for none.
         """

@@ -113,8 +113,8 @@ class Drafter:
         return self.method is not DraftMethod.DRAFT_MODEL
 
     def layout(self, target: Layout) -> Layout:
-        """Return how the engine cuts it: MTP layers as those of its target, all else over tensor
-        ranks.
+        """Return the engine's layout for the drafter: MTP layers are cut as their target's, all
+        else over tensor ranks.
 
         A draft model with experts deals them out whole where its target does. Source: vLLM 0.33
         ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``

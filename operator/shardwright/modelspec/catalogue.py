@@ -82,8 +82,8 @@ def listed_ids() -> tuple[str, ...]:
 
 
 def listing_of(model_id: str) -> Listing | None:
-    """Return what others say of a model, whether its config is built in or not; None where none of
-    them lists it.
+    """Return the listing of a model by others, None if nobody lists it. Its config need not be
+    built in.
     """
     return _listings().get(model_id)
 

@@ -155,7 +155,9 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _combining(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
-    """Return what combines the states of the target's layers, which every rank holds whole."""
+    """Return the tensors that combine the states of the target's layers. Every rank holds them
+    whole.
+    """
     section = fields.section("eagle_config")
     stated = section.integers("eagle_aux_hidden_state_layer_ids") if section else ()
     states = fields.integer(

@@ -174,8 +174,8 @@ def _by_group(fields: Fields) -> dict[str, WeightFormat]:
 
 
 def _of_group(group: Fields) -> WeightFormat | None:
-    """Return how a group stores its modules: FP8 with one scale or NVFP4; all else is a problem,
-    and so is a kind of modules.
+    """Return the format in which a group stores its modules: FP8 with one scale or NVFP4. All other
+    formats are problems, and so is a target that is a kind of module instead of a module.
     """
     weights = group.section("weights") or Fields(
         {}, f"{group.path}weights.", group.problems
@@ -211,7 +211,8 @@ def _is_module(name: str) -> bool:
 
 
 def _cache(fields: Fields) -> tuple[str | None, tuple[str, ...]]:
-    """Return what the K/V cache is asked to be stored as, and a warning where that is not counted.
+    """Return the number format that is asked of the K/V cache, and a warning if the planner does
+    not count it.
 
     Source: vLLM 0.33 ``utils/torch_utils.py:get_kv_cache_quant_algo_string``.
     """

@@ -294,8 +294,8 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
 
 
 def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
-    """Return how a group stores its weights; ``alone`` is whether it leaves activations as they
-    are.
+    """Return the format in which a group stores its weights. ``alone`` says whether it leaves
+    activations as they are.
     """
     bits = weights.integer("num_bits", BITS)
     strategy, eight = (

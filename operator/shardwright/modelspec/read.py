@@ -426,7 +426,7 @@ def _further_ends(
 def _ends(
     shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool
 ) -> tuple[Weight, ...]:
-    """Return what stands before the first layer and after the last one."""
+    """Return the weights before the first layer and after the last one."""
 
     def end(
         name: str, part: PipelineRole, outputs: int, inputs: int, split: Split

@@ -227,7 +227,7 @@ class ModelSpec:
 
     @property
     def least_bytes(self) -> int:
-        """Return what its files have at least: every element as it is stored, no scales, no padding
+        """Return the least bytes of its files: every element as it is stored, no scales, no padding
         of any kernel.
         """
         return (

@@ -73,7 +73,9 @@ def _experts_as_one(weight: Weight) -> tuple[str, ...]:
 
 
 def _of_quark(rules: Fields) -> WeightFormat:
-    """Return how weights are stored; source: ``quark.py:_get_scheme_cls_from_config``."""
+    """Return the format in which weights are stored. Source:
+    ``quark.py:_get_scheme_cls_from_config``.
+    """
     weights, inputs = _entries(rules, "weight"), _entries(rules, "input_tensors")
     kinds = tuple(_kind(entry) for entry in weights)
     if kinds == _NVFP4:
@@ -99,7 +101,7 @@ def _of_quark(rules: Fields) -> WeightFormat:
 
 
 def _entries(rules: Fields, name: str) -> tuple[Fields, ...]:
-    """Return what a field says, once or as a list."""
+    """Return the entries of a field, which holds one or a list."""
     if isinstance(rules.values.get(name), list):
         return rules.sections(name)
     section = rules.section(name)
@@ -213,7 +215,7 @@ def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
 
 
 def _of_inc(fields: Fields) -> WeightFormat:
-    """Return how weights are stored; source: ``inc.py:INCConfig``,
+    """Return the format in which weights are stored. Source: ``inc.py:INCConfig``,
     ``schemes/inc_wna16_linear.py``.
     """
     kind, packing = (

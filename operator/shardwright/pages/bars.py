@@ -111,7 +111,7 @@ def _memory_row(document: Document, path: str, bar: dict[str, Any]) -> MemoryRow
 
 
 def memory_legend() -> tuple[Legend, ...]:
-    """Return what the colours of memory mean."""
+    """Return the meanings of the colours of memory."""
     return tuple(Legend(name=name, colour=colour) for name, _, colour in MEMORY)
 
 

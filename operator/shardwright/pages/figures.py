@@ -25,7 +25,7 @@ class Figure:
 
 
 def at(document: Document, path: str) -> Any:
-    """Return what stands at a path of keys and positions.
+    """Return the value at a path of keys and positions.
 
     >>> at({"plan": {"stages": [{"layers": 63}]}}, "plan.stages.0.layers")
     63
@@ -77,7 +77,7 @@ def percent(share: float) -> str:
 
 
 def rate(bytes_per_second: float) -> str:
-    """Return what a link carries.
+    """Return the rate of a link as text.
 
     >>> rate(450e9)
     '450 GB/s'

@@ -288,7 +288,7 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
 
 
 def rank_rows(document: Document) -> tuple[RankRow, ...]:
-    """Return what every rank of a replica holds, as rows of a table."""
+    """Return the content of every rank of a replica, as rows of a table."""
     names = [
         node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0
     ]

@@ -42,7 +42,7 @@ class Prices(Protocol):
 
 
 def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Prices:
-    """Return what prices the candidates of a request."""
+    """Return the prices of a request's candidates."""
     closed = Estimator(
         model,
         request.workload,
@@ -102,8 +102,8 @@ class _Open:
         return at, at.estimate(candidate)
 
     def _needed(self, candidate: Candidate, in_flight: int) -> int:
-        """Return how many would be in flight if requests stayed as long as they do with a number of
-        them in flight.
+        """Return the number of requests that would be in flight if each stayed as long as it does
+        beside ``in_flight`` others.
         """
         stay = self._stay(self._at(in_flight).estimate(candidate))
         return _rounded_up(stay * (self._workload.requests_per_second or 0))

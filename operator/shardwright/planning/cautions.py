@@ -49,8 +49,8 @@ def warnings(
     model: ModelSpec,
     traits: EngineTraits,
 ) -> tuple[str, ...]:
-    """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned
-    of.
+    """Return the warnings: lowered values, slow or uncertain speeds, and the warnings of the model
+    and the nodes.
 
     Args:
         inventory: What there is.

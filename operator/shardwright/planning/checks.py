@@ -123,7 +123,9 @@ class Judge:
         return self._shapes[layout]
 
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
-        """Return what speaks against every layout on a pool: number formats, the engine's image."""
+        """Return the violations that every layout has on a pool: number formats, the engine's
+        image.
+        """
         if pool.name not in self._of_pool:
             dtypes = dtype_problems(
                 self._model,

@@ -55,8 +55,8 @@ def _layouts(code: str, entries: Sequence[_Entry]) -> Exclusion:
 
 
 def _distance(entry: _Entry) -> tuple[object, ...]:
-    """Return how far a layout is from feasible: what only this reason rules out is nearer than what
-    breaks other rules too.
+    """Return the distance of a layout from a feasible one. A layout that only this reason rules out
+    is nearer than one that breaks other rules too.
     """
     verdict, violation = entry
     return (len(verdict.codes), violation.miss, verdict.candidate.layout.gpus)

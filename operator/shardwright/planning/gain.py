@@ -36,7 +36,7 @@ class Prospect:
 def better(
     plan: Plan, stands: Plan, inventory: Inventory, scale: Scale
 ) -> Better | None:
-    """Return what a plan brings over the one that ``stands``, None where it brings nothing.
+    """Return the gain of a plan over the one that ``stands``, None if there is no gain.
 
     Both were predicted on this inventory. What surely starts, and what carries the load, is not
     given up for speed.

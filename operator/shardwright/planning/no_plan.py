@@ -84,8 +84,8 @@ def _lack(verdict: Verdict) -> Lack:
 def _binding(
     verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale
 ) -> Problem:
-    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst
-    of the closest layout.
+    """Return the one problem that stands in the way: nodes for all replicas, else the budget, else
+    the worst of the closest layout.
     """
     if short is not None and any(
         violation.replicas_possible for violation in short.violations
@@ -275,8 +275,8 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
-    """Return how far a layout is from being feasible: what runs, but too slowly, is nearer than
-    what cannot run.
+    """Return the distance of a layout from a feasible one. A layout that runs too slowly is nearer
+    than one that cannot run.
     """
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS

@@ -92,8 +92,8 @@ class PodShape:
         return cls(layout=layout, nodes=nodes, gpus=gpus, beside_bytes=beside)
 
     def room_bytes(self, host_bytes: int, of_gpus: int, model: ModelSpec) -> int:
-        """Return what a node with so much memory and so many GPUs has for the K/V of a pod, whole
-        GiB for each engine of it.
+        """Return the bytes for the K/V of a pod on a node with so much memory and so many GPUs,
+        whole GiB for each engine of the pod.
 
         A node leaves a pod the share of its GPUs: others on the node, of this model or another, may
         want as much.
@@ -109,7 +109,9 @@ class PodShape:
 def room_bytes(
     candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
 ) -> int | None:
-    """Return what there is for the K/V of a pod, None where a node does not say what it has."""
+    """Return the bytes for the K/V of a pod in the memory of its nodes, None if a node does not
+    state its memory.
+    """
     pool = candidate.pool
     if pool.host_bytes is None:
         return None
@@ -200,7 +202,7 @@ def host_cache(
     *,
     over_ray: bool,
 ) -> HostCache | None:
-    """Return what is kept beside the GPUs, None where nothing is wanted or there is no room for
+    """Return the cache that is kept beside the GPUs, None if none is wanted or there is no room for
     it.
     """
     if wanted is None:

@@ -144,7 +144,8 @@ def per_second(tokens: float) -> str:
 
 
 def price(amount: float) -> str:
-    """Return what a million tokens cost, in the currency of the nodes' labels: three digits.
+    """Return the price of a million tokens as text, in the currency of the nodes' labels: three
+    digits.
 
     >>> price(0.41234), price(12.345), price(1234.5)
     ('0.412', '12.3', '1,234')

@@ -53,7 +53,7 @@ class Considered:
 
     @property
     def feasible(self) -> list[Verdict]:
-        """Return what nothing speaks against."""
+        """Return the verdicts without violations."""
         return [verdict for verdict in self.verdicts if not verdict.violations]
 
 
@@ -182,7 +182,7 @@ def best_first(
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
-    """Return how many can be run; all where nothing is to be run, or none can."""
+    """Return the number of candidates that can be run; of all, if none is to be or can be."""
     return sum(
         not (deploy and not_yet(verdict.candidate)) for verdict in feasible
     ) or len(feasible)

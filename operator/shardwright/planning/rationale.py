@@ -494,8 +494,8 @@ def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> s
 def _queues_more(
     best: FeasibleCandidate, other: FeasibleCandidate, request: Request
 ) -> str:
-    """Return how many requests run at once or are served, where they are fewer than under the
-    chosen layout.
+    """Return words for the number of requests that run at once or are served, if it is lower than
+    under the chosen layout.
     """
     if other.served_share >= best.served_share:
         return ""

@@ -107,7 +107,7 @@ def _slower(mine: Link, its: Link) -> bool:
 
 
 def _tie(verdict: Verdict) -> tuple[int, int, str]:
-    """Return what decides between candidates that are equally good, as ``select`` has it."""
+    """Return the key that orders equally good candidates, as ``select`` has it."""
     placement = verdict.candidate.placement
     return (
         placement.nodes_per_replica * len(placement.groups),

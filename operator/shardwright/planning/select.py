@@ -72,19 +72,21 @@ class Scale:
         )
 
     def cost(self, candidate: Candidate) -> float:
-        """Return what a candidate's GPUs count: one of them where they are given."""
+        """Return the cost of a candidate's GPUs. If the GPUs are given, it is the cost of one."""
         return self.cost_on(candidate.layout, candidate.pool)
 
     def cost_on(self, layout: Layout, pool: Pool) -> float:
-        """Return what the GPUs of a layout count on a pool: one of them where they are given."""
+        """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
+        one.
+        """
         return self._each(pool) * (1 if self.request.space.fill else layout.gpus)
 
     def total(self, candidate: Candidate) -> float:
-        """Return what all of a candidate's GPUs count."""
+        """Return the cost of all of a candidate's GPUs."""
         return self._each(candidate.pool) * candidate.layout.gpus
 
     def price(self, pool: Pool) -> GpuPrice | None:
-        """Return what a GPU of a pool counts, None where each counts as one."""
+        """Return the price of a pool's GPU, None if each counts as one."""
         if self.by_price:
             return pool.price
         return relative_price(pool.gpu) if self.relative else None
@@ -154,7 +156,7 @@ class FeasibleCandidate:
 
     @property
     def replicas_wanted(self) -> int:
-        """Return how many replicas would carry the load, if each serves as much as these."""
+        """Return the number of replicas that carry the load if each serves as much as these."""
         return math.ceil(self.candidate.layout.replicas / self.served_share)
 
     @property
@@ -229,7 +231,7 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
 
 
 def answer_seconds(estimate: Estimate, request: Request) -> float:
-    """Return how long a request takes from its arrival to its last token, waiting included."""
+    """Return the seconds of a request from its arrival to its last token, waiting included."""
     return _seconds(estimate.performance, request)
 
 
@@ -280,7 +282,7 @@ def _worth_its_gpus(seconds: float, cost: float) -> float:
 
 
 def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
-    """Return what a million output tokens cost at the planned load, None where the pool has no
+    """Return the price of a million output tokens at the planned load, None if the pool has no
     price.
     """
     candidate, speed = feasible.candidate, feasible.estimate.performance

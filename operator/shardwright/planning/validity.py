@@ -62,7 +62,7 @@ class Unfit:
 
     @property
     def problem(self) -> Problem:
-        """Return what is wrong with the plan because of it."""
+        """Return the problem that it makes for the plan."""
         what = f"planned node {self.node} {self.says}"
         return Problem(
             code="PlanInvalid", what=what, remedy="plan again, or bring the node back"

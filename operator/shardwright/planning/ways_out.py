@@ -35,7 +35,7 @@ class Holder:
 def ways_out(
     lack: Lack, inventory: Inventory, fits: Fits, holders: Iterable[Holder] = ()
 ) -> WaysOut:
-    """Return what would make room for that which lacks nodes.
+    """Return the ways to make room for a replica that lacks nodes.
 
     Args:
         lack: What is missing for the layout that lacks least.
@@ -55,8 +55,8 @@ def ways_out(
 
 
 def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int:
-    """Return how many more nodes of a pool would do, 0 where not even as many as the whole plan has
-    would.
+    """Return the number of further nodes of a pool that would do, 0 if not even as many as the
+    whole plan has would do.
     """
 
     def enough(count: int) -> bool:
@@ -127,7 +127,9 @@ def _who_moves(
 
 
 def _gains(holder: Holder, near: Mapping[str, Node], lack: Lack) -> int:
-    """Return how many nodes of a pool would have room for a pod if a model gave its GPUs back."""
+    """Return the number of nodes of a pool that would have room for a pod if a model gave its GPUs
+    back.
+    """
     shared = ((near[name], gpus) for name, gpus in holder.gpus.items() if name in near)
     return sum(
         node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus)

@@ -177,8 +177,8 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
 def _without_subject(
     seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime
 ) -> Deployed:
-    """Return what is done for a model whose spec cannot be used, or whose config is still to be
-    read from the hub.
+    """Decide for a model whose spec cannot be used, or whose config is still to be read from the
+    hub.
     """
     if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
@@ -257,6 +257,7 @@ def _good(
             subject=subject, record=planned.record, earlier=earlier, mixed=mixed
         )
         history = renewed(history_of(seen.resource.status), served, seen.told, now)
+        # A revision keeps the request word for word, and this look was not told it.
         if history is None:
             return Step(tell=True)
         deployed = replace(deployed, history=history)
@@ -428,7 +429,9 @@ def _after_marks(
 def _deploy(
     seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
 ) -> Deployed:
-    """Return what is to be written, or kept alive where it is not known what there should be."""
+    """Return the writes for the plan, or those that keep the groups alive while the wanted objects
+    are unknown.
+    """
     record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
         return _kept(seen, known, now)
@@ -544,8 +547,8 @@ def _kept(
     problems: tuple[Problem, ...] = (),
     refused: Problem | None = None,
 ) -> Deployed:
-    """Return what keeps the groups that there are alive as they are; nothing where the resource is
-    paused.
+    """Return the writes that keep the existing groups alive as they are. A paused resource gets
+    none.
     """
     if seen.resource.paused:
         return Deployed(problems=problems, refused=refused)
@@ -565,7 +568,7 @@ def _kept(
 def _end(
     seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
 ) -> Step:
-    """Return what is to be written, with what will have been found when all of it is taken."""
+    """Return the writes, with the findings that hold once all of them are taken."""
     if seen.outcome is not None:
         return Step(published=publish(seen, known, planned, deployed, now))
     kept = deployed.history.writes if deployed.history else ()

@@ -97,13 +97,11 @@ class GroupAnnotations:
     restarts_before: RestartsBefore | None = None
 
     def with_(self, **changes: Any) -> "GroupAnnotations":
-        """Return what is remembered, with some of it changed."""
+        """Return these annotations, with some of them changed."""
         return replace(self, **changes)
 
     def forgiven(self) -> "GroupAnnotations":
-        """Return what is remembered, after somebody has changed something: failures in a row are
-        counted anew.
-        """
+        """Return the annotations after a change by the user: failures in a row are counted anew."""
         return replace(
             self, incident=self.incident.forgiven() if self.incident else None
         )
@@ -127,7 +125,7 @@ class GroupAnnotations:
         )
 
     def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
-        """Return what is remembered of a group that goes to zero; an outage begins with the first
+        """Return the annotations of a group that goes to zero. An outage begins with the first
         stop.
         """
         began = self.stopped_at or _whole(now)
@@ -152,7 +150,7 @@ class GroupAnnotations:
         )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
-        """Return what is remembered of a group whose pods are all ready."""
+        """Return the annotations of a group whose pods are all ready."""
         uids = members_value(members)
         if self.members == uids and self.ready_since:
             return self
@@ -200,7 +198,7 @@ def changed_annotations(
 
 
 def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
-    """Return what a StatefulSet remembers; what somebody has damaged is forgotten."""
+    """Read the memory of a StatefulSet. A part that somebody has damaged is forgotten."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
     return GroupAnnotations(
         incident=read_incident(found),
@@ -249,9 +247,7 @@ def _restarts_value(before: RestartsBefore | None) -> str:
 
 
 def _restarts_before(text: str) -> RestartsBefore | None:
-    """Return what an annotation says of restarts, None where somebody has written what we never
-    write.
-    """
+    """Read an annotation about restarts, None if it holds a text that we never write."""
     words = _word(text).split()
     count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004
     return (

@@ -115,8 +115,8 @@ def rooms(
 
 
 def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return what a model claims of these nodes: the GPUs of the plan that it would get on them,
-    beyond those that it has.
+    """Return the claim of a model on these nodes: the GPUs of the plan that it would get on them,
+    beyond the GPUs that it has.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {

@@ -36,7 +36,7 @@ class Failed:
 
 
 def config_too_costly(failed: Failed) -> Problem:
-    """Return what to say of a resource that costs too much to read."""
+    """Return the problem of a resource that costs too much to read."""
     return Problem(
         code="ConfigTooCostly",
         path="spec.model",
@@ -49,7 +49,7 @@ def config_too_costly(failed: Failed) -> Problem:
 
 
 def plan_too_costly(failed: Failed) -> Problem:
-    """Return what to say of a model that costs too much to plan."""
+    """Return the problem of a model that costs too much to plan."""
     return Problem(
         code="PlanTooCostly",
         path="spec",

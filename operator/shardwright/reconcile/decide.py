@@ -176,8 +176,8 @@ def keep_alive(
     size: int | None = None,
     most_moving: int | None = None,
 ) -> Decision:
-    """Return what keeps the groups that exist alive as they are, where nobody knows what they
-    should be.
+    """Return the decision that keeps the existing groups alive as they are while nobody knows the
+    wanted ones.
 
     A group that fails still stops as a whole and comes back as it was, and so do all, one after
     another, where a restart is asked for; nothing is created, changed or deleted. ``size`` is how
@@ -303,6 +303,7 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what
     schedulers were told.
     """
+    # A pod that nobody waits for any more, on a dead node for example, keeps nothing.
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
     for key, live in observed.objects.items():
@@ -358,7 +359,7 @@ def not_as_they_are(
 def standing_groups(
     observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES
 ) -> tuple[GroupState, ...]:
-    """Return how the groups stand that exist, whatever is wanted now."""
+    """Return the states of the existing groups, whatever is wanted now."""
     lives = [
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
     ]
@@ -408,7 +409,7 @@ def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
 def _foreign(
     desired: Desired, observed: Observed
 ) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Return what is not ours in our places, each with what we would have there."""
+    """Return the foreign objects in our places, each with the object that we would have there."""
     pairs = (
         (observed.objects.get(object_key(content)), content)
         for content in desired.objects

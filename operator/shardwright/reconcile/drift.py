@@ -142,6 +142,6 @@ def _is_quantity(path: str) -> bool:
 
 
 def amount(quantity: Any) -> Decimal | None:
-    """Return how much a quantity says, None where it is none."""
+    """Return the amount of a quantity, None if the value is not a quantity."""
     match = QUANTITY.fullmatch(str(quantity).replace("Ki", "ki"))
     return Decimal(match[1]) * SUFFIXES[match[2]] if match else None

@@ -128,7 +128,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
 
 
 def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
-    """Return what is done with what the pod has left."""
+    """Decide on the message that the pod has left."""
     owner = seen.resource.owner
     if isinstance(found, Problem):
         return Fetched(
@@ -164,7 +164,7 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
 
 
 def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
-    """Return how far a Job is."""
+    """Return the state of a Job."""
     holds, age = _holding(job), age_seconds(job, now)
     for state in (JobState.COMPLETE, JobState.FAILED, JobState.SUSPENDED):
         if state.value in holds:
@@ -177,7 +177,7 @@ def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
 
 
 def age_seconds(job: Mapping[str, Any], now: datetime) -> float | None:
-    """Return how old a Job is, None where it does not say when it was made."""
+    """Return the age of a Job, None if it does not state the time of its creation."""
     created = read_time(job["metadata"].get("creationTimestamp"))
     return None if created is None else (now - created).total_seconds()
 
@@ -220,7 +220,7 @@ def _holding(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _said(problem: Problem, job: str) -> Problem:
-    """Return what a pod has found wrong with the way out that its user has."""
+    """Return a problem that a pod has found, with the way out that its user has."""
     again = (
         f"it is tried again within {KEPT_SECONDS // 60} minutes, or at once when Job {job} is "
         "deleted"

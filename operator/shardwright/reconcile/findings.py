@@ -148,7 +148,7 @@ class Findings:
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
-        """Return how the groups stand."""
+        """Return the states of the groups."""
         return self.decision.groups if self.decision else self.standing
 
 

@@ -93,12 +93,12 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Return how many pods it has when it runs."""
+        """Return the number of pods of the running group."""
         return int(self.rendered["spec"]["replicas"])
 
     @cached_property
     def remembered(self) -> GroupAnnotations:
-        """Return what is remembered of it, also from before it was made anew."""
+        """Return the memory of the group, also from before it was made anew."""
         return read_annotations(self.live or self.former or {})
 
     @property
@@ -146,8 +146,8 @@ class Group:
 
     @property
     def restarts_since(self) -> int:
-        """Return how often a group of one pod was started again in place, since it is wanted as it
-        is and last served well.
+        """Return the number of restarts in place of a group of one pod, since it is wanted as it is
+        and last served well.
         """
         before = self.remembered.restarts_before
         return sum(

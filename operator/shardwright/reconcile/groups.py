@@ -76,11 +76,15 @@ def next_step(group: Group, now: datetime) -> GroupStep:
         )
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
+    # Somebody has scaled it up while we were stopping it: the stop comes first.
     if group.remembered.stopped_for:
         return _stay_at_zero(group)
+    # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
+    # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
+    # The kubelet restarts a single pod in place. It needs no restart as a group.
     failure = _refused(group, now) or (
         _find_failure(group, now) if group.size > 1 else None
     )
@@ -179,6 +183,8 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
                 Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}"),
             )
         )
+    # Its pods were refused the last time. A dry run of one asks first, so that it does not start
+    # in vain.
     refused = (
         remembered.incident
         and remembered.incident.attempt
@@ -197,7 +203,7 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
-    """Return what is remembered of a group whose pods are made as they are rendered now."""
+    """Return the memory of a group whose pods are made as they are rendered now."""
     rules = group.rules
     before = (
         RestartsBefore(revision=rules.revision)
@@ -265,8 +271,8 @@ def _changed(group: Group) -> bool:
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken,
-    and requests may go on.
+    """Return the writes that cut short the grace of pods that serve nobody. A pod that was only
+    taken keeps its grace: requests may go on.
     """
     remembered = group.remembered
     if remembered.stopped_for != Why.FAILURE or (
@@ -352,7 +358,7 @@ def _found_asked(group: Group) -> str:
 
 
 def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
-    """Return how a group stands that nothing stops."""
+    """Return the state of a group that nothing stops."""
     if group.complete:
         stopped = (
             (group.hold,)
@@ -517,8 +523,8 @@ def _write(
 
 
 def outdated(group: Group, now: datetime) -> GroupState:
-    """Return how a group stands that serves as it was until it is its turn, or for as long as the
-    rollout has stopped.
+    """Return the state of a group that serves as it was. It does so until its turn comes, or for as
+    long as the rollout has stopped.
     """
     return _state(
         group,

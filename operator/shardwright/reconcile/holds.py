@@ -62,8 +62,8 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
 
 
 def _starts_failed(group: Group) -> int:
-    """Return how often the engine has failed in a row: of a single pod the kubelet counts, which
-    starts it again in place.
+    """Return the number of failures of the engine in a row. For a single pod the kubelet counts
+    them, because it restarts the pod in place.
     """
     if group.size == 1:
         return group.restarts_since

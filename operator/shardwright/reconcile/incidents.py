@@ -105,7 +105,7 @@ class Incident:
         return self.counted > policy.budget
 
     def forgiven(self) -> "Incident":
-        """Return what is remembered when somebody has changed something: the row starts anew."""
+        """Return the memory after a change by the user: the row of failures starts anew."""
         return replace(self, attempt=0, counted=0)
 
 
@@ -128,8 +128,8 @@ def find_failure(
 
 
 def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
-    """Return what is behind the end of an engine where the node of another rank does not answer,
-    None where nothing is.
+    """Return the failure behind the end of an engine when another rank's node does not answer, None
+    if there is none.
 
     A silent node is no failure by itself, and whoever takes a pod away does so whether its node
     answers or not. What the engine said stands before it: the node may have been silent for a

@@ -74,7 +74,7 @@ class Known:
 
 
 def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
-    """Return what follows from what was read."""
+    """Derive the facts that follow from the objects that were read."""
     cluster, subject = (
         seen.cluster or Cluster(),
         seen.subject if isinstance(seen.subject, Subject) else None,
@@ -164,7 +164,7 @@ def _nodes_to_come(
     observed: Observed,
     late: frozenset[str] = frozenset(),
 ) -> dict[str, Wait]:
-    """Return how groups wait for nodes to come, by name without their generation."""
+    """Return the waits of groups for nodes to come, by name without their generation."""
     return {
         name: Wait(
             what=Awaited.NODES if late.isdisjoint(nodes) else Awaited.LATE_NODES,

@@ -96,7 +96,7 @@ class Ledger:
         return self._changed((usage, 1), (before, -1))
 
     def bound(self, pod: PodKey) -> GpuUsage | None:
-        """Return what a pod holds, None where it holds nothing."""
+        """Return the GPUs that a pod holds, None if it holds none."""
         return self._pods.get(pod)
 
     def keep(
@@ -160,7 +160,7 @@ class Ledger:
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
     def kept_beside(self, owner: OwnerKey) -> int:
-        """Return how many GPUs are kept for the other models of a namespace."""
+        """Return the number of GPUs that are kept for the other models of a namespace."""
         return self._kept_in[owner[0]] - self._kept_of(owner)
 
     def _kept_of(self, owner: OwnerKey) -> int:
@@ -171,7 +171,7 @@ class Ledger:
         return self.keep(owner, ())[1]
 
     def kept(self, owner: OwnerKey) -> tuple[Reservation, ...]:
-        """Return what is kept for a model."""
+        """Return the reservations of a model."""
         return self._kept.get(owner, ())
 
     def owners(self) -> frozenset[OwnerKey]:
@@ -243,8 +243,8 @@ class Ledger:
     def _room(
         self, owner: OwnerKey, nodes: Iterable[str], gpus_of: Mapping[str, int]
     ) -> dict[str, float]:
-        """Return how many GPUs others leave a model on these nodes; without end where that cannot
-        be judged.
+        """Return the number of GPUs that others leave a model on each of these nodes, infinite if
+        that cannot be judged.
         """
         own = self._own(owner, beside=None, vacated=True)
         return {

@@ -46,8 +46,8 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return how many groups shall run: what ``replicas`` says or, where the plan fills a budget,
-    what the plan says.
+    """Return the number of groups that shall run: ``replicas``, or the plan's number if the plan
+    fills a budget.
     """
     if intent.plan_only:
         return 0

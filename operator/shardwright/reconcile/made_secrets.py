@@ -21,8 +21,8 @@ KIND: Final = "made secrets"
 def seed_of(
     keys: SigningKeys, owner: Owner, stateful_sets: Iterable[Mapping[str, Any]]
 ) -> str:
-    """Return what the names follow from; empty without a key: then they follow from the uid, and
-    can be foreseen.
+    """Return the seed of the names. It is empty without a key: then the names follow from the uid,
+    and can be foreseen.
 
     A new key gives new names. The ones that the groups have already stay for as long as one of the
     keys gives them.

@@ -254,7 +254,8 @@ def _taken_by(pod: Mapping[str, Any]) -> str:
 
 
 def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
-    """Return how the pod or an engine container of it ended; init containers retry by themselves.
+    """Return the failure that ended the pod or one of its engine containers. Init containers retry
+    by themselves.
 
     A pod that was evicted has ended containers, too: who took the pod comes before how its
     containers ended.

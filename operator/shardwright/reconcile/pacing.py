@@ -38,7 +38,7 @@ class Said:
 
 
 def gist_of(status: Mapping[str, Any]) -> Gist:
-    """Return what a status says in facts."""
+    """Return the facts of a status."""
     conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     facts = (_fact(item["type"], item["status"], item["reason"]) for item in conditions)
     newest: Iterable[Mapping[str, Any]] = (status.get("revisions") or ())[-1:]
@@ -66,7 +66,7 @@ def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
 
 
 def remembered(said: Iterable[Said], gist: Gist, now: datetime) -> tuple[Said, ...]:
-    """Return what has been said lately, with what is said now."""
+    """Return the recent statements, with the one made now."""
     return (*_recent(said, now), Said(at=now, gist=gist))
 
 

@@ -118,8 +118,8 @@ def _choice(
     has_its_gpus: bool,
     stale: bool,
 ) -> PlanChoice:
-    """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said
-    what a new one would be.
+    """Choose the fate of the plan of record. For a ``stale`` plan that serves, also describe the
+    plan that would be made now.
     """
     record, intent, serves = known.record, subject.intent, _serves(known, known.record)
     wanted = Wanted(
@@ -381,7 +381,7 @@ def _has_its_gpus(seen: Seen, known: Known, record: PlanRecord | None) -> bool:
 
 
 def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
-    """Return what is wrong with a plan that is only shown and could not be started any more."""
+    """Return the problem of a plan that is only shown and could no longer be started."""
     if (
         known.record is None
         or not subject.intent.plan_only

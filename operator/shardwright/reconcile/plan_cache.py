@@ -49,8 +49,8 @@ class PlanCache:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
     def recall(self, subject: Subject, inventory: Inventory) -> Report | None:
-        """Return what :func:`~shardwright.pipeline.plan_serving` would return, None where that is
-        not known.
+        """Return the known result of :func:`~shardwright.pipeline.plan_serving`, None if it is not
+        known.
         """
         key = _key(subject, inventory)
         known = self._reports.get(key)
@@ -117,8 +117,8 @@ def _again(
 
 
 def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
-    """Return what of the room of each pool can change the choice of a layout: how many nodes have
-    how many GPUs free.
+    """Return the part of each pool's room that can change the choice of a layout: the number of
+    nodes for each number of free GPUs.
 
     Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
     """
@@ -146,8 +146,8 @@ def _room(pool: Pool, copies: int) -> Iterator[Any]:
 
 
 def _counted(free: Iterable[int], most: int) -> FreeCounts:
-    """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that
-    grows, up to ``most``.
+    """Return the number of nodes with at least so many free GPUs, for each number of GPUs at which
+    it grows, up to ``most``.
     """
     counts, total, levels = Counter(free), 0, []
     for gpus in sorted((number for number in counts if number > 0), reverse=True):
@@ -159,7 +159,7 @@ def _counted(free: Iterable[int], most: int) -> FreeCounts:
 
 
 def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
-    """Return how many domains have which room, without those that ``most`` others surpass."""
+    """Return the number of domains for each room, without those that ``most`` others surpass."""
     by_name: dict[str, list[int]] = {}
     for node in pool.nodes:
         by_name.setdefault(node.domain, []).append(node.free)

@@ -43,7 +43,7 @@ def choose(
     serves: bool = False,
     due: bool = False,
 ) -> PlanChoice:
-    """Return what becomes of the plan of record.
+    """Choose the fate of the plan of record.
 
     Args:
         record: The plan of record, None where there is none that can be read.

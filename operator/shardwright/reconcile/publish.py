@@ -148,7 +148,7 @@ class Published:
 
     @property
     def moving(self) -> int:
-        """Return how many groups are down on purpose."""
+        """Return the number of groups that are down on purpose."""
         return sum(group.moving for group in self.found.groups)
 
     @property
@@ -163,7 +163,7 @@ class Published:
 
 
 def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
-    """Return what is left behind of a model whose objects cannot be read: nothing changes but the
+    """Return the results for a model whose objects cannot be read: nothing changes but the
     conditions.
     """
     found = Findings(generation=seen.resource.generation, hidden=problem)
@@ -184,7 +184,7 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
 def publish(
     seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
 ) -> Published:
-    """Return what a look leaves behind, once what it writes is written as ``seen.outcome`` says."""
+    """Return the results of a look, once its writes have ended as ``seen.outcome`` says."""
     outcome = seen.outcome or Outcome()
     distrusted, record = _distrusted(seen, now), _in_place(seen, known)
     found = _found(seen, known, planned, deployed, outcome)
@@ -247,15 +247,17 @@ def _distrusted(seen: Seen, now: datetime) -> tuple[Problem, datetime] | None:
 
 
 def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
-    """Return what the status says of the newest plan of record: earlier ones are not believed from
-    then on.
+    """Return the status's fields about the newest plan of record. Earlier plans are not believed
+    from then on.
     """
     serial = max(seen.serial, record.serial if record else 0)
     return {SERIAL: serial} if seen.keys and serial else {}
 
 
 def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
-    """Return what the status says of revisions: those of before where one could not be kept."""
+    """Return the status's fields about revisions. If a revision could not be kept, they are the
+    earlier ones.
+    """
     stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
     return revision_entries(
@@ -311,8 +313,8 @@ def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
 
 
 def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
-    """Return what the caches do not show, or not as ours: what lacks our label, or is controlled by
-    somebody else.
+    """Return the objects that the caches do not show as ours: they lack our label, or somebody else
+    controls them.
     """
     there = known.observed.objects.items()
     hidden = (
@@ -404,7 +406,7 @@ def _kept_engine(subject: Subject) -> KeptEngine | None:
 
 
 def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
-    """Return what is gone back to, and which revision that is; None where the spec is run."""
+    """Return the rollback and the revision that it goes to, None if the spec is run."""
     stands = seen.course.rollback
     if stands is None:
         return None
@@ -457,8 +459,8 @@ def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
 
 
 def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
-    """Return what is said against the pods of StatefulSets after this look; where nobody asked,
-    what was said before.
+    """Return the objections to the pods of StatefulSets after this look. If nobody asked, the
+    earlier objections stay.
 
     One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any
     more.

@@ -98,8 +98,8 @@ Pods = tuple[Need, int]
 def need_of(
     spec: Mapping[str, Any], allowance: Allowance, default_class: str = ""
 ) -> Need:
-    """Return what a pod of this spec counts for, with what LimitRanges give those that state
-    nothing.
+    """Return the amounts that a pod of this spec counts for. LimitRanges add the amounts that the
+    spec does not state.
     """
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
     before = [
@@ -150,7 +150,7 @@ def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | No
 
 
 def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
-    """Return what LimitRanges say of the limits of a container, the lowest where several do."""
+    """Return the ceilings of LimitRanges on a container's limits, the lowest of several."""
     return tuple(
         Ceiling(
             resource=name,
@@ -228,7 +228,7 @@ def grows(wanted: Pods, before: Pods) -> bool:
 def _container(
     content: Mapping[str, Any], ranges: Iterable[Range]
 ) -> dict[str, Decimal]:
-    """Return what a container requests and may use, by the names that quotas have for it."""
+    """Return the requests and limits of a container, by the names that quotas have for them."""
     stated = content.get("resources") or {}
     limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
     requests = {**limits, **requests}
@@ -364,8 +364,8 @@ def _said(value: Decimal) -> str:
 
 
 def read_quota(content: Mapping[str, Any]) -> Quota:
-    """Return what matters of a ResourceQuota; before its status is there, all that it limits counts
-    as used up to nothing.
+    """Read a ResourceQuota. Before its status is there, everything that it limits counts as used
+    up.
     """
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()

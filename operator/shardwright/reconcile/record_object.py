@@ -41,8 +41,8 @@ class StoredRecord:
 
     @cached_property
     def said(self) -> PlanRecord | Problem:
-        """Return what it says, or why that cannot be read; what nobody asks for is not looked
-        into.
+        """Return the plan of record, or the reason why it cannot be read. It is parsed only when
+        somebody asks for it.
         """
         return decode(self.text)
 
@@ -77,9 +77,7 @@ def record_object(
 def read_record(
     content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys
 ) -> StoredRecord | None:
-    """Return what a ConfigMap keeps, None where there is none that the resource with this uid
-    controls.
-    """
+    """Read the plan of record of a ConfigMap, None if the resource with this uid controls none."""
     if content is None or controller_uid(content) != owner_uid:
         return None
     data = content.get("data") or {}

@@ -147,7 +147,9 @@ def _problem(known: RecordEvidence, limit: str) -> Problem:
 
 
 def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what a record says that cannot be, None where it agrees with all else."""
+    """Return a statement of a record that cannot be true, None if the record agrees with everything
+    else.
+    """
     plan, layout = record.plan, record.plan.layout
     if (
         layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node
@@ -169,7 +171,7 @@ def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 
 def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
-    """Return what contradicts the spec, where it is the one that the record answers."""
+    """Return a contradiction between a record and the spec that it answers."""
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
@@ -194,7 +196,7 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
 
 
 def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
-    """Return what contradicts the nodes of groups that are still to start.
+    """Return a contradiction between a plan and the nodes of groups that are still to start.
 
     Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is
     for the plan to leave.
@@ -219,8 +221,8 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
 
 
 def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what contradicts the StatefulSets that stand; one that ends, or is to have no pods, is
-    on its way elsewhere.
+    """Return a contradiction between a record and the existing StatefulSets. A StatefulSet that
+    ends, or is to have no pods, is on its way elsewhere.
 
     The pods of a group that seeks nodes are bound to none by name.
     """

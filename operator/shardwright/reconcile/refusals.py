@@ -96,8 +96,8 @@ def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
 def asked_first(
     stateful_set: Mapping[str, Any], start: Apply | Patch
 ) -> tuple[DryRunPod, Apply | Patch]:
-    """Return what starts the pods of a StatefulSet behind the question whether one would be
-    created: else it waits.
+    """Return a dry run of one pod, and the write that starts the StatefulSet's pods after it. If
+    the pod would not be created, the start waits.
     """
     ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
     return ask, replace(

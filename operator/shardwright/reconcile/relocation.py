@@ -179,7 +179,7 @@ def _patience_ends(item: Unfit, seen: Occupancy) -> datetime:
 
 
 def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
-    """Return what is wrong with a plan that some groups must leave, None where none must."""
+    """Return the problem of a plan that some groups must leave, None if none must."""
     if not leaving:
         return None
     names = sorted({item.node for item in leaving})

@@ -158,7 +158,7 @@ class History:
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """Return what is to be written, in order."""
+        """Return the writes in order."""
         return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
 
     def after(self, before: "History", written: Sequence[Write]) -> "History":
@@ -178,8 +178,8 @@ class History:
 
 
 def hash_of(subject: Subject) -> str:
-    """Return what tells revisions apart: it changes with all that pods and plans follow from, and
-    not with how groups live.
+    """Return the hash of a revision. It changes with everything that pods and plans follow from,
+    and not with the rules of life of groups.
     """
     return hashlib.sha256(
         f"{subject.cut_hash} {subject.deployment.asked}".encode()
@@ -347,8 +347,8 @@ def _drops(
 
 
 def _text(told: AskedSpec, served: Served) -> str:
-    """Return what a revision says, the same for the same: without what becomes of the plan of
-    record later.
+    """Return the text of a revision, the same for the same content. The later fate of the plan of
+    record is no part of it.
     """
     kept = replace(
         served.record,
@@ -388,7 +388,7 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]
 def read_revision(
     content: Mapping[str, Any] | None, owner_uid: str, revision: Revision
 ) -> Saying | Problem:
-    """Return what a ControllerRevision says, or why that is not what was kept."""
+    """Read a ControllerRevision, or the reason why its content is not the one that was kept."""
     if content is None or controller_uid(content) != owner_uid:
         return unusable(
             revision.number, "is gone: its ControllerRevision does not exist"
@@ -429,8 +429,8 @@ of record of 1 MiB, escaped.
 
 
 def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
-    """Return what a resource would ask if it said what a revision says: JSON, with its own number
-    of groups and rules of life.
+    """Return a revision's request as JSON, with the resource's own number of groups and rules of
+    life.
 
     The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may
     be what is gone back from.

@@ -78,8 +78,8 @@ def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
 
 
 def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
-    """Return how many GPUs the namespace may keep with a plan, None for any number: it needs no
-    more than the one that runs.
+    """Return the number of GPUs that the namespace may keep with a plan. None means any number: the
+    plan needs no more than the one that runs.
     """
     before = (
         known.record.plan if known.record and _own(seen, known) is not None else None

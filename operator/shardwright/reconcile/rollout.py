@@ -10,8 +10,8 @@ from shardwright.reconcile.states import AT_ZERO
 
 
 def turns_left(most: int, beside: int, elsewhere: int) -> int:
-    """Return how many groups of a model may be down on purpose, of ``most`` that all models may
-    have down.
+    """Return the number of groups of a model that may be down on purpose, of ``most`` that all
+    models may have down.
 
     ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The
     last turn is for a namespace that has none: one whose models change all the time holds no other
@@ -70,6 +70,7 @@ def _restrained(
     planned = [
         group.name for group, step in zip(groups, steps, strict=True) if step.planned
     ]
+    # The sort is stable: groups that are in nobody's way keep their order.
     chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
         yield (
@@ -117,6 +118,7 @@ def _held_in_the_way(
 
 
 def _to_be_left(group: Group) -> frozenset[str]:
+    # A pod without a node counts as on the node "", for which no group waits.
     return frozenset(member.node or "" for member in group.members) - _nodes(group)
 
 

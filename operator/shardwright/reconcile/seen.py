@@ -212,8 +212,8 @@ class Seen:
 
     @property
     def groups(self) -> int:
-        """Return how many groups a look has to do with: those that there are, are planned or are
-        wanted, whichever are most.
+        """Return the number of groups that concern a look: the existing, the planned or the wanted
+        ones, whichever are most.
         """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)

@@ -77,9 +77,7 @@ NO_PLACE_ASKED: Final = (
 
 
 def alpha_groups_sentence() -> str:
-    """Return what is to be done before Kubernetes is upgraded, where PodGroups are of an API that
-    goes.
-    """
+    """Return the step to take before Kubernetes is upgraded, if the API of PodGroups goes."""
     how = "docs/howto/kubernetes-1.37.md says how"
     return (
         f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they "
@@ -268,7 +266,7 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return what a restart mends, to be put at the end of a sentence: empty where nothing is
+    """Return the faults that a restart mends, as the end of a sentence. It is empty if none is
     known.
 
     >>> fixes_sentence(

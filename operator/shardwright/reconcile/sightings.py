@@ -42,7 +42,7 @@ class Sighting:
 
 
 def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
-    """Return what of these pods may pass."""
+    """Return a sighting for everything about these pods that may pass."""
     return frozenset(
         sighting
         for member in members
@@ -58,15 +58,15 @@ def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
 
 
 def of_node(item: Unfit) -> Sighting:
-    """Return what of a planned node may pass."""
+    """Return the sighting of a planned node's fault. The fault may pass."""
     return Sighting(Sight.UNFIT, f"{item.node} {item.fault}")
 
 
 def of_sets(
     observed: Observed, owner_uid: str, kept_out: Iterable[str]
 ) -> frozenset[Sighting]:
-    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were
-    refused, by uid.
+    """Return a sighting for everything about an owner's StatefulSets that may pass. ``kept_out``
+    are those whose pods were refused, by uid.
 
     One that has all its pods by now, or that is at zero, is not kept out: what begins then begins
     anew.

@@ -65,7 +65,7 @@ def build_status(
 
 
 def _at_a_glance(found: Findings) -> dict[str, str]:
-    """Return what tables show: the layout, and how many of the groups that are wanted are ready."""
+    """Return the columns of tables: the layout, and the number of wanted groups that are ready."""
     ready = (
         None
         if found.plan_only or found.wanted is None
@@ -122,8 +122,8 @@ def hidden_status(
 
 
 def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
-    """Return how clients and autoscalers find the model: the URL, and the selector of one pod per
-    group.
+    """Return the addresses of the model for clients and autoscalers: the URL, and the selector of
+    one pod per group.
     """
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"

@@ -32,15 +32,13 @@ def template_hash(stateful_set: Mapping[str, Any]) -> str:
 
 
 def own_hash(stateful_set: Mapping[str, Any]) -> str:
-    """Return what the template hash of a StatefulSet would be without LimitRanges and a pull
-    policy.
-    """
+    """Return the template hash of a StatefulSet without LimitRanges and a pull policy."""
     return own_hash_in(_labels_of_pods(stateful_set))
 
 
 def own_hash_in(labels: Mapping[str, Any]) -> str:
-    """Return what the template hash in labels of pods would be without LimitRanges, which change
-    most templates in nothing.
+    """Return the template hash that labels of pods would have without LimitRanges, which leave most
+    templates unchanged.
 
     >>> (
     ...     own_hash_in({"shardwright.io/template-hash": "a"}),

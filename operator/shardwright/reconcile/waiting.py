@@ -97,8 +97,8 @@ def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
 
 
 def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
-    """Return how much of what is free is kept for claims: what somebody has already is his as long
-    as he stays.
+    """Return the number of free GPUs that are kept for claims. Nobody loses the GPUs that he
+    already holds.
     """
     return {
         node: min(gpus, free[node])
@@ -135,8 +135,8 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
 def choose(
     rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]
 ) -> Claim:
-    """Return what to claim of nodes that need the least to become free, empty where all of them
-    together would not do.
+    """Choose the nodes to claim: those that need the least to become free. The claim is empty if
+    all of them together would not do.
 
     ``fit`` says what a model would take of some nodes if all their GPUs were free, None where they
     do not suffice; more nodes never suffice less.

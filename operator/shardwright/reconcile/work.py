@@ -40,7 +40,7 @@ class Stock:
     taken: Mapping[str, int]
 
     def inventory(self) -> Inventory:
-        """Return what is left."""
+        """Return the inventory that is left."""
         return self.whole.without_nodes(self.lost).without(self.taken)
 
 

@@ -171,8 +171,8 @@ def written_kind(write: Write) -> str:
 
 
 def kind_of(content: Mapping[str, Any]) -> str:
-    """Return what tells the kind of an object from all others: with version and group where several
-    groups have it.
+    """Return the name of an object's kind. Version and group are part of it if several groups have
+    the kind.
 
     >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
     'StatefulSet'

@@ -47,7 +47,7 @@ def known_fixes() -> tuple[Fix, ...]:
 
 
 def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
-    """Return what is mended where these fields of pods change.
+    """Return the fixes that come with a change of these fields of pods.
 
     >>> [
     ...     fix.id
@@ -61,7 +61,7 @@ def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
 
 
 def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:
-    """Return what a version of an engine mends that an older one does not; versions are
+    """Return the fixes of a new version of an engine over an old one. Versions are
     ``major.minor.patch``.
 
     >>> [fix.id for fix in fixes_of_engine("vLLM", "0.31.0", "0.33.0")]

@@ -26,17 +26,17 @@ KIND: Final = "ShardedModel"
 
 
 def model_selector(base: str) -> dict[str, str]:
-    """Return what selects every pod of a resource."""
+    """Return the selector of every pod of a resource."""
     return {MODEL: base}
 
 
 def leader_selector(base: str) -> dict[str, str]:
-    """Return what selects the pods that serve: the first of each group."""
+    """Return the selector of the pods that serve: the first of each group."""
     return {MODEL: base, POD_INDEX: "0"}
 
 
 def group_selector(base: str, group: str) -> dict[str, str]:
-    """Return what selects the pods of the group of this name."""
+    """Return the selector of the pods of the group of this name."""
     return {MODEL: base, GROUP: group}
 
 

@@ -22,7 +22,7 @@ _ANY: Final = (0, 1)
 
 
 def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
-    """Return what this release makes of the pods of a plan, wherever they run."""
+    """Return this release's form of the pods of a plan, wherever they run."""
     made = _made(plan, deployment)
     template, claims = json.loads(json.dumps([made.template, made.claims]))
     return replace(made, template=template, claims=claims)

@@ -33,8 +33,8 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def scratch_bytes(deployment: Deployment) -> int:
-    """Return what the empty folders among them may hold together: it counts as local disk of the
-    pod.
+    """Return the bytes that the empty folders among them may hold together. They count as local
+    disk of the pod.
     """
     return sum(
         quantity(item.source) or 0

@@ -90,7 +90,7 @@ def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
 
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
-    """Return what the scripts of a plan know."""
+    """Return the settings for the scripts of a plan."""
     engine = ENGINES[deployment.engine]
     return ScriptSettings(
         engine=engine.label,
@@ -143,13 +143,13 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
-    """Return how long the engines of a resource may take to serve."""
+    """Return the time that the engines of a resource may take to serve."""
     return _budget(plan, deployment, downloads=cache.downloads(deployment))
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
-    """Return how long a group may take to become ready once all its pods have nodes: image and
-    weights, whoever fetches them.
+    """Return the seconds that a group may take to become ready once all its pods have nodes. Image
+    and weights count, whoever fetches them.
     """
     budget = _budget(plan, deployment, downloads=deployment.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
@@ -275,7 +275,7 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
 
 
 def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what keeps pods on nodes that one of these terms describes."""
+    """Return the affinity that keeps pods on nodes that match one of these terms."""
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": list(terms)
@@ -314,7 +314,7 @@ def _one_of(key: str, value: str) -> dict[str, Any]:
 
 
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return what the inventory assumed every pod to tolerate, and the user's own."""
+    """Return the tolerations that the inventory assumed of every pod, and the user's own."""
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
     return [
         *usual,

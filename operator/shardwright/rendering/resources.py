@@ -62,7 +62,7 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 def _bounds(
     plan: Plan, deployment: Deployment
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what a container requests of memory and disk, and what it may use at most."""
+    """Return the requests of a container for memory and disk, and its limits."""
     workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     most = budgets.host_memory_limit_bytes(

@@ -23,7 +23,7 @@ _DRAFTS: Final = "drafts"
 
 
 def model_source(deployment: Deployment) -> str:
-    """Return what the engine is told to serve: a folder, an address or an id of the hub."""
+    """Return the source that the engine serves: a folder, an address or an id of the hub."""
     if deployment.weights_image is not None:
         return _below(MODELS_DIR, deployment.weights_image.path)
     if deployment.object_store is not None:
@@ -84,7 +84,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
-    """Return what is fetched before the engine starts: id, commit (empty: the newest) and folder
+    """Return the downloads before the engine starts: id, commit (empty: the newest) and folder
     (empty: the hub's own cache).
     """
     model = (deployment.model, deployment.revision or "", "")

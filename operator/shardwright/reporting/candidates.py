@@ -43,7 +43,7 @@ class DrawnCandidate:
 def draw_candidates(
     surveyed: Sequence[Surveyed], report: Report
 ) -> tuple[DrawnCandidate, ...]:
-    """Return what was considered, in its order; ``chosen`` is the report's plan."""
+    """Return the considered candidates in their order. ``chosen`` is the report's plan."""
     plan = report.outcome if isinstance(report.outcome, Plan) else None
     return tuple(
         _drawn(

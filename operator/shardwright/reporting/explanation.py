@@ -136,7 +136,7 @@ def explain(
     request: Request | None = None,
     inventory: Inventory | None = None,
 ) -> Explanation:
-    """Return what a person wants to know of a report; the request and the inventory add to it."""
+    """Explain a report to a person. The request and the inventory add to the explanation."""
     if isinstance(report.outcome, Plan):
         return _explain_plan(report.outcome, report, request, inventory)
     return _explain_no_plan(report.outcome, report, request, inventory)

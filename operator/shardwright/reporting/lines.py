@@ -86,7 +86,7 @@ def line(*parts: str | Span) -> Line:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal text takes.
+    """Return the number of columns that a text takes on a terminal.
 
     >>> columns("abc"), columns("\u6a21\u578b"), columns("e\u0301")
     (3, 4, 1)

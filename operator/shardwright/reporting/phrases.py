@@ -67,7 +67,7 @@ _WRITTEN: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
-    """Return what was ruled out, counted, most frequent first: layouts, then nodes.
+    """Return the excluded candidates, counted, most frequent reason first: layouts, then nodes.
 
     A layout may break several rules, so the counts may add up to more than the total.
 

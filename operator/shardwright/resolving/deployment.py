@@ -107,7 +107,7 @@ def to_deployment(
 
 
 def _load_format(model: Model) -> str | None:
-    """Return how the engine is told to read, None where it sees for itself."""
+    """Return the load format for the engine, None if it finds the format by itself."""
     if model.weights is not None and model.weights.object_store is not None:
         return _READ_BY["RunAIStreamer"]
     return _READ_BY.get(model.load_format)
@@ -128,7 +128,7 @@ def _with_sources(deployment: Deployment, model: Model) -> Deployment:
 
 
 def terms_of(spec: Spec) -> PodTerms:
-    """Return what the pods ask of nodes beside GPUs."""
+    """Return the terms on which the pods take nodes, beside GPUs."""
     placement = spec.placement or PlacementRules()
     return PodTerms(
         selector=placement.node_selector,
@@ -219,8 +219,8 @@ def _scheduling(placement: PlacementRules) -> Scheduling | None:
 
 
 def _arguments(spec: Spec, version: str) -> dict[str, Any]:
-    """Return what the engine is told beside the plan: what the spec says, and where it says nothing
-    what the family wants.
+    """Return the engine's arguments beside the plan: those of the spec, and the family's for
+    everything that the spec leaves open.
     """
     said = spec.engine.args | _dtype(spec.model)
     told = spec.engine.name == "vLLM" and spec.engine.family_defaults != "None"

@@ -208,7 +208,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
 
 
 def engine_text_max_bytes(spec: Spec) -> int:
-    """Return how many bytes of variables and arguments each group of a resource may have."""
+    """Return the most bytes of variables and arguments that each group of a resource may have."""
     fills = spec.budget is not None and spec.budget.fill
     groups = REPLICAS_MAX if fills else max(1, spec.replicas)
     return ENGINE_TEXT_MAX_BYTES // groups
@@ -295,7 +295,7 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
 
 
 def pins_of(spec: Spec) -> Pins:
-    """Return what the user's arguments say of the memory of a rank, where the planner counts with
+    """Return the user's arguments about the memory of a rank, as far as the planner counts with
     them.
     """
     rules = ENGINES[spec.engine.name].rules
@@ -303,8 +303,8 @@ def pins_of(spec: Spec) -> Pins:
 
 
 def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
-    """Return what planning must know of the engine; an image that the user names is built for what
-    its name says.
+    """Return the traits of the engine that planning must know. The name of an image that the user
+    gives tells the GPUs that it is built for.
     """
     engine, image = ENGINES[spec.engine.name], spec.engine.image
     own = engine.traits(version)

@@ -72,8 +72,8 @@ class Intent:
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
-    """Return what a spec wants of its plan; ``keeps_templates`` is what the administrator says
-    where the spec does not.
+    """Return the intent of a spec for its plan. ``keeps_templates`` is the administrator's choice
+    if the spec makes none.
     """
     on_upgrade = spec.rollout.on_upgrade
     return Intent(

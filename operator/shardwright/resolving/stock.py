@@ -29,8 +29,8 @@ def take_stock(
     beside: int | None = None,
     vacated: bool = False,
 ) -> Inventory:
-    """Return what there is for a subject: nodes that it selects and tolerates, without what others
-    hold.
+    """Take stock for a subject: the nodes that it selects and tolerates, without the GPUs that
+    others hold.
 
     Args:
         subject: Whose pods are to run.

@@ -96,7 +96,7 @@ def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
     task = Estimator(a_model("llama-8b"), LOAD, vllm_traits()).task(candidate)
 
-    assert serve(task.replica, task.load, fitted).cycle == pytest.approx(
+    assert serve(task.replica, task.load, fitted).cycle_seconds == pytest.approx(
         4 * 0.1 * (1 + 3 * UNEVEN_STEPS)
     )
 

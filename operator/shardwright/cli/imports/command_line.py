@@ -61,7 +61,8 @@ class Launch:
 
 
 def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | None:
-    """Return how vLLM is started by a command with its arguments, None where it is not.
+    """Return the launch of vLLM that a command with its arguments describes, None if it starts
+    something else.
 
     >>> launch_of(["sh", "-c", "prepare; vllm serve org/m -tp 2 --enforce_eager"], {})
     Launch(model='org/m', options=(('tensor-parallel-size', '2'), ('enforce-eager', True)))

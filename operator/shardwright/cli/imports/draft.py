@@ -74,7 +74,7 @@ class Draft:
         self.left_out.append(LeftOut(path=path, why=why))
 
     def finished(self, source: str) -> Imported:
-        """Return what has come of it."""
+        """Return the finished import."""
         degrees = {name: value for name, value in self.degrees.items() if value > 1}
         if degrees and self.pins:
             self.spec["parallelism"] = degrees

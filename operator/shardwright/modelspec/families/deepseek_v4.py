@@ -118,7 +118,7 @@ def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor
 
 
 def stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
-    """Return what mixes the residual streams before and after attention and feed-forward."""
+    """Return the tensors that mix the streams before and after attention and feed-forward."""
     streams = fields.integer("hc_mult", _STREAMS, default=1)
     mixes = streams * (streams + 2)
     parts = (("fn", mixes, streams * hidden), ("base", mixes, 1), ("scale", 3, 1))

@@ -138,7 +138,7 @@ def _expert_tensors(
 
 
 def _residuals(fields: Fields, shape: Shape, *names: str) -> tuple[Tensor, ...]:
-    """Return what weighs earlier residuals, where the model has it (K3)."""
+    """Return the tensors that weigh earlier residuals, if the model has them (K3)."""
     if fields.values.get("attn_res_block_size") is None:
         return ()
     projections = (

@@ -14,8 +14,8 @@ from shardwright.modelspec.tensors import Block, Blocks, Tensor, norms
 
 
 def _joined(hidden: int, name: str, split: Split) -> Tensor:
-    """Return what makes one hidden state of two, the token's embedding and the last state; not
-    quantized.
+    """Return the tensor that makes one hidden state of the token's embedding and the last state. It
+    is not quantized.
     """
     return Tensor(name=name, outputs=hidden, inputs=2 * hidden, split=split)
 

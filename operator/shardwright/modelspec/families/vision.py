@@ -78,7 +78,7 @@ def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> i
 
 
 def _merged_patches(values: Mapping[str, object]) -> int:
-    """Return how many neighbouring patches the projector joins."""
+    """Return the number of neighbouring patches that the projector joins."""
     side = values.get("spatial_merge_size", values.get("merge_size"))
     if (
         isinstance(side, int) and 1 <= side <= 16  # noqa: PLR2004
