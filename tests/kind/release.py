@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,11 @@ from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 
 NAMESPACE = "shardwright-system"
+TESTED = {
+    (f"shardwright-test{part}", "Succeeded") for part in ("", "-models", "-rights")
+}
+"""What `tested` returns where all is well: pods and what they need have the same names."""
+
 CLIENT, HUB = "client", "hub"
 """Labels `app` of the pods that send requests to models, and from which models download."""
 
@@ -107,9 +113,11 @@ def watching(cluster: Cluster, *namespaces: str) -> Iterator[None]:
         _wait_rolled_out(cluster)
 
 
-def tested(cluster: Cluster) -> str:
-    """What `helm test` says; it fails where one of its pods does."""
-    return cluster.helm("test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}")
+def tested(cluster: Cluster) -> set[tuple[str, str]]:
+    """Names and phases of what `helm test` has made, its two pods among them."""
+    words = ["test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}"]
+    said = cluster.helm(*words)
+    return set(re.findall(r"TEST SUITE: +(\S+)\n.+\n.+\nPhase: +(\S+)", said))
 
 
 def rendered(cluster: Cluster, template: str, *values: str) -> dict[str, Any]:
