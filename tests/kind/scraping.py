@@ -26,7 +26,7 @@ _META: Final = "__meta_kubernetes_"
 
 @contextmanager
 def prometheus(cluster: Cluster, namespace: str) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the operator and the groups of a namespace, with the chart's rules."""
+    """A Prometheus with the chart's rules, of the operator and of the groups in a namespace."""
     folder = Path(tempfile.mkdtemp(prefix="proxy-"))
     processes, port = Processes(folder), free_port()
     try:
