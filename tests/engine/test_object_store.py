@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
-from shardwright.rendering.object_store import CA_DIR
+from shardwright.rendering.object_storage import CA_DIR
 from shardwright.rendering.render import render
 from tests.engine import environment
 from tests.engine.checker import PREFIX

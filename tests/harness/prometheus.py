@@ -75,7 +75,7 @@ class Prometheus:
     def __enter__(self) -> Self:
         try:
             self._processes.start("prometheus", self._argv)
-            wait_for(self._is_ready, 30, "Prometheus to be ready")
+            wait_for(self._is_ready, 120, "Prometheus to be ready")
         except BaseException:
             self._processes.shutdown()
             raise

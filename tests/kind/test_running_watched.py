@@ -27,7 +27,10 @@ def watching(kind: Cluster) -> Iterator[Cluster]:
         with release.watching(kind, WATCHED):
             yield kind
     finally:
-        kind.kubectl("delete", "namespace", WATCHED, OTHER, "--wait=false")
+        kind.kubectl(
+            *("delete", "namespace", WATCHED, OTHER),
+            *("--ignore-not-found", "--wait=false"),
+        )
 
 
 def test_helm_test_passes(watching: Cluster) -> None:

@@ -1,6 +1,8 @@
 """``spec.model.weights.objectStore``: weights that the engine streams from a bucket."""
 
-from typing import Annotated, Literal
+import re
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
@@ -18,6 +20,14 @@ ACCOUNT = r"^[a-z0-9]{3,24}$"
 
 AZURE_HOST = "blob.core.windows.net"
 """Where accounts of Azure are; the streamer's own default suffix."""
+
+_COMMERCIAL: Final = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-[0-9]+", re.ASCII)
+"""Regions of AWS that have the names of buckets in common. Source: ``regionRegex`` of the partition
+aws in partitions.json of AWS's SDKs.
+"""
+
+_DOMAINS: Final = MappingProxyType({"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"})
+"""Where regions of a first word are, all others under amazonaws.com. Source: ``dnsSuffix``."""
 
 
 class StoreSecret(Part):
@@ -116,7 +126,8 @@ def keys_are_of_no_gcs(store: ObjectStoreWeights) -> bool:
 
 
 def address_of(store: ObjectStoreWeights) -> str:
-    """Return where the weights really are: with the host where one is named.
+    """Return where the weights really are: with the host where one is named, or a region that has
+    buckets of its own (as those of China have).
 
     >>> address_of(ObjectStoreWeights(uri="s3://models/llama"))
     's3://models/llama'
@@ -126,10 +137,16 @@ def address_of(store: ObjectStoreWeights) -> str:
     >>> azure = {"uri": "az://models/llama", "account": "weights"}
     >>> address_of(ObjectStoreWeights.model_validate(azure))
     'https://weights.blob.core.windows.net/models/llama'
+    >>> china = {"uri": "s3://models/llama", "region": "cn-north-1"}
+    >>> address_of(ObjectStoreWeights.model_validate(china))
+    'https://s3.cn-north-1.amazonaws.com.cn/models/llama'
     """
     _, _, path = store.uri.partition("://")
     if store.endpoint is not None:
         return f"{store.endpoint}/{path}"
     if store.account is not None:
         return f"https://{store.account}.{AZURE_HOST}/{path}"
+    if store.region is not None and not _COMMERCIAL.fullmatch(store.region):
+        domain = _DOMAINS.get(store.region.partition("-")[0], "amazonaws.com")
+        return f"https://s3.{store.region}.{domain}/{path}"
     return store.uri

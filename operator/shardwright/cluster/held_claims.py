@@ -12,11 +12,13 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """The pod that a claim was made for: the GPUs that it requests itself, and whose it is.
+    """The pod that a claim was made for: the GPUs that it requests itself, on which node, and whose
+    it is.
 
     ``owner`` is None where it is nobody's.
     """
 
+    node: str = ""
     requested: int = 0
     owner: OwnerKey | None = None
     group: str = ""
@@ -60,7 +62,8 @@ class HeldClaims:
         It stays that model's when its StatefulSet goes before it.
         """
         holder = self._holder((key[0], claim.pod), claim.pod_uid)
-        gpus = claim.gpus - (holder.requested if claim.extended else 0)
+        said_by_pod = claim.extended and holder.node == claim.node
+        gpus = claim.gpus - (holder.requested if said_by_pod else 0)
         if gpus <= 0:
             return None
         known = self._ledger.bound(_booked(key)) if holder.owner is None else None

@@ -12,11 +12,11 @@ from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
     CLUSTER_ROLES,
+    COMPUTE_DOMAINS,
     CONTROLLER_REVISIONS,
     JOBS,
     LIMIT_RANGES,
     NODES,
-    OPTIONAL_CHILDREN,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
@@ -53,11 +53,13 @@ OF_NAMESPACES: Final[Sequence[Right]] = (
     ),
     *(
         (child, "", verb)
-        for child in OPTIONAL_CHILDREN
+        for child in (COMPUTE_DOMAINS,)
         for verb in ("get", "list", "watch", "create", "patch", "delete")
     ),
 )
-"""The same of each namespace with models."""
+"""The same of each namespace with models. Kinds of resource.k8s.io are not among them: the chart's
+``dra.enabled`` says whether they are for the operator, and it goes on without.
+"""
 
 OF_JOBS: Final[Sequence[Right]] = tuple((JOBS, "", verb) for verb in ("get", "create"))
 """The same where configs are read from the hub."""

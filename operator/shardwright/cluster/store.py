@@ -396,15 +396,18 @@ class Store:
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
         """Return what a pod requests itself, and whose it is where it is a member of this uid."""
         facts = self._pods.get(pod)
-        requested = facts.usage.gpus if facts and facts.usage else 0
+        usage = facts.usage if facts else None
+        known = (
+            ClaimingPod(node=usage.node, requested=usage.gpus)
+            if usage
+            else ClaimingPod()
+        )
         if not facts or not facts.member or facts.member.uid != uid:
-            return ClaimingPod(requested=requested)
+            return known
         controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
         if controlling is None:
-            return ClaimingPod(requested=requested)
-        return ClaimingPod(
-            requested=requested, owner=_model(controlling), group=controlling.name
-        )
+            return known
+        return replace(known, owner=_model(controlling), group=controlling.name)
 
     def _index_pod(
         self, key: Key, before: PodFacts | None, now: PodFacts | None

@@ -57,9 +57,11 @@ class BareNode:
 
 def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
     """Return what is kept of a node, None where a device plugin offers GPUs: slices say nothing
-    then.
+    then, also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity
+    for five minutes (``endpointStopGracePeriod``).
     """
-    if any(quantity(raw.allocatable.get(resource)) for resource in RESOURCES):
+    offered = (raw.allocatable, raw.capacity)
+    if any(quantity(of.get(resource)) for of in offered for resource in RESOURCES):
         return None
     return BareNode(raw=_kept(raw), entry=read_raw(raw, stated), stated=stated)
 

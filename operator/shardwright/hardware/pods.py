@@ -70,7 +70,8 @@ def read_claimed(
             continue
         pod = there.get((_text(claim, "namespace"), held.pod), {})
         requested = read_pod(pod) if held.extended else None
-        gpus = held.gpus - (requested.gpus if requested else 0)
+        said_by_pod = requested is not None and requested.node == held.node
+        gpus = held.gpus - (requested.gpus if requested and said_by_pod else 0)
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
         if gpus > 0:
             yield GpuUsage(

@@ -3,7 +3,7 @@ clock.
 
 ``advance(seen, now)`` takes one frozen value with everything that was read about one model, and
 returns the next step: a question to the planner, a write, something to remember, or the final
-status. The shell does it, adds what came of it to ``seen``, and asks again, until nothing is left.
+status. The shell does it, adds the result to ``seen``, and asks again, until nothing is left.
 
 The rules of a group's life are drawn in ``states`` and stand in ``groups``, ``members``,
 ``incidents`` and ``rollout``: a group starts, rolls and restarts as one, always by way of zero

@@ -14,14 +14,14 @@ What runs is left running by anything that is not a valid, placed, deployable pl
 it is, and it is kept alive meanwhile: a group that breaks starts again as it was.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
-from shardwright.planning.report import Plan
 from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
@@ -74,6 +74,7 @@ from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.earlier import Earlier
 from shardwright.rendering.names import (
     GENERATION_MAX,
@@ -251,7 +252,7 @@ def _good(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
         )
-        earlier = _earlier(seen, subject, planned.record.plan)
+        earlier = _earlier(seen, known, subject, planned.record)
         served = Served(
             subject=subject, record=planned.record, earlier=earlier, mixed=mixed
         )
@@ -262,14 +263,36 @@ def _good(
     return _end(seen, known, planned, deployed, now)
 
 
-def _earlier(seen: Seen, subject: Subject, plan: Plan) -> Earlier | None:
+def _earlier(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> Earlier | None:
     """Return the pods of the revision that is gone back to, where another release had made them."""
     gone_back = seen.former is not None and seen.former.subject is subject
     return (
-        seen.former.pods_of(plan, subject.deployment)
+        seen.former.pods_of(record.plan, _placed(seen, known, subject, record))
         if seen.former and gone_back
         else None
     )
+
+
+def _placed(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> Deployment:
+    """Return a deployment with what is found out where and when its pods are made."""
+    cluster = seen.cluster or Cluster()
+    sets = _sets(known.observed)
+    return replace(
+        bounded(subject.deployment, cluster),
+        cluster_domain=cluster.domain,
+        sought=record.sought,
+        secret_seed=seed_of(seen.keys, seen.resource.owner, sets),
+    )
+
+
+def _sets(observed: Observed) -> list[Mapping[str, Any]]:
+    return [
+        live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET
+    ]
 
 
 def _taken_back(
@@ -416,7 +439,7 @@ def _deploy(
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
     rejected = record.rejected == subject.deployment.asked != ""
-    earlier = _earlier(seen, subject, record.plan) is not None
+    earlier = _earlier(seen, known, subject, record) is not None
     rules = replace(
         known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
     )
@@ -593,9 +616,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         return Bundle(objects=())
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
-    sets = [
-        live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET
-    ]
+    sets = _sets(observed)
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(
         zip(
@@ -605,12 +626,9 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         )
     )
     pods = plan.nodes_per_replica
-    seed, earlier = seed_of(seen.keys, owner, sets), _earlier(seen, subject, plan)
     asking = replace(
-        bounded(subject.deployment, cluster),
-        sought=record.sought,
-        secret_seed=seed,
-        earlier=earlier,
+        _placed(seen, known, subject, record),
+        earlier=_earlier(seen, known, subject, record),
     )
 
     def made(of: tuple[int, ...]) -> Bundle:

@@ -6,7 +6,7 @@ It is the same wherever the groups stand, so two releases can be told apart by i
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Final
 
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache
@@ -16,6 +16,9 @@ from shardwright.rendering.hashing import asked_hash, digest
 from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
 
 _DIGITS = 16
+
+_ANY: Final = (0, 1)
+"""Generations that stand for all: the first is named without a number."""
 
 
 def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
@@ -71,9 +74,10 @@ def pods_text(made: MadePods) -> dict[str, Any]:
     return {field.name: getattr(made, field.name) for field in fields(made)}
 
 
-def pods_from(said: Mapping[str, Any]) -> MadePods:
-    """Return what :func:`pods_text` has written."""
-    return MadePods(**said)
+def pods_from(said: Mapping[str, Any]) -> MadePods | None:
+    """Return what :func:`pods_text` has written, None where a later release has another form."""
+    known = {field.name for field in fields(MadePods)}
+    return MadePods(**said) if said.keys() == known else None
 
 
 def earlier_pods(
@@ -81,9 +85,10 @@ def earlier_pods(
 ) -> Earlier | None:
     """Return how to make the pods of a plan as another release has made them.
 
-    ``then`` is the plan that they were ``made`` for. None where this release makes the
-    same, and where it cannot: the plan cuts the model in another way by now, volume
-    claims are others, or a field of the former pods depends on where they run.
+    ``then`` is the plan that they were ``made`` for, ``deployment`` says where and when
+    they are made again. None where this release makes the same, and where it cannot: the
+    plan cuts the model in another way by now, volume claims are others, or a field of the
+    former pods depends on where they run.
     """
     if asked_hash("", then, ()) != asked_hash("", plan, ()):
         return None
@@ -92,9 +97,11 @@ def earlier_pods(
         return None
     earlier = Earlier(made=made, now=now)
     here = replace(deployment.on(plan.resource), numbers=plan.numbers, earlier=None)
+    numbered = (replace(here, generations=(g,) * len(plan.groups)) for g in _ANY)
     try:
-        for group in range(len(plan.groups)):
-            with_earlier(bare_template(plan, here, group), earlier)
+        for placed in numbered:
+            for group in range(len(plan.groups)):
+                with_earlier(bare_template(plan, placed, group), earlier)
     except ClashError:
         return None
     return earlier

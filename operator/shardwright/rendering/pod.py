@@ -24,7 +24,7 @@ from shardwright.rendering import (
     group_token,
     names,
     network,
-    object_store,
+    object_storage,
     own_volumes,
     ray,
     resources,
@@ -381,7 +381,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
 
 def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
     store = deployment.object_store
-    return object_store.reader(store, workers_per_pod(plan)) if store else {}
+    return object_storage.loader_options(store, workers_per_pod(plan)) if store else {}
 
 
 def _environment(
@@ -401,7 +401,7 @@ def _environment(
             if deployment.cache is None
             else []
         ),
-        *object_store.environment(deployment.object_store),
+        *object_storage.environment(deployment.object_store),
         *_secret(API_KEY_VARIABLE, deployment.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
@@ -555,7 +555,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
-        *object_store.volumes(deployment),
+        *object_storage.volumes(deployment),
         *own_volumes.volumes(deployment),
     ]
 
@@ -571,4 +571,4 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}
     ]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
-    return mounts + sources.mounts(deployment) + object_store.mounts(deployment)
+    return mounts + sources.mounts(deployment) + object_storage.mounts(deployment)

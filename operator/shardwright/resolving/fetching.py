@@ -16,7 +16,7 @@ from shardwright.rendering.deployment import SecretKey
 from shardwright.rendering.fetch_job import VARIABLES, HubFetch, config_name
 from shardwright.resolving.question import Question
 
-ConfigMapKey = tuple[str, str]
+ConfigMapSource = tuple[str, str]
 """Name and key of a ConfigMap."""
 
 _NAMING: Final = {"id", "revision", "config", "config_map_ref"}
@@ -30,7 +30,7 @@ class Unread(Problem):
     fetch: HubFetch
 
 
-def source_of(resource: ShardedModel) -> ConfigMapKey | None:
+def source_of(resource: ShardedModel) -> ConfigMapSource | None:
     """Return where the config of a resource is, or would be kept that was read from the hub; None
     where its spec has it.
     """
@@ -42,7 +42,7 @@ def source_of(resource: ShardedModel) -> ConfigMapKey | None:
     )
 
 
-def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapKey | None:
+def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None:
     """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said
     elsewhere.
     """

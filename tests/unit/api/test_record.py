@@ -161,6 +161,8 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
         "host_cache": None,
         "gpu_price": None,
         "claimed": None,
+        "draft_tokens": 0,
+        "claimed": None,
     }
     plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
@@ -196,6 +198,8 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(
                 "uncounted": [],
                 "host_cache": None,
                 "gpu_price": None,
+                "claimed": None,
+                "draft_tokens": 0,
                 "claimed": None,
             }
         }

@@ -49,6 +49,17 @@ def test_nodes_of_slices_stand_beside_those_of_labels() -> None:
     assert found == [("dra", H100, 8), ("plugin", "NVIDIA-H100-80GB-HBM3", 8)]
 
 
+def test_a_claim_on_another_node_than_its_pod_is_held_beside_what_that_requests() -> (
+    None
+):
+    pod = {"kind": "Pod", **a_pod("asks", node="other", gpus=2)}
+    objects = given(bare_node("dra"), pod, a_claim("asks", 2, extended=True))
+    assert read_surroundings(objects).usage == (
+        GpuUsage(node="other", resource=RESOURCE, gpus=2),
+        GpuUsage(node="dra", resource=RESOURCE, gpus=2),
+    )
+
+
 def test_what_pods_claim_is_held_once_and_by_the_model_of_the_pod() -> None:
     pods = (
         {

@@ -148,7 +148,8 @@ def test_the_network_is_what_was_typed() -> None:
         ),
         (
             "8xTPU-v5e",
-            "TPU-v5e of Google cannot be planned; 'shardwright gpus' lists those that can",
+            "TPU-v5e of Google cannot be planned, only GPUs of NVIDIA and AMD; "
+            "'shardwright gpus' lists those that can",
         ),
     ],
 )

@@ -45,6 +45,12 @@ def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub()
     assert set(map(str, needed(duties))) - without == jobs
 
 
+def test_no_right_is_needed_on_what_the_chart_can_leave_out_with_dra() -> None:
+    groups = {one.right[0].prefix for one in needed(Duties(fetches=True))}
+    assert "/apis/resource.k8s.io/v1" not in groups
+    assert "/apis/resource.nvidia.com/v1beta1" in groups
+
+
 def test_claims_are_asked_for_by_their_names() -> None:
     api = Closed()
     missing = asyncio.run(

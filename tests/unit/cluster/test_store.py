@@ -159,6 +159,13 @@ class TestClaims:
         store.take_claims(claims(made=replace(of_pod, pod="unheard-of")))
         assert ledger.taken() == {"a": 24}
 
+    def test_on_another_node_than_the_pod_it_counts_beside_it(
+        self, store: Store, ledger: Ledger
+    ) -> None:
+        of_former_pod = replace(OF_MEMBER, node="b", gpus=8, extended=True)
+        store.take_claims(claims(made=of_former_pod))
+        assert ledger.taken() == {"a": 16, "b": 8}
+
 
 def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(
     store: Store,

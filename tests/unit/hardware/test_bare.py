@@ -41,6 +41,13 @@ def bare(node: dict[str, Any]) -> BareNode:
     return found
 
 
+def forgotten(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a node some minutes after its device plugin has gone."""
+    for part in ("allocatable", "capacity"):
+        node["status"][part]["nvidia.com/gpu"] = "0"
+    return node
+
+
 def facts(devices: NodeDevices, node: dict[str, Any] | None = None) -> NodeFacts:
     found = bare(node or a_bare_node("a")).having(devices)
     assert isinstance(found, NodeFacts), found
@@ -78,18 +85,26 @@ def test_a_node_with_allocatable_gpus_is_read_by_its_labels_alone() -> None:
     assert bare_node(raw_node(a_node("a")), NONE) is None
 
 
+def test_it_is_so_while_its_device_plugin_is_away() -> None:
+    node = a_node("a")
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    assert bare_node(raw_node(node), NONE) is None
+
+
+def test_kubelets_that_have_forgotten_a_device_plugin_have_a_node_without_one() -> None:
+    assert facts(EIGHT, forgotten(a_node("a"))).gpus == 8
+
+
 def test_without_devices_a_node_is_what_it_is_without_slices() -> None:
     assert bare(a_bare_node("cpu")).having(None) is None
-    labelled = a_node("a")
-    labelled["status"]["allocatable"].pop("nvidia.com/gpu")
+    labelled = forgotten(a_node("a"))
     found = bare(labelled).having(None)
     assert isinstance(found, NodeExclusion)
     assert found.problem.code == "NoAllocatableGpus"
 
 
 def test_labels_of_feature_discovery_beside_devices_change_nothing() -> None:
-    labelled = a_node("a")
-    labelled["status"]["allocatable"].pop("nvidia.com/gpu")
+    labelled = forgotten(a_node("a"))
     found = facts(EIGHT, labelled)
     assert (found.product, found.gpus, found.gpu.id, found.warnings) == (
         H100,

@@ -14,6 +14,7 @@ from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.names import revision_name
+from shardwright.units import GIB
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import GOOD, HANGS
 from tests.support.going_back import (
@@ -212,6 +213,38 @@ def test_where_what_is_other_depends_on_the_place_all_is_as_this_release_makes_i
     assert variables(operator)["llama-0-0"] is None
     assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
     assert scripts(operator)["llama-0-0"] != scripts(operator)["llama-1-0"]
+
+
+@pytest.mark.parametrize("most", ["200Gi", "600Gi"])
+def test_limits_that_both_the_release_and_the_namespace_have_changed_are_this_ones(
+    monkeypatch: pytest.MonkeyPatch, most: str
+) -> None:
+    operator = serving(4, **ONE_NODE, replicas=2, rollout=ROLL_BACK)
+    release(monkeypatch, 6)
+    limit = budgets.host_memory_limit_bytes
+    monkeypatch.setattr(
+        budgets, "host_memory_limit_bytes", lambda *of, **how: limit(*of, **how) + GIB
+    )
+    operator.limit(memory=most)
+    operator.edit(engine=HANGS)
+    operator.run(2 * SETTLED)
+    assert rolled_back(operator)[0] == "True"
+    assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
+    clashes = most == "200Gi"
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == (6 if clashes else 5)
+
+
+def test_what_follows_from_the_generation_of_a_group_is_as_this_release_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = serving(4, **TWO_NODES, replicas=1, rollout=ROLL_BACK)
+    release(monkeypatch, 6)
+    monkeypatch.setattr(rendering, "peers_service", lambda group: f"{group}-ranks")
+    operator.edit(engine=HANGS)
+    operator.run(2 * SETTLED)
+    assert rolled_back(operator)[0] == "True"
+    assert variables(operator)["llama-0-0"] is None
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
 
 
 class TestAReleaseWhosePodsDoNotComeUp:

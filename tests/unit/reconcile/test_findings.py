@@ -56,7 +56,7 @@ def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
 
     assert (planned.status, planned.reason) == (True, "OptionsNotCounted")
     assert planned.message.startswith(
-        "engine.args.enable-eplb, engine.args.kernel-config are not counted"
+        "spec.engine.args.enable-eplb, spec.engine.args.kernel-config are not counted"
     )
 
 

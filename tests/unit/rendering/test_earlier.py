@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.rendering.earlier import ClashError, merged
+from shardwright.rendering.earlier import ClashError, MadePods, merged
+from shardwright.rendering.made import pods_from, pods_text
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,13 @@ def test_what_both_have_changed_otherwise_cannot_be_told(
 ) -> None:
     with pytest.raises(ClashError):
         merged(base, changed, other)
+
+
+def test_pods_that_a_later_release_has_kept_in_another_form_are_not_made_again() -> (
+    None
+):
+    pods = MadePods(template={}, scripts_name="llama-scripts", scripts={})
+    said = pods_text(pods)
+    assert pods_from(said) == pods
+    assert pods_from({**said, "later": 1}) is None
+    assert pods_from({"template": {}}) is None

@@ -237,7 +237,8 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
     )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
-    assert codes == PHRASES.keys()
+    of_nodes = {"NodeMemoryTooSmall"}
+    assert codes - of_nodes == PHRASES.keys()
 
 
 def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:

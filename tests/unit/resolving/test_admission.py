@@ -218,6 +218,10 @@ def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories()
 AWS = {"uri": "s3://models/llama"}
 MINIO = AWS | {"endpoint": "https://minio.example:9000"}
 AZURE = {"uri": "az://models/llama", "account": "acme"}
+FRANKFURT, CHINA, GOVERNMENT = (
+    AWS | {"region": region}
+    for region in ("eu-central-1", "cn-north-1", "us-gov-west-1")
+)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +235,15 @@ AZURE = {"uri": "az://models/llama", "account": "acme"}
         (MINIO, "s3://models", False),  # another server may call a bucket so, too
         (MINIO, "https://minio.example:9000", True),
         (MINIO, "https://minio.example", False),
+        (FRANKFURT, "s3://models", True),
+        (
+            CHINA,
+            "s3://models",
+            False,
+        ),  # its buckets are others than those of AWS elsewhere
+        (CHINA, "https://s3.cn-north-1.amazonaws.com.cn/models", True),
+        (GOVERNMENT, "s3://models", False),
+        (GOVERNMENT, "https://s3.us-gov-west-1.amazonaws.com", True),
         (AZURE, "az://models", False),  # another account may call a container so, too
         (AZURE, "https://acme.blob.core.windows.net/models", True),
     ],

@@ -41,7 +41,7 @@ def environment(store: ObjectStore | None) -> list[dict[str, Any]]:
     return [*fixed, *_credentials(store)]
 
 
-def reader(store: ObjectStore, ranks: int) -> Mapping[str, object]:
+def loader_options(store: ObjectStore, ranks: int) -> Mapping[str, object]:
     """Return vLLM's settings for the streamer, of a pod of so many ranks.
 
     Several read one copy between them, each its share, and hand it to the others.
