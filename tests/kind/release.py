@@ -95,21 +95,15 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 def watching(cluster: Cluster, *namespaces: str) -> Iterator[None]:
     """Let the operator serve these namespaces alone."""
     watched = f"--set=watchNamespaces={{{','.join(namespaces)}}}"
-    with step("installing the chart for some namespaces", 3):
-        cluster.helm(
-            "upgrade",
-            "shardwright",
-            str(CHART),
-            "-n",
-            NAMESPACE,
-            "--reuse-values",
-            watched,
-        )
+    words = ["upgrade", "shardwright", str(CHART), "-n", NAMESPACE, "--reuse-values"]
+    (served,) = json.loads(cluster.helm("list", "-n", NAMESPACE, "--output=json"))
     try:
-        _wait_rolled_out(cluster)
+        with step("installing the chart for some namespaces", 20):
+            cluster.helm(*words, watched)
+            _wait_rolled_out(cluster)
         yield
-    finally:
-        cluster.helm("rollback", "shardwright", "-n", NAMESPACE)
+    finally:  # of an upgrade that fails a part is done
+        cluster.helm("rollback", "shardwright", served["revision"], "-n", NAMESPACE)
         _wait_rolled_out(cluster)
 
 
