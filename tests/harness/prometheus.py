@@ -73,9 +73,9 @@ class Prometheus:
         self._processes = Processes(self._folder)
 
     def __enter__(self) -> Self:
-        self._processes.start("prometheus", self._argv)
         try:
-            wait_for(lambda: self._get("/-/ready"), 120, "Prometheus to be ready")
+            self._processes.start("prometheus", self._argv)
+            wait_for(self._is_ready, 120, "Prometheus to be ready")
         except BaseException:
             self._processes.shutdown()
             raise
@@ -103,6 +103,10 @@ class Prometheus:
             for group in self._data("/api/v1/rules")["groups"]
             for rule in group["rules"]
         ]
+
+    def _is_ready(self) -> bytes:
+        self._processes.check()  # what it has not understood of its configuration is in its log
+        return self._get("/-/ready")
 
     def _data(self, path: str, **query: str) -> Any:
         return json.loads(self._get(f"{path}?{urllib.parse.urlencode(query)}"))["data"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,11 @@ from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 
 NAMESPACE = "shardwright-system"
+TESTED = {
+    (f"shardwright-test{part}", "Succeeded") for part in ("", "-models", "-rights")
+}
+"""What `tested` returns where all is well: pods and what they need have the same names."""
+
 CLIENT, HUB = "client", "hub"
 """Labels `app` of the pods that send requests to models, and from which models download."""
 
@@ -89,27 +95,23 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 def watching(cluster: Cluster, *namespaces: str) -> Iterator[None]:
     """Let the operator serve these namespaces alone."""
     watched = f"--set=watchNamespaces={{{','.join(namespaces)}}}"
-    with step("installing the chart for some namespaces", 3):
-        cluster.helm(
-            "upgrade",
-            "shardwright",
-            str(CHART),
-            "-n",
-            NAMESPACE,
-            "--reuse-values",
-            watched,
-        )
+    words = ["upgrade", "shardwright", str(CHART), "-n", NAMESPACE, "--reuse-values"]
+    (served,) = json.loads(cluster.helm("list", "-n", NAMESPACE, "--output=json"))
     try:
-        _wait_rolled_out(cluster)
+        with step("installing the chart for some namespaces", 20):
+            cluster.helm(*words, watched)
+            _wait_rolled_out(cluster)
         yield
-    finally:
-        cluster.helm("rollback", "shardwright", "-n", NAMESPACE)
+    finally:  # of an upgrade that fails a part is done
+        cluster.helm("rollback", "shardwright", served["revision"], "-n", NAMESPACE)
         _wait_rolled_out(cluster)
 
 
-def tested(cluster: Cluster) -> str:
-    """What `helm test` says; it fails where one of its pods does."""
-    return cluster.helm("test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}")
+def tested(cluster: Cluster) -> set[tuple[str, str]]:
+    """Names and phases of what `helm test` has made, its two pods among them."""
+    words = ["test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}"]
+    said = cluster.helm(*words)
+    return set(re.findall(r"TEST SUITE: +(\S+)\n.+\n.+\nPhase: +(\S+)", said))
 
 
 def rendered(cluster: Cluster, template: str, *values: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""A Prometheus on this machine, with the jobs that the Prometheus operator makes of the chart's
-monitors. It finds and reads pods through the API server: no way leads to their network.
+"""A Prometheus on this machine, with the rules by which the Prometheus operator finds targets for
+the chart's monitors. It reads pods through the API server: no way leads to their network. What
+discovery says of them is written down here, for Debian builds Prometheus without Kubernetes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +26,7 @@ _META: Final = "__meta_kubernetes_"
 
 @contextmanager
 def prometheus(cluster: Cluster, namespace: str) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the operator and the groups of a namespace, with the chart's rules."""
+    """A Prometheus with the chart's rules, of the operator and of the groups in a namespace."""
     folder = Path(tempfile.mkdtemp(prefix="proxy-"))
     processes, port = Processes(folder), free_port()
     try:
@@ -47,9 +49,54 @@ def _jobs(cluster: Cluster, namespace: str, proxy: str) -> list[dict[str, Any]]:
     leaders = _kept("pod_label", pods, "pod_container_port_name", "podMetricsEndpoints")
     operators = _kept("service_label", service, "endpointslice_port_name", "endpoints")
     return [
-        _job("pod", namespace, proxy, *leaders),
-        _job("endpointslice", release.NAMESPACE, proxy, *operators),
+        _job("engines", list(_pods(cluster, namespace)), proxy, *leaders),
+        _job("operators", list(_backends(cluster)), proxy, *operators),
     ]
+
+
+def _pods(cluster: Cluster, namespace: str) -> Iterator[dict[str, Any]]:
+    """All ports of all pods, as discovery with the role pod says them."""
+    for pod in cluster.get("pods", "-n", namespace)["items"]:
+        metadata = pod["metadata"]
+        known = _named("pod_label", metadata.get("labels", {}))
+        known |= _named("pod_annotation", metadata.get("annotations", {}))
+        for container in pod["spec"]["containers"]:
+            for port in container.get("ports", []):
+                place = f"{pod['status']['podIP']}:{port['containerPort']}"
+                labels = known | {"pod_container_port_name": port["name"]}
+                yield _target(place, namespace, metadata["name"], labels)
+
+
+def _backends(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """All pods behind Services of the operator's namespace, with the role endpointslice."""
+    place = ("-n", release.NAMESPACE)
+    services = {
+        service["metadata"]["name"]: service["metadata"].get("labels", {})
+        for service in cluster.get("services", *place)["items"]
+    }
+    for found in cluster.get("endpointslices", *place)["items"]:
+        service = found["metadata"]["labels"]["kubernetes.io/service-name"]
+        known = _named("service_label", services[service])
+        for port, one in product(found["ports"], found["endpoints"]):
+            address = f"{one['addresses'][0]}:{port['port']}"
+            labels = known | {"endpointslice_port_name": port["name"]}
+            yield _target(address, release.NAMESPACE, one["targetRef"]["name"], labels)
+
+
+def _named(kind: str, given: Mapping[str, str]) -> dict[str, str]:
+    return {f"{kind}_{_as_label(key)}": value for key, value in given.items()}
+
+
+def _as_label(key: str) -> str:
+    return re.sub("[^a-zA-Z0-9]", "_", key)
+
+
+def _target(
+    address: str, namespace: str, pod: str, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    known = {"namespace": namespace, "pod_name": pod, **labels}
+    named = {_META + key: value for key, value in known.items()}
+    return {"targets": [address], "labels": named}
 
 
 def _kept(
@@ -57,38 +104,30 @@ def _kept(
 ) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
     """The only endpoint of a monitor, and the rules by which its targets are kept."""
     (endpoint,) = spec[endpoints]
-    wanted = {
-        f"{labels}_{re.sub('[^a-zA-Z0-9]', '_', key)}": value
-        for key, value in spec["selector"]["matchLabels"].items()
-    }
+    wanted = _named(labels, spec["selector"]["matchLabels"]) | {port: endpoint["port"]}
     return endpoint, [
         {"source_labels": [_META + key], "regex": re.escape(value), "action": "keep"}
-        for key, value in {**wanted, port: endpoint["port"]}.items()
+        for key, value in wanted.items()
     ]
 
 
 def _job(
-    role: str,
-    namespace: str,
+    name: str,
+    found: list[dict[str, Any]],
     proxy: str,
     endpoint: Mapping[str, Any],
     kept: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Targets of a role that are kept, with the labels that a monitor gives them, by the proxy."""
-    found = {
-        "role": role,
-        "api_server": f"http://{proxy}",
-        "namespaces": {"names": [namespace]},
-    }
+    """Targets that are kept of those found, with the labels of their monitor, by the proxy."""
     place = [f"{_META}namespace", f"{_META}pod_name", "__address__"]
     by_proxy = {
         "regex": r"(.+);(.+);[^:]+:(\d+)",
         "replacement": "/api/v1/namespaces/$1/pods/$2:$3/proxy/metrics",
     }
     return {
-        "job_name": role,
+        "job_name": name,
         "honor_labels": endpoint.get("honorLabels", False),
-        "kubernetes_sd_configs": [found],
+        "static_configs": found,
         "relabel_configs": [
             *kept,
             {"source_labels": [f"{_META}namespace"], "target_label": "namespace"},

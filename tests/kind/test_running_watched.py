@@ -12,6 +12,8 @@ from tests.kind.cluster import Cluster
 pytestmark = pytest.mark.timeout(600)
 
 WATCHED, OTHER = "watched", "unwatched"
+UNSEEN = {"observedGeneration": -1}
+"""The status of what no operator has looked at: the default of the CustomResourceDefinition."""
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +27,14 @@ def watching(kind: Cluster) -> Iterator[Cluster]:
         with release.watching(kind, WATCHED):
             yield kind
     finally:
-        kind.kubectl("delete", "namespace", WATCHED, OTHER, "--wait=false")
+        kind.kubectl(
+            *("delete", "namespace", WATCHED, OTHER),
+            *("--ignore-not-found", "--wait=false"),
+        )
 
 
 def test_helm_test_passes(watching: Cluster) -> None:
-    said = release.tested(watching)
-
-    assert said.count("Succeeded") == said.count("TEST SUITE:") > 0
+    assert release.tested(watching) == release.TESTED
 
 
 def test_a_model_of_a_watched_namespace_is_planned_and_one_of_another_is_not(
@@ -43,8 +46,8 @@ def test_a_model_of_a_watched_namespace_is_planned_and_one_of_another_is_not(
     plan = wait_for(lambda: _status(watching, WATCHED)["plan"], 120, "the plan", 1)
 
     assert plan["product"] == "Tesla-T4"
-    assert _status(watching, OTHER) == {"observedGeneration": -1}  # nobody has looked
+    assert _status(watching, OTHER) == UNSEEN
 
 
 def _status(cluster: Cluster, namespace: str) -> Any:
-    return cluster.get("smodel", "planned", "-n", namespace).get("status", {})
+    return cluster.get("smodel", "planned", "-n", namespace)["status"]
