@@ -176,8 +176,7 @@ def main() -> int:
         )
         print(
             f"| {name} | {' | '.join(f'{figure:,.0f}' for figure in figures)} | "
-            f"{BUDGETS.get(name, '')}"
-            " |"
+            f"{BUDGETS.get(name, '')} |"
         )
     return 0
 

@@ -167,10 +167,7 @@ WHERE = "the operator writes nothing in namespaces of the system, or in its own"
 HOST = "share nothing with their host"
 MOUNTS = "mount empty folders, claims, images, ConfigMaps, their ssh key and token"
 UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
-ACCOUNT = (
-    "have no service account but the default one and those that are admitted, and no token of "
-    "it"
-)
+ACCOUNT = "have no service account but the default one and those that are admitted, and no token of it"
 VARIABLES = "take no variable from a Secret but HF_TOKEN and VLLM_API_KEY"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
 POLICY = "are about pods of a model, and are named so"

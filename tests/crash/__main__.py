@@ -99,8 +99,7 @@ def _walk(walk: soak.Walk, seconds: float) -> list[str]:
         else:
             print(  # noqa: T201
                 f"{len(walk.rests)} rounds, {walk.happened.total()} happenings, rest after "
-                f"{walk.rests[-1]:.1f}"
-                " s",
+                f"{walk.rests[-1]:.1f} s",
                 flush=True,
             )
     print(_report(walk, broken), flush=True)  # noqa: T201

@@ -174,10 +174,7 @@ def _template(name: str, domain: Manifest) -> Manifest:
 
 def _device_class() -> Manifest:
     of_channel = f"device.attributes['{DRIVER}']"
-    expression = (
-        f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == "
-        "0"
-    )
+    expression = f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == 0"
     return {
         "metadata": {"name": CHANNELS},
         "spec": {"selectors": [{"cel": {"expression": expression}}]},

@@ -147,8 +147,7 @@ class Demo:
             middle = latencies[len(latencies) // 2]
             self._say(
                 f"From ShardedModel to its first StatefulSet: median {middle:.2f} s, slowest "
-                f"{latencies[-1]:.2f}"
-                " s."
+                f"{latencies[-1]:.2f} s."
             )
         return missing
 

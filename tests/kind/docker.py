@@ -220,8 +220,7 @@ def require(*, install: bool) -> None:
     if not install:
         raise UnavailableError(
             f"kind needs {', '.join(missing)}, which this machine has not: allow to install "
-            f"{', '.join(_PACKAGES)}"
-            " "
+            f"{', '.join(_PACKAGES)} "
             f"with CI=true or --install, {_OTHERWISE}"
         )
     if shutil.which("apt-get") is None:

@@ -158,8 +158,7 @@ def _wrong_in_status(objects: Snapshot, model: Manifest) -> Iterator[str]:
         and status.get("readyReplicas") != len(status["groups"])
     ):
         yield (
-            f"{status.get('readyReplicas')} groups ready, though all {len(status['groups'])} "
-            "serve"
+            f"{status.get('readyReplicas')} groups ready, though all {len(status['groups'])} serve"
         )
 
 

@@ -65,11 +65,9 @@ class Question:
         rate = f" at {load.requests_per_second:g}/s" if load.requests_per_second else ""
         return (
             f"seed {self.seed}: {self.model_id} {self.stored or 'as it is'} on {fleet}; "
-            f"{load.concurrency}"
-            " x "
+            f"{load.concurrency} x "
             f"{load.input_tokens} + {load.output_tokens}{rate}, "
-            f"{self.request.objective.optimize_for.value}"
-            ", "
+            f"{self.request.objective.optimize_for.value}, "
             f"replicas {space.replicas}, fill {space.fill}"
         )
 

@@ -62,8 +62,7 @@ def _flags() -> Iterator[str]:
         if flag.dest != "help":
             names = " ".join(f"`{name}`" for name in flag.option_strings)
             yield (
-                f"| {names} | {'' if flag.default is None else f'`{flag.default}`'} | {flag.help}"
-                " |"
+                f"| {names} | {'' if flag.default is None else f'`{flag.default}`'} | {flag.help} |"
             )
 
 

@@ -55,8 +55,7 @@ class Network(Part):
         default_factory=list,
         max_length=32,
         description="Further networks that Multus attaches to every pod, as name or "
-        "namespace/name of "
-        "a "
+        "namespace/name of a "
         "NetworkAttachmentDefinition; one interface for each entry, so that a name may stand "
         "there several times.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},

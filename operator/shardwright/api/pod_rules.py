@@ -46,11 +46,9 @@ def _of_keys(kind: str) -> tuple[Rule, Rule]:
             path=f"spec.pod.{kind}",
             field="",
             cel=f"self.all(key, key in [{_OPEN}] || !(key in [{_TAKEN}] || "
-            f"key.matches(r'{RESERVED_PATTERN}"
-            "')))",
+            f"key.matches(r'{RESERVED_PATTERN}')))",
             message=f"{kind} must not be under {', '.join(RESERVED_DOMAINS)}, nor "
-            f"{', '.join(sorted(RESERVED_KEYS))}"
-            ": the "
+            f"{', '.join(sorted(RESERVED_KEYS))}: the "
             "operator, Kubernetes, networks and schedulers set them; use a prefix of your own "
             f"({', '.join(sorted(OPEN_KEYS))} are open)",
             holds=keys_are_open,

@@ -436,8 +436,7 @@ class ShownRevision(Shown):
     hash: ShortWord = Field(description="What tells one revision from another.")
     digest: ShortWord = Field(
         description="SHA-256 of what its ControllerRevision says: one that says anything else is "
-        "not "
-        "believed."
+        "not believed."
     )
     image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(
         description="Container image of its pods."
@@ -491,8 +490,7 @@ class Status(Shown):
         default=None,
         max_length=8,
         description="Digests of revisions that are kept no more and that the API server has not "
-        "let "
-        "go yet.",
+        "let go yet.",
         json_schema_extra=_LIST,
     )
     groups: list[ShownGroup] | None = Field(

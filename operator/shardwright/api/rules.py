@@ -217,8 +217,7 @@ RULES: Final = (
         path="spec.engine.env[]",
         field=".name",
         cel=f"!self.name.matches('^(?:{NEVER_PATTERN})$') && !(self.name in "
-        f"[{', '.join(map(repr, sorted(NEVER)))}"
-        "])",
+        f"[{', '.join(map(repr, sorted(NEVER)))}])",
         message="env must not name what the operator sets itself, what opens the server, or what "
         "changes how programs start "
         "(LD_..., PYTHON...); remove it, a token goes to "

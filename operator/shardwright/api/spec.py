@@ -88,8 +88,7 @@ class Parallelism(Part):
         default=None,
         description="Decode-context-parallel degree: tensor ranks that would hold copies of K/V "
         "heads "
-        "share their tokens. Adds "
-        "no GPUs.",
+        "share their tokens. Adds no GPUs.",
     )
     partition: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
         default_factory=list,
@@ -198,8 +197,7 @@ class PlacementRules(Part):
         default=None,
         description="Queue of the groups: with Kueue a LocalQueue of this namespace, with Volcano "
         "a "
-        "Queue (default there: "
-        "default).",
+        "Queue (default there: default).",
     )
     scheduler_name: ObjectName | None = Field(
         default=None,

@@ -130,8 +130,7 @@ class Workload(Part):
     expert_imbalance_percent: Annotated[int, Field(ge=100, le=1000)] | None = Field(
         default=None,
         description="Work of the busiest rank of an expert-parallel group, in percent of the mean. "
-        "Default: what the cost model "
-        "assumes.",
+        "Default: what the cost model assumes.",
     )
     speculation: Speculation | None = Field(
         default=None,

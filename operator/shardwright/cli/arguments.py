@@ -172,8 +172,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     parser = Parser(
         prog=program,
         description="Cut a large language model over the GPUs you have: see the plan, the "
-        "manifests, "
-        "and why.",
+        "manifests, and why.",
         epilog=f"'{program} COMMAND --help' explains a command.",
     )
     parser.add_argument(

@@ -185,8 +185,7 @@ def _notes(difference: ModelDifference) -> Iterator[str]:
     ]
     if waits:
         yield (
-            "Fields of groups that stay are taken on with their next restart, whatever that is "
-            "for."
+            "Fields of groups that stay are taken on with their next restart, whatever that is for."
         )
     if any(group.fate is Fate.BESIDE for group in difference.rehearsed.groups):
         yield (

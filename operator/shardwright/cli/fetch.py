@@ -48,8 +48,7 @@ def fetch_config_map(arguments: Namespace) -> Exit:
     name = config_map["metadata"]["name"]
     print_note(
         f"set spec.model to {{id: {model}, revision: {checkpoint.commit}, configMapRef: {{name: "
-        f"{name}"
-        "}}"
+        f"{name}}}}}"
     )
     return Exit.PLAN
 

@@ -78,8 +78,7 @@ class LeaseTimings:
         if not self.renew_deadline_seconds < self.duration_seconds:
             raise ValueError(
                 "a leader must stop before others may start: its deadline to renew "
-                f"({self.renew_deadline_seconds:g}"
-                " s) "
+                f"({self.renew_deadline_seconds:g} s) "
                 f"must be shorter than the Lease lasts ({self.duration_seconds} s)"
             )
         if not 0 < 2 * self.retry_seconds <= self.renew_deadline_seconds:
@@ -87,8 +86,7 @@ class LeaseTimings:
                 "a leader must be able to try twice before its deadline: the time between tries "
                 f"({self.retry_seconds:g} s) "
                 "must be more than 0 and at most half of the deadline to renew "
-                f"({self.renew_deadline_seconds:g}"
-                " s)"
+                f"({self.renew_deadline_seconds:g} s)"
             )
 
 

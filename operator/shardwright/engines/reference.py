@@ -40,8 +40,7 @@ _HEADINGS: Final[Mapping[OptionClass, tuple[str, str]]] = {
         "Never",
         (
             "Nobody can admit them: they would contradict the plan, or break what the operator "
-            "relies "
-            "on."
+            "relies on."
         ),
     ),
 }
@@ -156,8 +155,7 @@ def _families() -> Iterator[str]:
         )
         yield (
             f"| {family.name} | {_code(family.tools)} | {_code(family.reasoning)} | {beside} | "
-            f"{family.source}"
-            " |"
+            f"{family.source} |"
         )
 
 

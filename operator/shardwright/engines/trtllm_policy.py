@@ -42,8 +42,7 @@ OWNED: Final[Mapping[str, str]] = {
     "gpus-per-node": "leave it out; a pod has exactly the GPUs of its ranks",
     "host": "leave it out; the server listens on all addresses of the pod",
     "kv-cache-config": (
-        "set its dtype through spec.workload.kvCacheQuantization; the rest follows from the "
-        "plan"
+        "set its dtype through spec.workload.kvCacheQuantization; the rest follows from the plan"
     ),
     "kv-cache-dtype": "set it through spec.workload.kvCacheQuantization",
     "load-format": "leave it out; the engine reads weights in one way",

@@ -166,8 +166,7 @@ _SOURCES: Final[Mapping[str, str]] = {
         "older ones"
     ),
     "kv_block_tokens": (
-        "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels "
-        "force 64)"
+        "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels force 64)"
     ),
     "max_batched_tokens": (
         "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of "
@@ -190,8 +189,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "logit_copies": "fitted, docs/memory.md",
     "graph_sequences": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes: up to 512",
     "counts_graphs": (
-        "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since "
-        "0.21"
+        "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21"
     ),
     "chunks_prompts": (
         "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 "
@@ -202,8 +200,7 @@ _SOURCES: Final[Mapping[str, str]] = {
         "utilization, none by default"
     ),
     "adapters": (
-        "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by "
-        "default"
+        "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by default"
     ),
     "takes_adapters": (
         "vLLM 0.32.0 and 0.33.0 model registries, classes with SupportsLoRA: load_lora_model "
@@ -226,8 +223,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
     "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
     "experts_at_least_tensor": (
-        "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is "
-        "refused"
+        "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused"
     ),
     "released": "engines/release_months.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
@@ -238,8 +234,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
     "refuses_long_requests": "vLLM 0.32.0 source, config/model.py:_get_and_verify_max_len",
     "mixes_expert_cuts": (
-        "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or "
-        "none"
+        "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or none"
     ),
     "ends_on_every_stage": (
         "vLLM 0.32.0 model classes, built stage by stage; Gemma 1 to 3 by reading"
@@ -266,22 +261,19 @@ _SOURCES: Final[Mapping[str, str]] = {
         "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data"
     ),
     "deals_experts_evenly": (
-        "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one "
-        "more"
+        "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more"
     ),
     "over_ray": "no figure: what spec.engine.executor asks for, not how vLLM runs by itself",
     "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
     "widens_fp8_from": (
-        "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin "
-        "from 7.5"
+        "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5"
     ),
     "oldest_for": (
         "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and "
         "schemes; torchao.py"
     ),
     "told": (
-        "no figure: what engine.args say that the plan counts with, not what vLLM does by "
-        "itself"
+        "no figure: what engine.args say that the plan counts with, not what vLLM does by itself"
     ),
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": (

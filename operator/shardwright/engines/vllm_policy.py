@@ -112,8 +112,7 @@ ALLOWED: Final = frozenset(
 
 COUNTED: Final[Mapping[str, str]] = {
     "block-size": (
-        "tokens of a K/V block, 16 to 256, a power of two; kernels that want longer ones get "
-        "them"
+        "tokens of a K/V block, 16 to 256, a power of two; kernels that want longer ones get them"
     ),
     "compilation-config": (
         "what its `cudagraph_*` keys capture; `mode`, `custom_ops` and `pass_config` are "

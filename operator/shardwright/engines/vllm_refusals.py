@@ -93,8 +93,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "cpu-offload-gb": "keeps weights out of the GPU, where the plan counts them",
     "cpu-offload-params": "keeps weights out of the GPU, where the plan counts them",
     "diffusion-config": (
-        "is of models that write by diffusion, and only those that write token by token are "
-        "planned"
+        "is of models that write by diffusion, and only those that write token by token are planned"
     ),
     "disable-hybrid-kv-cache-manager": (
         "lets windows keep all tokens, where the plan counts windows"
@@ -137,24 +136,19 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "runner": "makes a model of it that generates no text, where only those that do are planned",
     "skip-tokenizer-init": "takes text away from the API that probes and clients use",
     "ssl-ca-certs": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends before "
-        "the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "ssl-cert-reqs": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends before "
-        "the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "ssl-certfile": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends before "
-        "the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "ssl-ciphers": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends before "
-        "the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "ssl-keyfile": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends before "
-        "the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "tokens-only": "takes text away from the API that probes and clients use",
     "uds": "replaces the HTTP server that probes and clients use",

@@ -194,8 +194,7 @@ def _with_buses(card: Card, document: Document) -> Card:
             colour=link["kind"],
             leaves=link["betweenNodes"],
             words=f"{link['name'] or 'link not known'} · {KINDS[link['kind']].lower()} "
-            f"{percent(link['busy'])}"
-            " busy",
+            f"{percent(link['busy'])} busy",
         )
         for row, link in enumerate(found)
     )

@@ -42,8 +42,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertParallelNeedsExperts": "Expert parallelism was asked of a model without experts.",
         "ExpertDegreeImpossible": "The expert degree is neither 1 nor tensor x attention data.",
         "ExpertsNotDivisible": (
-            "The engine wants as many whole experts on every rank, and the experts do not "
-            "divide."
+            "The engine wants as many whole experts on every rank, and the experts do not divide."
         ),
         "AttentionDataExcludesTensor": (
             "The engine cannot cut the attention into tensor ranks and "
@@ -74,20 +73,17 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
             "The engine makes adapters for vocabularies up to a limit."
         ),
         "AdaptersExcludeExperts": (
-            "The engine applies no adapters to whole experts that share the tokens of tensor "
-            "ranks."
+            "The engine applies no adapters to whole experts that share the tokens of tensor ranks."
         ),
         "DraftExcludesPipeline": (
-            "The engine makes what drafts on the last pipeline stage, without what the others "
-            "hold."
+            "The engine makes what drafts on the last pipeline stage, without what the others hold."
         ),
         "DraftExcludesAttentionData": (
             "The engine runs no draft model beside replicas of the attention."
         ),
         "DraftExcludesContext": "Nothing drafts where ranks share K/V.",
         "DraftNotDivisible": (
-            "The draft model does not divide by the tensor degree, which is that of its "
-            "target."
+            "The draft model does not divide by the tensor degree, which is that of its target."
         ),
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }

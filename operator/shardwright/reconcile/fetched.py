@@ -64,8 +64,7 @@ _REMEDIES: Final = {
         f"{_TOKEN}"
     ),
     "HubUnavailable": (
-        "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the "
-        "engine"
+        "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the engine"
     ),
     "HubAnswerInvalid": f"look at HF_ENDPOINT and the proxy between, or {_BY_HAND}",
     "HubSettingInvalid": "correct the variable of the engine, or the Secret",

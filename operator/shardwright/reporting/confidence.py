@@ -35,8 +35,7 @@ def _memory(plan: Plan) -> Iterator[str]:
     if band:
         yield (
             "Memory: weights are counted exactly; what is left for K/V may be off by "
-            f"{format_bytes(band)}"
-            " per GPU."
+            f"{format_bytes(band)} per GPU."
         )
 
 
@@ -45,8 +44,7 @@ def _start(plan: Plan) -> Iterator[str]:
         low, high = format_seconds(plan.load.low), format_seconds(plan.load.high)
         yield (
             f"Start: reading weights takes {low} to {high}; the bandwidth of the storage is "
-            f"{plan.load.basis}"
-            "."
+            f"{plan.load.basis}."
         )
 
 

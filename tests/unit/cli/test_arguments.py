@@ -217,8 +217,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
     assert rows == [
         (
             "H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 "
-            "NVSwitch, "
-            "up to 8"
+            "NVSwitch, up to 8"
         )
     ]
 

@@ -58,8 +58,7 @@ def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) 
     assert _errors(capsys, "plan", *words) == [
         (
             f"error[FileUnreadable]: {LONG}: File name too long; give a file that exists and that "
-            "you "
-            "may read"
+            "you may read"
         )
     ]
 

@@ -396,8 +396,7 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
         (
             (
                 f"Job models/slow, {subject} has run for more than 60 s: its pod may have no node "
-                "or "
-                "no image"
+                "or no image"
             ),
             "kubectl -n models describe pods -l batch.kubernetes.io/job-name=slow",
         ),

@@ -657,8 +657,7 @@ def test_a_selector_keeps_no_gpus_out_that_are_named(
     assert main(["plan", "-f", model, "--gpus", "8xH100"]) == 0
 
     assert capsys.readouterr().err == (
-        "note: m: spec.placement.nodeSelector is left out (pool): GPUs of --gpus have no "
-        "labels\n"
+        "note: m: spec.placement.nodeSelector is left out (pool): GPUs of --gpus have no labels\n"
     )
 
 

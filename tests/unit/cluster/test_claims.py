@@ -86,8 +86,7 @@ def test_who_has_its_claims_goes_on(
             (
                 "nodes with the label shardwright.io/node-set=team are not for system/ours: "
                 "ClusterRole shardwright-nodes-team says nobody; give it nodes of its own with "
-                "nodeSet, or uninstall one of the "
-                "two"
+                "nodeSet, or uninstall one of the two"
             ),
         ),
         (

@@ -391,8 +391,7 @@ def test_names_are_unique() -> None:
             {"retry_seconds": 6},
             (
                 "a leader must be able to try twice before its deadline: the time between tries "
-                "(6 s) "
-                "must be"
+                "(6 s) must be"
             ),
         ),
         ({"retry_seconds": 0}, "the time between tries (0 s) must be more than 0"),

@@ -264,8 +264,7 @@ def test_a_plain_decoder_that_is_unknown_by_name_is_read_and_says_so() -> None:
     assert model.warnings == (
         (
             "NovelForCausalLM is not known: read as a plain decoder (gated feed-forward, two "
-            "norms a "
-            "layer)"
+            "norms a layer)"
         ),
     )
 

@@ -37,8 +37,7 @@ def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
             Layout(attention_data=2, expert=2),
             (
                 "2 replicas of the attention run no draft model in vLLM 0.33.0; use attentionData "
-                "1, "
-                "or %s"
+                "1, or %s"
             ),
         ),
         (

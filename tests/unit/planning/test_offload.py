@@ -313,8 +313,7 @@ def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
     ] == [
         (
             f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
-            "states "
-            "a number)"
+            "states a number)"
         )
     ]
 

@@ -544,8 +544,7 @@ def test_tensor_over_the_network_is_allowed_when_pinned_and_warned_of() -> None:
     assert plan.warnings == (
         (
             "tensor parallelism crosses nodes over 400 Gb/s RDMA: every layer waits for the "
-            "network "
-            "twice"
+            "network twice"
         ),
     )
 

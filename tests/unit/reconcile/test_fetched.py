@@ -346,10 +346,7 @@ def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
 
 
 CONFIG = config_map(OWNER, FETCH, FOUND)["metadata"]["name"]
-TAKEN = (
-    f"spec.model.id: ConfigMap {CONFIG} is there and is not what the operator has read; "
-    "delete it"
-)
+TAKEN = f"spec.model.id: ConfigMap {CONFIG} is there and is not what the operator has read; delete it"
 
 
 def test_a_config_map_that_turns_out_to_be_there_is_named() -> None:

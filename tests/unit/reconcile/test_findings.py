@@ -134,10 +134,7 @@ def test_pods_that_should_be_gone_and_are_not_degrade_a_model_and_their_nodes_ar
         c.type: c
         for c in conditions(found(lost=frozenset({"b", "a"}), decision=decided(READY)))
     }[ConditionType.DEGRADED]
-    message = (
-        "pods on a, b should be gone and are not; their groups go on elsewhere where there is "
-        "room"
-    )
+    message = "pods on a, b should be gone and are not; their groups go on elsewhere where there is room"
     assert (shown.status, shown.reason, shown.message) == (True, "NodeLost", message)
 
 

@@ -797,7 +797,6 @@ def test_a_plan_says_where_groups_are_that_have_no_room_to_be_spread() -> None:
     assert [warning for warning in uneven.warnings if "spread" in warning] == [
         (
             "replicas are not spread evenly over topology.kubernetes.io/zone: 3 in b, as far as "
-            "there "
-            "is room"
+            "there is room"
         )
     ]

@@ -124,8 +124,7 @@ def test_it_says_when_requests_will_queue() -> None:
     )
 
     assert said == (
-        "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at "
-        "once"
+        "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at once"
     )
 
 
@@ -432,6 +431,5 @@ def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_othe
     said = _fact(explain(a_report(plan)).facts, "Stages")
 
     assert said == (
-        "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other "
-        "stages"
+        "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other stages"
     )

@@ -338,8 +338,7 @@ def test_pods_join_networks_of_their_own_namespace_or_of_one_that_is_admitted(
         f"AttachmentNotAdmitted: spec.pod.network.attachments[0]: {attachment} must be a network "
         "of namespace default, others "
         "say who joins their networks; name one of your own, or have kube-system added to "
-        "admittedAttachmentNamespaces of the "
-        "chart"
+        "admittedAttachmentNamespaces of the chart"
     )
     assert said == ("" if fine else refused)
 
@@ -385,8 +384,7 @@ def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_na
         "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in "
         "namespace default, what a cloud lets "
         "its pods do is for the administrator to give away; leave it out, or have reader added to "
-        "admittedServiceAccounts of the "
-        "chart"
+        "admittedServiceAccounts of the chart"
     )
     mounted = (
         "SecretVolumeNotAdmitted: spec.pod.volumes[0].secret.secretName: reader is not admitted "
@@ -457,8 +455,7 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
 ) -> None:
     refused = (
         f"PodKeyNotAdmitted: spec.pod.{kind}.{key}: {key} must be of a domain that is admitted: "
-        f"{', '.join(admitted) or 'none'}"
-        ", "
+        f"{', '.join(admitted) or 'none'}, "
         "what runtimes, networks and clouds do at its word is for the administrator to give away; "
         "use a key without a domain, or "
         f"have {key.partition('/')[0]} added to admittedPodKeys of the chart"
