@@ -337,12 +337,14 @@ def test_what_one_model_of_a_namespace_is_promised_another_does_not_get(
 def test_pods_that_a_limit_range_keeps_out_hold_nothing(
     models: Models, fleet: Fleet
 ) -> None:
-    fleet(H100, 1)
     most = {"type": "Container", "max": {"nvidia.com/gpu": "4"}}
     models.post(
         "LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}}
     )
     models.create("llama", **A_NODE)
+    fleet(
+        H100, 1
+    )  # after the range: who plans before he has heard of it is refused by the server
     refused = models.wait_reason("llama", "QuotaExceeded", timeout=60)
 
     assert refused["message"].startswith(

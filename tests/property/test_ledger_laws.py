@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import hypothesis.strategies as st
+from hypothesis import assume
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -171,6 +172,7 @@ class History(RuleBasedStateMachine):
         counted twice.
         """
         record = data.draw(st.sampled_from(list(self.records.values())))
+        assume(not record.deployed)
         if all(node in self.healthy for places in record.groups for node in places):
             self.records[record.owner] = replace(record, deployed=True)
             self.keep(record)

@@ -195,7 +195,7 @@ def test_where_the_bytes_of_kv_are_told_lighter_weights_are_no_advice() -> None:
         ]
 
     assert advice(args={"kv-cache-memory-bytes": 2**30}) == [
-        "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
+        "requests queue for K/V: spec.engine.args.kv-cache-memory-bytes says how much there is"
     ]
 
 

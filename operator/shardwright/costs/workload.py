@@ -95,8 +95,8 @@ class Workload:
         >>> load.drafted_band
         (1.0, 1.0)
         >>> wide = replace(load, draft_tokens=1, draft_acceptance=0.5)
-        >>> replace(wide, draft_acceptance_band=0.3).drafted_band
-        (0.8, 1.2)
+        >>> replace(wide, draft_acceptance_band=0.375).drafted_band
+        (0.75, 1.25)
         """
         if not self.draft_acceptance_band:
             return 1.0, 1.0

@@ -105,7 +105,7 @@ def uncounted_sentence(names: Sequence[str]) -> str:
     """Return in words that an engine is told what no plan counts.
 
     >>> uncounted_sentence(["enable-eplb"])
-    'engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
+    'spec.engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
     """  # noqa: E501
     it, are = ("it", "is") if len(names) == 1 else ("they", "are")
     changes = "changes" if len(names) == 1 else "change"

@@ -75,7 +75,7 @@ def test_what_nobody_counts_is_admitted_first_and_then_said_with_wider_bands() -
     assert uncounted.performance.low < plain.performance.low
     assert uncounted.performance.high > plain.performance.high
     assert any(
-        warning.startswith("engine.args.enable-eplb is not counted")
+        warning.startswith("spec.engine.args.enable-eplb is not counted")
         for warning in uncounted.warnings
     )
 
