@@ -361,15 +361,9 @@ class Planner:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if (
-            isinstance(made, Replanned)
-            and made.short
-            and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
-        ):
+        if isinstance(made, Replanned) and answering.waits_for_itself(ask, made):
             vacated = self._stock(key, subject, ask, vacated=True)
-            if (
-                vacated.inventory() != stock.inventory()
-            ):  # its former generations are in the way
+            if vacated.inventory() != stock.inventory():
                 made = await self._make(key, subject, ask, vacated)
         if (
             isinstance(made, Replanned)

@@ -141,7 +141,10 @@ class Judge:
         return self._of_pool[pool.name]
 
     def _room_but_for(self, candidate: Candidate) -> bool:
-        """Return whether there would be room, were no node barred: then that is all that lacks."""
+        """Return whether there would be room, were no node barred: then that is all that lacks.
+
+        How replicas are spread over a label changes nothing of that: as many have room.
+        """
         pool = candidate.pool
         if not candidate.barred:
             return False

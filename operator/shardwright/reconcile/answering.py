@@ -77,6 +77,19 @@ def plans_anew(ask: Ask) -> bool:
     }
 
 
+def waits_for_itself(ask: Ask, made: Replanned) -> bool:
+    """Return whether a model that has no room is answered once more, as if former generations of
+    its own groups were gone.
+
+    Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
+    Where groups only come, go or move, the plan of record goes on meanwhile, and ends them.
+    """
+    return made.short is not None and ask.choice in {
+        PlanChoice.REPLAN,
+        PlanChoice.RESTORE,
+    }
+
+
 def with_ways_out(
     subject: Subject,
     ask: Ask,
