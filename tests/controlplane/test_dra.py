@@ -250,3 +250,22 @@ def test_a_device_with_a_taint_and_a_node_of_two_products_are_left_out(
         ((node, devices),) = allocated(models).items()
         assert (node, len(devices), "gpu-0" in devices) == (nodes[1], 1, False)
         models.delete("ShardedModel", "small")
+
+
+@pytest.mark.usefixtures("extended")
+def test_a_pod_whose_tenant_names_its_node_takes_no_gpu_of_slices(
+    models: Models, control_plane: ControlPlane, namespace: str, nodes: list[str]
+) -> None:
+    """Nobody asks whether it fits: no scheduler makes a claim, and the kubelet passes over it."""
+    evil = Models(
+        control_plane, control_plane.create_namespace(f"evil-{namespace}"[:60])
+    )
+    asking = {"name": "a", "image": "a", "resources": {"limits": {RESOURCE: "8"}}}
+    for number, node in enumerate(nodes):
+        spec = {"nodeName": node, "containers": [asking]}
+        evil.post("Pod", {"metadata": {"name": f"takes-{number}"}, "spec": spec})
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    assert allocated(models).keys() == set(nodes)
+    assert [pod["spec"]["nodeName"] for pod in evil.pods()] == nodes
+    control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")

@@ -243,7 +243,7 @@ def inventory_of(
         if name in options
     }
     facts = [found for node in nodes if (found := read_node(node)) is not None]
-    usage = [held for pod in pods if (held := read_pod(pod)) is not None]
+    usage = [held for pod in pods for held in read_pod(pod)]
     return build_inventory(facts, usage, terms=PodTerms(**asked), **options)
 
 

@@ -375,7 +375,7 @@ def overcommitted(objects: Snapshot) -> list[str]:
     }
     held = Counter[str]()
     for pod in _of(objects, "Pod"):
-        if usage := read_pod(pod):
+        for usage in read_pod(pod):
             held[usage.node] += usage.gpus
     kept = Counter[str]()
     for model in _living_models(objects):

@@ -284,7 +284,7 @@ class MemoryCluster(MemoryApi):
 
     def _free(self) -> Iterator[tuple[str, int]]:
         """Yield the nodes that take pods, with the GPUs that are free there."""
-        usages = [usage for item in self.all(PODS) if (usage := read_pod(item))]
+        usages = [usage for item in self.all(PODS) for usage in read_pod(item)]
         for node in self.all(NODES):
             facts = read_node(node)
             if isinstance(facts, NodeFacts) and facts.ready and facts.schedulable:
@@ -367,7 +367,7 @@ def _rank(item: Manifest) -> int:
 
 def _asks(item: Manifest) -> int:
     placed = read_pod({**item, "spec": {**item["spec"], "nodeName": "any"}})
-    return placed.gpus if placed else 0
+    return sum(usage.gpus for usage in placed)
 
 
 def _pod_of(stateful_set: Manifest, name: str) -> Manifest:

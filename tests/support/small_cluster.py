@@ -366,7 +366,7 @@ class SmallCluster(World):
 
     def usage(self) -> list[GpuUsage]:
         """Return the GPUs that the pods of the model hold."""
-        return [usage for item in self.pods.values() if (usage := read_pod(item))]
+        return [usage for item in self.pods.values() for usage in read_pod(item)]
 
     def _run(self, item: dict[str, Any]) -> None:
         node = item["spec"].get("nodeName")

@@ -92,9 +92,9 @@ def read_nodes(
 def read_usage(
     pods: Iterable[Object], claims: Iterable[Object] = ()
 ) -> tuple[GpuUsage, ...]:
-    """Return which pods, and which ResourceClaims beside them, hold how many GPUs."""
+    """Return how many GPUs pods request, and ResourceClaims hold."""
     there = tuple(pods)
-    requested = (usage for usage in map(read_pod, there) if usage is not None)
+    requested = (usage for pod in there for usage in read_pod(pod))
     return (*requested, *read_claimed(claims, there))
 
 

@@ -1,25 +1,19 @@
-"""What ResourceClaims hold beside what their pods request, booked in the ledger."""
+"""What ResourceClaims hold, booked in the ledger."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.index import Index
-from shardwright.hardware.devices import RESOURCE, DeviceUsage
+from shardwright.hardware.devices import DeviceUsage
 from shardwright.hardware.pods import GpuUsage
 from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """The pod that a claim was made for: the GPUs that it requests itself, on which node, and whose
-    it is.
+    """Whose the pod is that a claim is reserved for; ``owner`` is None where it is nobody's."""
 
-    ``owner`` is None where it is nobody's.
-    """
-
-    node: str = ""
-    requested: int = 0
     owner: OwnerKey | None = None
     group: str = ""
 
@@ -56,23 +50,19 @@ class HeldClaims:
             _booked(key), self._usage(key, claim) if claim else None
         )
 
-    def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage | None:
-        """Return the GPUs that a claim holds. They count for the model of the pod that the claim
-        was made for.
+    def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage:
+        """Return the GPUs that a claim holds. They count for the model of the pod that it is
+        reserved for.
 
         It stays that model's when its StatefulSet goes before it.
         """
         holder = self._holder((key[0], claim.pod), claim.pod_uid)
-        said_by_pod = claim.extended and holder.node == claim.node
-        gpus = claim.gpus - (holder.requested if said_by_pod else 0)
-        if gpus <= 0:
-            return None
         known = self._ledger.bound(_booked(key)) if holder.owner is None else None
         owner, group = (
             (known.owner, known.group) if known else (holder.owner, holder.group)
         )
         return GpuUsage(
-            node=claim.node, resource=RESOURCE, gpus=gpus, owner=owner, group=group
+            node=claim.node, resource="", gpus=claim.gpus, owner=owner, group=group
         )
 
 

@@ -60,12 +60,12 @@ DIGEST_BYTES: Final = 16
 class PodFacts:
     """What is kept of a pod that holds GPUs or carries the label of a model.
 
-    ``model`` is the value of that label, empty without one, ``set_uid`` the StatefulSet that
-    controls such a pod (empty: none does) and ``member`` what the pod is in it. Whether that
-    StatefulSet is one of ours, only its own object says.
+    ``usage`` is what it requests by each resource, ``model`` the value of that label, empty without
+    one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` what
+    the pod is in it. Whether that StatefulSet is one of ours, only its own object says.
     """
 
-    usage: GpuUsage | None = None
+    usage: tuple[GpuUsage, ...] = ()
     model: str = ""
     set_uid: str = ""
     member: Member | None = None

@@ -27,6 +27,7 @@ from shardwright.hardware.bare import BareNode
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
+from shardwright.hardware.pods import is_held
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
@@ -91,6 +92,7 @@ class Store:
         self._claims = HeldClaims(ledger, self._holder)
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
+        self._by_node: Index[str, Key] = Index()  # pods that request GPUs
         self._by_model: Index[Key, Key] = Index()
         self._expecting: dict[tuple[str, str | None], Callable[[Key, int], None]] = {}
         self._children: dict[ChildKey, Child] = {}
@@ -195,11 +197,12 @@ class Store:
         return self._put_nodes(self._devices.take_classes(changes))
 
     def _put_nodes(self, entries: Entries) -> Concern:
-        changed, usable = set(), set()
-        for name, node in entries.items():
-            if self._nodes.get(name) == node:
-                continue
-            changed.add(name)
+        changed = {
+            name: node
+            for name, node in entries.items()
+            if self._nodes.get(name) != node
+        }
+        for name, node in changed.items():
             self._unready.pop(name, None)
             if node is None:
                 del self._nodes[name]
@@ -207,10 +210,22 @@ class Store:
             self._nodes[name] = node
             if not node.ready:
                 self._unready[name] = node.unready_since
-            if isinstance(node, NodeFacts):
-                usable.add(name)
         self.node_version += bool(changed)
-        return Concern(nodes=frozenset(changed), freed=frozenset(usable))
+        freed = self._bind_pods_on(changed)
+        usable = {name for name, node in changed.items() if isinstance(node, NodeFacts)}
+        return Concern(nodes=frozenset(changed), freed=freed | usable)
+
+    def _bind_pods_on(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Book the pods of nodes that may offer other resources now, and return the nodes on which
+        GPUs came free by that.
+        """
+        keys = [key for name in nodes for key in self._by_node.get(name)]
+        return frozenset().union(*map(self._bind_again, keys))
+
+    def _bind_again(self, pod: Key) -> frozenset[str]:
+        return self._ledger.bind(
+            pod, self._usage(pod, self._pods[pod], self._pods[pod])
+        )
 
     def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
         """Take over what has changed of pods."""
@@ -372,42 +387,38 @@ class Store:
 
         It stays that model's when the StatefulSet goes before it.
         """
-        if now is None or now.usage is None:
+        usage = next(filter(self._is_held, now.usage), None) if now else None
+        if now is None or usage is None:
             return None
         controlling = self._sets.get(now.set_uid)
         if controlling and self._is_member(now):
-            return replace(now.usage, owner=_model(controlling), group=controlling.name)
+            return replace(usage, owner=_model(controlling), group=controlling.name)
         known = self._ledger.bound(key)
         if known and known.owner and before and before.set_uid == now.set_uid:
-            return replace(now.usage, owner=known.owner, group=known.group)
-        return replace(now.usage, owner=None, group="")
+            return replace(usage, owner=known.owner, group=known.group)
+        return replace(usage, owner=None, group="")
+
+    def _is_held(self, usage: GpuUsage) -> bool:
+        node = self._nodes.get(usage.node)
+        return is_held(usage, node if isinstance(node, NodeFacts) else None)
 
     def _bind_pods_of(self, child: Child) -> frozenset[str]:
         """Book the pods that came before their StatefulSet was known, and return the nodes on which
         GPUs came free by that.
         """
         keys = self._by_set.get(child.uid)
-        bound = (
-            self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key]))
-            for key in keys
-        )
+        bound = map(self._bind_again, keys)
         return frozenset().union(*bound, *map(self._claims.bind_of, keys))
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
-        """Return the requests of a pod itself, and its owner if it is a member of this uid."""
+        """Return whose a pod is, if it is a member of this uid."""
         facts = self._pods.get(pod)
-        usage = facts.usage if facts else None
-        known = (
-            ClaimingPod(node=usage.node, requested=usage.gpus)
-            if usage
-            else ClaimingPod()
-        )
         if not facts or not facts.member or facts.member.uid != uid:
-            return known
+            return ClaimingPod()
         controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
         if controlling is None:
-            return known
-        return replace(known, owner=_model(controlling), group=controlling.name)
+            return ClaimingPod()
+        return ClaimingPod(owner=_model(controlling), group=controlling.name)
 
     def _index_pod(
         self, key: Key, before: PodFacts | None, now: PodFacts | None
@@ -417,6 +428,7 @@ class Store:
         else:
             self._pods[key] = now
         self._by_set.move(key, _set_uid(before), _set_uid(now))
+        self._by_node.move(key, _node(before), _node(now))
         self._by_model.move(key, _label(key, before), _label(key, now))
 
     def _put_child(
@@ -495,6 +507,11 @@ def _model(child: Child) -> Key:
 
 def _set_uid(facts: PodFacts | None) -> str | None:
     return facts.set_uid or None if facts else None
+
+
+def _node(facts: PodFacts | None) -> str | None:
+    """Return the node of which a pod requests GPUs."""
+    return facts.usage[0].node if facts and facts.usage else None
 
 
 def _label(key: Key, facts: PodFacts | None) -> Key | None:

@@ -219,7 +219,8 @@ NEVER: Final[Mapping[str, str]] = {
 
 _HOLDS_SECRETS: Final = (
     "would put a secret into the pod's template; use "
-    "spec.model.weights.huggingFace.tokenSecretRef or apiKeySecretRef"
+    "spec.model.weights.huggingFace.tokenSecretRef, apiKeySecretRef or "
+    "objectStore.credentialsSecretRef"
 )
 _STARTS: Final = "changes how programs start and which code they load"
 
@@ -229,8 +230,13 @@ NEVER_CLASSES: Final[tuple[tuple[str, str], ...]] = (
         _STARTS,
     ),
     (
-        r"([A-Z0-9_]+_)?(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)",
+        r"([A-Z0-9_]+_)?(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|ACCOUNT_KEY|CONNECTION_STRING)",
         _HOLDS_SECRETS,
+    ),
+    (
+        r"AZURE_STORAGE_[A-Z0-9_]+|AWS_ENDPOINT_URL[A-Z0-9_]*",
+        "says which store weights come from, past admittedModels; use "
+        "spec.model.weights.objectStore",
     ),
     (
         r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+",

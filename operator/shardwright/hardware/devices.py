@@ -46,11 +46,6 @@ PRODUCT: Final = "productName of its ResourceSlice"
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that count; unknown ones are to be treated like None."""
 
-_EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of the claim that the scheduler makes for what a pod requests by an extended
-resource.
-"""
-
 _NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)
 """Names that stand in a selector as they are: nothing in them ends a text of CEL."""
 
@@ -140,15 +135,13 @@ class NodeDevices:
 class DeviceUsage:
     """Whole GPUs that an allocated ResourceClaim holds on a node.
 
-    ``pod`` and ``pod_uid`` are those of the pod that it was made for (empty: of none).
-    ``extended``: for what that pod requests by an extended resource, so the pod says it too.
+    ``pod`` and ``pod_uid`` are those of the first pod that it is reserved for (empty: for none).
     """
 
     node: str
     gpus: int
     pod: str = ""
     pod_uid: str = ""
-    extended: bool = False
 
 
 def read_slice(content: object) -> DeviceSlice | None:
@@ -177,11 +170,11 @@ def read_claim(content: object) -> DeviceUsage | None:
     """Return the whole GPUs that a ResourceClaim holds, None where it holds none.
 
     A slice of a GPU holds all of it: nobody else can have the whole one. Who looks only (admin
-    access) holds nothing.
+    access) holds nothing. Nothing but the status is believed: whoever may make claims may write
+    their labels, annotations and owners, and only the scheduler and its controllers the status.
     """
-    whole = mapping(content)
-    metadata = mapping(whole.get("metadata"))
-    allocation = mapping(mapping(whole.get("status")).get("allocation"))
+    status = mapping(mapping(content).get("status"))
+    allocation = mapping(status.get("allocation"))
     results = mappings(mapping(allocation.get("devices")).get("results"))
     held = [
         item
@@ -190,15 +183,13 @@ def read_claim(content: object) -> DeviceUsage | None:
     ]
     if not held:
         return None
-    owners = mappings(metadata.get("ownerReferences"))
-    pod = next((item for item in owners if item.get("kind") == "Pod"), {})
-    annotations = mapping(metadata.get("annotations"))
+    consumers = mappings(status.get("reservedFor"))
+    pod = next((item for item in consumers if item.get("resource") == "pods"), {})
     return DeviceUsage(
         node=_node_of(allocation) or text_or_empty(held[0].get("pool")),
         gpus=len({(item.get("pool"), _whole(item.get("device"))) for item in held}),
         pod=text_or_empty(pod.get("name")),
         pod_uid=text_or_empty(pod.get("uid")),
-        extended=annotations.get(_EXTENDED) == "true",
     )
 
 

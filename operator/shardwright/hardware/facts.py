@@ -23,7 +23,8 @@ class NodeFacts:
     RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None where
     nothing says, ``created`` since when there is a Node of that name, as the API server wrote it.
     ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already. ``claimed``
-    is what pods claim for its GPUs (None: they request ``resource``).
+    is what pods claim for its GPUs (None: they request ``resource``). ``published``: ResourceSlices
+    have its GPUs, so that claims alone hold them.
     """
 
     name: str
@@ -47,3 +48,4 @@ class NodeFacts:
     rdma: tuple[tuple[str, int], ...] = ()
     host_bytes: int | None = None
     claimed: ClaimedDevices | None = None
+    published: bool = False

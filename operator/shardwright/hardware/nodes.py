@@ -128,7 +128,7 @@ def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
         warnings += (
             f"GPUs on {devices.pcie_roots} PCIe roots: between them traffic crosses the CPU",
         )
-    return replace(facts, claimed=devices.claimed, warnings=warnings)
+    return replace(facts, claimed=devices.claimed, warnings=warnings, published=True)
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:

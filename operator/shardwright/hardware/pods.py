@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.hardware.devices import RESOURCE, read_claim
+from shardwright.hardware.devices import read_claim
+from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.untrusted import (
     mapping,
@@ -21,8 +22,9 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUsage:
-    """The GPUs that one pod holds; ``owner`` is (namespace, ShardedModel), None for foreign
-    pods.
+    """The GPUs that a pod requests of its node by a ``resource``, or that a claim holds (empty).
+
+    ``owner`` is (namespace, ShardedModel), None for foreign pods.
     """
 
     node: str
@@ -32,9 +34,20 @@ class GpuUsage:
     group: str = ""
 
 
-def read_pod(pod: object) -> GpuUsage | None:
-    """Return the GPUs that a pod holds, None for a pod that holds none, has finished, or is not
-    placed yet.
+def is_held(usage: GpuUsage, node: NodeFacts | None) -> bool:
+    """Return whether a usage holds GPUs of its node (None: nothing is known of that).
+
+    Whoever names the node of a pod himself can request there what it does not offer: the kubelet
+    then passes over the request (``removeMissingExtendedResources``), and so does this.
+    """
+    if not usage.resource or node is None:
+        return True
+    return usage.resource == node.resource and not node.published
+
+
+def read_pod(pod: object) -> tuple[GpuUsage, ...]:
+    """Return the GPUs that a pod requests, by resource; empty for a pod that requests none, has
+    finished, or is not placed yet. Which of them it holds, :func:`is_held` says.
 
     Terminating pods still hold theirs; a pod nominated to a node (after preemption) counts as
     placed.
@@ -47,36 +60,29 @@ def read_pod(pod: object) -> GpuUsage | None:
         status.get("nominatedNodeName")
     )
     if not node or text_or_empty(status.get("phase")) in _FINISHED:
-        return None
-    resource, gpus = next(
-        ((name, n) for name in RESOURCES if (n := _requested(spec, name))), ("", 0)
-    )
-    if not gpus:
-        return None
+        return ()
     owner, group = _model_of(metadata)
-    return GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=group)
+    return tuple(
+        GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=group)
+        for resource in RESOURCES
+        if (gpus := _requested(spec, resource))
+    )
 
 
 def read_claimed(
     claims: Iterable[object], pods: Iterable[object]
 ) -> Iterator[GpuUsage]:
-    """Yield the GPUs that ResourceClaims hold beside what their pods request: those of the pods
-    that labels say whose they are.
-    """
+    """Yield the GPUs that ResourceClaims hold, for the models that labels of their pods name."""
     there = {(_text(pod, "namespace"), _text(pod, "name")): pod for pod in pods}
     for claim in claims:
         held = read_claim(claim)
         if held is None:
             continue
         pod = there.get((_text(claim, "namespace"), held.pod), {})
-        requested = read_pod(pod) if held.extended else None
-        said_by_pod = requested is not None and requested.node == held.node
-        gpus = held.gpus - (requested.gpus if requested and said_by_pod else 0)
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
-        if gpus > 0:
-            yield GpuUsage(
-                node=held.node, resource=RESOURCE, gpus=gpus, owner=owner, group=group
-            )
+        yield GpuUsage(
+            node=held.node, resource="", gpus=held.gpus, owner=owner, group=group
+        )
 
 
 def _text(content: object, name: str) -> str:

@@ -18,7 +18,7 @@ from shardwright.hardware.inventory import (
     NodeExclusion,
     Pool,
 )
-from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.pods import GpuUsage, is_held
 from shardwright.hardware.rdma import RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.units import GIGA
@@ -72,8 +72,10 @@ def build_inventory(
     links are those that they then reach.
     """
     known = KnownPods.NONE if usage is None else KnownPods.ALL
-    taken = _taken(tuple(usage or ()), tuple(reservations), own)
     usable, excluded = _divide(facts, terms)
+    nodes = {node.name: node for node in usable}
+    held = [item for item in usage or () if is_held(item, nodes.get(item.node))]
+    taken = _taken(held, tuple(reservations), own)
     pools = sorted(_pools(usable, taken, terms), key=lambda pool: pool.name)
     excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
     return Inventory(pools=tuple(pools), excluded=tuple(excluded), known_pods=known)

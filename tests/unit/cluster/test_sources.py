@@ -72,7 +72,7 @@ def test_a_node_that_cannot_be_read_is_excluded_and_says_so() -> None:
 
 def test_of_a_foreign_pod_the_gpus_it_holds_are_kept() -> None:
     usage = GpuUsage(node="a", resource="nvidia.com/gpu", gpus=8)
-    assert project_pod(a_pod("foreign", node="a", gpus=8)) == PodFacts(usage=usage)
+    assert project_pod(a_pod("foreign", node="a", gpus=8)) == PodFacts(usage=(usage,))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_member_is_what_a_stateful_set_controls_by_its_uid() -> None:
         group="llama-0",
     )
     assert project_pod(pod) == PodFacts(
-        usage=usage, model="llama", set_uid="uid-of-llama-0", member=read_member(pod)
+        usage=(usage,), model="llama", set_uid="uid-of-llama-0", member=read_member(pod)
     )
 
 
@@ -107,7 +107,7 @@ def test_a_pod_of_ours_that_has_failed_is_kept_and_holds_nothing() -> None:
     pod["status"] = {"phase": "Failed", "reason": "Evicted", "message": "disk"}
     kept = project_pod(pod)
     assert kept is not None
-    assert kept.usage is None
+    assert kept.usage == ()
     assert kept.member is not None
     assert kept.member.failure is not None
     assert kept.member.failure.reason == "Evicted"

@@ -21,7 +21,7 @@ from shardwright.hardware.nodes import Reservation, read_node
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.harness.gpu_devices import DRIVER, a_device_class, a_slice
-from tests.support.builders_nodes import a_node, bare_node
+from tests.support.builders_nodes import a_node, an_mi300x_node, bare_node
 from tests.support.builders_store import (
     a_config_map,
     a_pod,
@@ -150,21 +150,41 @@ class TestClaims:
         store.take_claims(claims(forged=replace(OF_MEMBER, pod_uid="forged")))
         assert ledger.taken(LLAMA) == {"b": 2}
 
-    def test_what_a_pod_requests_by_an_extended_resource_counts_once(
+    def test_on_a_node_of_slices_claims_hold_gpus_and_requests_none(
         self, store: Store, ledger: Ledger
     ) -> None:
-        of_pod = replace(OF_MEMBER, node="a", gpus=8, extended=True)
-        store.take_claims(claims(made=of_pod))
+        """The scheduler makes a claim for a request; for who names the node, nobody does."""
+        asking = a_pod("theirs", node="dra", gpus=8)
+        store.take_pods(pods(asking))
+        assert ledger.taken() == {"a": 16, "dra": 8}  # nothing is known of the node yet
+        assert with_slices(store, "dra").freed == {"dra"}
         assert ledger.taken() == {"a": 16}
-        store.take_claims(claims(made=replace(of_pod, pod="unheard-of")))
-        assert ledger.taken() == {"a": 24}
+        store.take_claims(claims(made=DeviceUsage(node="dra", gpus=2, pod="theirs")))
+        assert ledger.taken() == {"a": 16, "dra": 2}
+        store.take_nodes(nodes(a_node("dra")))  # a device plugin has come
+        assert ledger.taken() == {"a": 16, "dra": 10}
 
-    def test_on_another_node_than_the_pod_it_counts_beside_it(
-        self, store: Store, ledger: Ledger
-    ) -> None:
-        of_former_pod = replace(OF_MEMBER, node="b", gpus=8, extended=True)
-        store.take_claims(claims(made=of_former_pod))
-        assert ledger.taken() == {"a": 16, "b": 8}
+
+def with_slices(store: Store, node: str) -> Concern:
+    """Have slices say which GPUs a node has; return whom that concerns."""
+    made = read_device_class(a_device_class("nvidia.com/gpu"))
+    store.take_nodes(nodes(bare_node(node)))
+    store.take_device_classes({("", DRIVER): Change(made, 1)})
+    return store.take_slices({("", "s"): Change(read_slice(a_slice(node)), 1)})
+
+
+def test_a_request_of_what_its_node_does_not_offer_takes_nothing_of_it(
+    store: Store, ledger: Ledger
+) -> None:
+    """A tenant who names the node of a pod is asked by nobody whether it fits."""
+    store.take_nodes(nodes(an_mi300x_node("amd")))
+    asking = a_pod("theirs", node="amd", gpus=8)
+    store.take_pods(pods(asking))
+    assert ledger.taken() == {"a": 16}
+    requests = asking["spec"]["containers"][0]["resources"]["requests"]
+    requests["amd.com/gpu"] = "3"
+    store.take_pods(pods(asking))
+    assert ledger.taken() == {"a": 16, "amd": 3}
 
 
 def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(
@@ -563,7 +583,7 @@ def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(
         live |= {key: change.value for key, change in changes.items()}
         there = {key: facts for key, facts in live.items() if facts}
         kept = there.values()
-        held = [facts.usage for facts in kept if facts.usage]
+        held = [usage for facts in kept for usage in facts.usage]
         assert ledger.taken() == sum(
             (Counter({usage.node: usage.gpus}) for usage in held), Counter()
         )

@@ -64,6 +64,14 @@ def test_an_engine_has_settings_of_its_own() -> None:
             "AWS_ACCESS_KEY_ID",
             "OPENAI_API_KEY",
             "TOKEN",
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_CONNECTION_STRING",
+        ),
+        *(
+            "AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT_URL_S3",
+            "AZURE_STORAGE_ACCOUNT_NAME",
+            "AZURE_STORAGE_ENDPOINT_SUFFIX",
         ),
         *(
             "POD_INDEX",

@@ -65,7 +65,10 @@ def test_a_node_is_what_its_labels_would_make_of_it() -> None:
     assert isinstance(labelled, NodeFacts)
     stripped = without_plugin(a_node("a"))
     assert facts(EIGHT, stripped) == replace(
-        labelled, product=H100, labels=stripped["metadata"]["labels"]
+        labelled,
+        product=H100,
+        labels=stripped["metadata"]["labels"],
+        published=True,
     )
 
 

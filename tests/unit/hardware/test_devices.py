@@ -213,32 +213,27 @@ def a_claim(*devices: str, **more: Any) -> dict[str, Any]:
         "devices": {"results": results},
         "nodeSelector": {"nodeSelectorTerms": [named]},
     }
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": "llama-0-0",
-        "uid": "uid-0",
-        "controller": True,
-    }
-    metadata = {
-        "name": "llama-0-0-gpus-x7",
-        "namespace": "models",
-        "ownerReferences": [owner],
-        **more,
-    }
-    return {"metadata": metadata, "spec": {}, "status": {"allocation": allocation}}
+    metadata = {"name": "llama-0-0-gpus-x7", "namespace": "models", **more}
+    reserved = [{"resource": "pods", "name": "llama-0-0", "uid": "uid-0"}]
+    status = {"allocation": allocation, "reservedFor": reserved}
+    return {"metadata": metadata, "spec": {}, "status": status}
 
 
 class TestClaims:
     def test_an_allocated_claim_holds_gpus_of_its_node_for_its_pod(self) -> None:
         held = DeviceUsage(node="a", gpus=2, pod="llama-0-0", pod_uid="uid-0")
         assert read_claim(a_claim("gpu-0", "gpu-1")) == held
-        made = a_claim(
-            "gpu-0",
-            "gpu-1",
-            annotations={"resource.kubernetes.io/extended-resource-claim": "true"},
-        )
-        assert read_claim(made) == replace(held, extended=True)
+
+    def test_what_whoever_may_make_claims_has_written_of_one_changes_nothing(
+        self,
+    ) -> None:
+        owner = {"kind": "Pod", "name": "theirs", "uid": "uid-1", "controller": True}
+        forged = {
+            "ownerReferences": [owner],
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "labels": {"shardwright.io/model": "theirs"},
+        }
+        assert read_claim(a_claim("gpu-0", **forged)) == read_claim(a_claim("gpu-0"))
 
     def test_slices_of_one_gpu_hold_it_once(self) -> None:
         found = read_claim(
@@ -247,8 +242,11 @@ class TestClaims:
         assert found == DeviceUsage(node="a", gpus=2, pod="llama-0-0", pod_uid="uid-0")
 
     def test_where_the_allocation_names_no_node_its_pool_does(self) -> None:
-        claim = a_claim("gpu-0", ownerReferences=[])
-        del claim["status"]["allocation"]["nodeSelector"]
+        claim = a_claim("gpu-0")
+        del (
+            claim["status"]["allocation"]["nodeSelector"],
+            claim["status"]["reservedFor"],
+        )
         assert read_claim(claim) == DeviceUsage(node="a", gpus=1)
 
     def test_what_is_not_allocated_or_only_looks_or_is_of_another_driver_holds_nothing(

@@ -1,11 +1,20 @@
 """Which GPUs a pod holds."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from shardwright.hardware.nodes import GpuUsage, read_pod
-from tests.support.builders_nodes import a_pod_holding
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
+from shardwright.hardware.pods import is_held
+from tests.support.builders_nodes import a_node, a_pod_holding, an_mi300x_node
+
+
+def facts_of(node: dict[str, Any]) -> NodeFacts:
+    facts = read_node(node)
+    assert isinstance(facts, NodeFacts)
+    return facts
 
 
 def a_container(gpus: int, **more: Any) -> dict[str, Any]:
@@ -13,8 +22,7 @@ def a_container(gpus: int, **more: Any) -> dict[str, Any]:
 
 
 def held(pod: object) -> int:
-    found = read_pod(pod)
-    return found.gpus if found else 0
+    return sum(usage.gpus for usage in read_pod(pod))
 
 
 def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006
@@ -30,27 +38,27 @@ def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str
 
 
 def test_a_foreign_pod_holds_what_it_requests() -> None:
-    assert read_pod(a_pod_holding("n", 4)) == GpuUsage(
-        node="n", resource="nvidia.com/gpu", gpus=4
-    )
+    usage = GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+    assert read_pod(a_pod_holding("n", 4)) == (usage,)
 
 
 def test_a_pod_of_a_model_names_its_owner_and_group() -> None:
     pod = a_pod_holding(
         "n", 8, model="llama", namespace="prod", group="llama-0", resource="amd.com/gpu"
     )
-    assert read_pod(pod) == GpuUsage(
+    usage = GpuUsage(
         node="n",
         resource="amd.com/gpu",
         gpus=8,
         owner=("prod", "llama"),
         group="llama-0",
     )
+    assert read_pod(pod) == (usage,)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_holds_nothing(phase: str) -> None:
-    assert read_pod(a_pod_holding("n", 4, phase=phase)) is None
+    assert read_pod(a_pod_holding("n", 4, phase=phase)) == ()
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
@@ -65,18 +73,34 @@ def test_a_terminating_pod_still_holds_its_gpus() -> None:
 
 
 def test_a_pod_that_is_not_placed_holds_nothing() -> None:
-    assert read_pod(a_pod_holding(None, 4, phase="Pending")) is None
+    assert read_pod(a_pod_holding(None, 4, phase="Pending")) == ()
 
 
 def test_a_pod_that_preempts_holds_the_node_it_is_nominated_to() -> None:
     pod = a_pod_holding(None, 4, phase="Pending")
     pod["status"]["nominatedNodeName"] = "n"
-    assert read_pod(pod) == GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+    usage = GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+    assert read_pod(pod) == (usage,)
 
 
 def test_a_pod_without_gpus_holds_nothing() -> None:
-    assert read_pod(a_pod([{"resources": {"requests": {"cpu": "1"}}}])) is None
-    assert read_pod(a_pod_holding("n", 0)) is None
+    assert read_pod(a_pod([{"resources": {"requests": {"cpu": "1"}}}])) == ()
+    assert read_pod(a_pod_holding("n", 0)) == ()
+
+
+def test_what_a_node_does_not_offer_no_pod_holds_there() -> None:
+    """Whoever names the node himself may request anything: the kubelet passes over it."""
+    both = {"resources": {"limits": {"nvidia.com/gpu": "1", "amd.com/gpu": "8"}}}
+    nvidia, amd = read_pod(a_pod([both]))
+    published = replace(facts_of(a_node("n")), published=True)
+    claimed = replace(nvidia, resource="")
+    for node, held in (
+        (facts_of(a_node("n")), (True, False, True)),
+        (facts_of(an_mi300x_node("n")), (False, True, True)),
+        (published, (False, False, True)),
+        (None, (True, True, True)),
+    ):
+        assert tuple(is_held(item, node) for item in (nvidia, amd, claimed)) == held
 
 
 def test_containers_add_up() -> None:

@@ -74,10 +74,12 @@ def test_without_a_secret_the_pod_goes_by_its_own_identity() -> None:
     ]
 
 
-def test_azure_has_either_of_two_keys() -> None:
+def test_azure_has_either_of_two_keys_and_the_account_that_was_admitted() -> None:
+    """The streamer makes the host of that name alone: a token is no more than its query."""
     store = ObjectStore(uri="az://models/llama", account="acme", secret="store")
 
-    assert told(store)[1:] == [
+    assert told(store) == [
+        {"name": "AZURE_STORAGE_ACCOUNT_NAME", "value": "acme"},
         secret("AZURE_STORAGE_SAS_TOKEN", optional=True),
         secret("AZURE_STORAGE_ACCOUNT_KEY", optional=True),
     ]

@@ -218,6 +218,7 @@ def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories()
 AWS = {"uri": "s3://models/llama"}
 MINIO = AWS | {"endpoint": "https://minio.example:9000"}
 AZURE = {"uri": "az://models/llama", "account": "acme"}
+SAS_TOKEN = {"credentialsSecretRef": {"name": "of-any-account"}}
 FRANKFURT, CHINA, GOVERNMENT = (
     AWS | {"region": region}
     for region in ("eu-central-1", "cn-north-1", "us-gov-west-1")
@@ -246,10 +247,14 @@ FRANKFURT, CHINA, GOVERNMENT = (
         (GOVERNMENT, "https://s3.us-gov-west-1.amazonaws.com", True),
         (AZURE, "az://models", False),  # another account may call a container so, too
         (AZURE, "https://acme.blob.core.windows.net/models", True),
+        (AZURE, "https://acme.blob.core.windows.net", True),
+        (AZURE, "https://acme.blob.core.windows.net/model", False),
+        (AZURE | SAS_TOKEN, "https://other.blob.core.windows.net/models", False),
+        (AZURE | SAS_TOKEN, "acme", False),
     ],
 )
 def test_an_object_store_is_admitted_by_where_it_really_is(
-    store: dict[str, str],
+    store: dict[str, Any],
     admitted: str,
     fine: bool,  # noqa: FBT001 - a parameter
 ) -> None:
