@@ -113,4 +113,5 @@ class Part(BaseModel):
         strict=True,
         frozen=True,
         protected_namespaces=(),
+        defer_build=True,  # most of it is read as part of something larger, or not at all
     )

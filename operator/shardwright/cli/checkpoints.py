@@ -19,8 +19,6 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.hub.places import Hub, hub_of
-from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import (
@@ -34,6 +32,7 @@ from shardwright.units import format_bytes
 
 if TYPE_CHECKING:
     from shardwright.hub.checkpoint import Checkpoint
+    from shardwright.hub.places import Hub
 
 Named = tuple[str, str | None]
 """A repository of the hub and the commit that is wanted, None for the newest."""
@@ -67,6 +66,7 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         UnreachableError: The hub cannot be asked now.
     """
     from shardwright.hub.checkpoint import fetch  # noqa: PLC0415
+    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415
 
     try:
         return fetch(hub, model, revision)
@@ -84,6 +84,8 @@ def fetch_unknown(
         InputError: Of all of them, each with the file and the field that names the model.
         UnreachableError: The hub cannot be asked now.
     """
+    from shardwright.hub.places import hub_of  # noqa: PLC0415
+
     hub = hub_of(os.environ)
     fetched: dict[Named, Checkpoint] = {}
     problems: list[Problem] = []

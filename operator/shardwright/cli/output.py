@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO, TypeVar
 
 from shardwright.reporting.lines import ASCII, Line, clipped
@@ -165,3 +165,21 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
     from shardwright.cli.terminal import track  # noqa: PLC0415
 
     yield from track(items, noun)
+
+
+@contextmanager
+def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
+    """Yield what takes how many of all are done and what is being looked at; on a terminal a bar
+    on stderr shows it.
+    """
+    if not sys.stderr.isatty():
+        yield _show_nothing
+        return
+    from shardwright.cli.terminal import bar  # noqa: PLC0415
+
+    with bar(total) as show:
+        yield show
+
+
+def _show_nothing(_done: int, _what: str) -> None:
+    pass

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
@@ -66,14 +65,11 @@ from shardwright.pipeline import (
     with_ways_out,
 )
 from shardwright.planning.report import Plan, Report
-from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
-from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
@@ -81,8 +77,10 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
+    from shardwright.api.record import PlanRecord
     from shardwright.cli.clusters import Target
     from shardwright.hub.checkpoint import Checkpoint
+    from shardwright.rendering.bundle import Bundle
 
 _WITHOUT_OPERATOR: Final = (
     "docs/reference/cli.md says how to make it, where no operator does"
@@ -116,7 +114,7 @@ class PlanInputs:
     cluster: "Target | None"
     surroundings: Surroundings
     gpus_are_named: bool = False  # by --gpus
-    standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
+    standing: "PlanRecord | None" = None  # of a ShardedModel that is named: its plan
 
 
 def plan(arguments: Namespace) -> Exit:
@@ -167,6 +165,8 @@ def explain(arguments: Namespace) -> Exit:
             for index, answer in enumerate(answers):
                 print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
         case "markdown":
+            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415
+
             print_text(
                 "\n".join(
                     to_markdown(explanation_of(answer), title=answer.name)
@@ -557,12 +557,12 @@ def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
-def _bundles(answer: PlannedModel) -> Iterator[Bundle]:
+def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:
     if isinstance(answer.report.outcome, Plan):
         yield bundle_for(answer.subject, answer.report.outcome)
 
 
-def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
+def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, Any]]:
     """Yield the rendered objects; without an owner that exists the API server would refuse the
     owner reference.
     """
@@ -571,6 +571,8 @@ def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415
+
     metadata = {
         key: value
         for key, value in item["metadata"].items()

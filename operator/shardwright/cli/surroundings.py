@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import (
@@ -129,6 +128,8 @@ def _mode_of(model: Object) -> tuple[str, bool]:
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
+    from shardwright.api.record import RECORD_KEY, PlanRecord, decode  # noqa: PLC0415
+
     metadata, kept = (
         mapping(config_map.get("metadata")),
         mapping(config_map.get("data")).get(RECORD_KEY),

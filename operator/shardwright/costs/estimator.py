@@ -10,11 +10,13 @@ from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.kvcache import kv_bits
+from shardwright.costs.limits import Limits, requests_per_rank
 from shardwright.costs.loading import Storage, distinct_nodes, loading_time
 from shardwright.costs.memory import (
+    Frame,
     ReplicaMemory,
     StageHold,
-    replica_memory,
+    memory_under,
     stage_holds,
 )
 from shardwright.costs.overheads import Device
@@ -83,7 +85,8 @@ class Estimator:
         self._kinds: dict[tuple[_Degrees, str, Gpu], tuple[StageKind, ...]] = {}
         self._replicas: dict[tuple[object, ...], Replica] = {}
         self._estimates: dict[tuple[object, ...], Estimate] = {}
-        self._memory: dict[tuple[Layout, Gpu, int], ReplicaMemory] = {}
+        self._memory: dict[tuple[_Degrees, Gpu, int, int], ReplicaMemory] = {}
+        self._seen: dict[tuple[_Degrees, Gpu, int], dict[Limits, ReplicaMemory]] = {}
 
     def under(self, workload: Workload) -> "Estimator":
         """Return an estimator of the same model and engine under another load; it shares what no
@@ -100,7 +103,11 @@ class Estimator:
         other._read_bytes_per_second = self._read_bytes_per_second
         other._holds, other._load = self._holds, self._load
         other._kinds, other._replicas = self._kinds, self._replicas
-        other._estimates, other._memory = {}, {}
+        other._estimates = {}
+        alike = replace(workload, concurrency=self._workload.concurrency)
+        same = alike == self._workload
+        other._memory = self._memory if same else {}
+        other._seen = self._seen if same else {}
         return other
 
     def estimate(self, candidate: Candidate) -> Estimate:
@@ -112,16 +119,29 @@ class Estimator:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
 
+    def speed(self, candidate: Candidate) -> Performance:
+        """Return the speed of a candidate whose degrees divide the model."""
+        return self.estimate(candidate).performance
+
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory of a candidate whose degrees divide the model, without a price for its
         speed.
         """
         layout, pool = candidate.layout, candidate.pool
-        key = (layout, pool.gpu, pool.domain_gpus)
+        share = requests_per_rank(self._workload, layout)
+        place = (_degrees(layout), pool.gpu, pool.domain_gpus)
+        key = (*place, share)
         if key not in self._memory:
-            holds, device = self._stages(layout)[0], Device.of(candidate)
-            self._memory[key] = replica_memory(
-                self._model, layout, holds, device, self._workload, self._traits
+            frame = Frame(
+                model=self._model,
+                layout=layout,
+                holds=self._stages(layout)[0],
+                device=Device.of(candidate),
+                traits=self._traits,
+                mean_tokens=self._workload.input_tokens + self._workload.output_tokens,
+            )
+            self._memory[key] = memory_under(
+                frame, self._workload, self._seen.setdefault(place, {})
             )
         return self._memory[key]
 

@@ -39,6 +39,13 @@ def requests_per_replica(workload: Workload, layout: Layout) -> int:
     return math.ceil(workload.concurrency / layout.replicas)
 
 
+def requests_per_rank(workload: Workload, layout: Layout) -> int:
+    """Return the same of one attention rank: all that its memory depends on of the number in
+    flight.
+    """
+    return math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
+
+
 def limits_to_try(
     workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
 ) -> Iterator[Limits]:

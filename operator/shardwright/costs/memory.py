@@ -15,7 +15,7 @@ from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
-from shardwright.costs.limits import Limits, limits_to_try, requests_per_replica
+from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
 from shardwright.costs.overheads import Device, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
@@ -100,19 +100,29 @@ def replica_memory(
     """Return the memory with the highest limits that carry the load, else that start, else that
     come closest.
     """
-    share = math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
-    mean_tokens = workload.input_tokens + workload.output_tokens
     frame = Frame(
         model=model,
         layout=layout,
         holds=holds,
         device=device,
         traits=traits,
-        mean_tokens=mean_tokens,
+        mean_tokens=workload.input_tokens + workload.output_tokens,
     )
+    return memory_under(frame, workload, {})
+
+
+def memory_under(
+    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
+) -> ReplicaMemory:
+    """Return the same in a frame. ``seen`` is what was tried there for other numbers in flight;
+    what is tried now is added to it.
+    """
+    share = requests_per_rank(workload, frame.layout)
     tried = []
-    for limits in limits_to_try(workload, traits, device.gpu, share):
-        tried.append(memory_at(frame, limits))
+    for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
+        if limits not in seen:
+            seen[limits] = memory_at(frame, limits)
+        tried.append(seen[limits])
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]

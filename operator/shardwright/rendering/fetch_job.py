@@ -10,7 +10,7 @@ from shardwright.rendering import names
 from shardwright.rendering.deployment import Owner, SecretKey
 from shardwright.rendering.hashing import digest
 from shardwright.rendering.labels import MANAGED_BY, model_selector, owned_metadata
-from shardwright.rendering.pod import HUB_TOKEN_VARIABLE, literal
+from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.ssh import USER_ID
 
 HUB_MODEL: Final = "shardwright.io/hub-model"

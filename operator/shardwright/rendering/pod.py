@@ -40,6 +40,7 @@ from shardwright.rendering.labels import (
     common_labels,
     group_selector,
 )
+from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.names import peers_service
 from shardwright.rendering.resources import workers_per_pod
 from shardwright.rendering.scripts import (
@@ -64,18 +65,6 @@ NO_LIMIT: Final = 2**31 - 1
 other from an engine that does not come up: the launch script ends the latter, by its start-up
 budget.
 """
-
-HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
-
-
-def literal(text: str) -> str:
-    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
-    in what we render.
-
-    >>> literal("$(HF_TOKEN) costs $5")
-    '$$(HF_TOKEN) costs $$5'
-    """
-    return text.replace("$", "$$")
 
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
