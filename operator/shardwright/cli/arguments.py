@@ -291,8 +291,8 @@ def _add_size(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to "
-        "compare",
+        help="a product, for example H100 ('shardwright "
+        "gpus' lists them); may be repeated to compare",
     )
     _add_nodes_of(there)
     there.add_argument(

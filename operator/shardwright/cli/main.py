@@ -77,8 +77,8 @@ def _no_client(package: str) -> Problem:
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
-        remedy="install 'shardwright[cluster]', or give --nodes or --gpus to plan without a "
-        "cluster",
+        remedy="install 'shardwright[cluster]', or give "
+        "--nodes or --gpus to plan without a cluster",
     )
 
 

@@ -230,8 +230,8 @@ def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> byte
             raise ApiError(
                 0,
                 TOO_LARGE,
-                f"{call.method} {call.path}: the answer has more than {most >> 20} MiB, and is "
-                "not read",
+                f"{call.method} {call.path}: the answer has "
+                f"more than {most >> 20} MiB, and is not read",
             )
         if response.length != 0:
             _wait_no_longer(socket, until)

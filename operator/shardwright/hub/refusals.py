@@ -81,8 +81,8 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
             return _denied(model, f"is gated on {endpoint}", remedy)
         case HubRefusal.TOKEN_UNKNOWN:
             remedy = (
-                f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset "
-                "HF_TOKEN"
+                f"make one at {endpoint}/settings/tokens "
+                "and set HF_TOKEN to it, or unset HF_TOKEN"
             )
             return _denied("the token", f"is not one of {endpoint}", remedy)
         case HubRefusal.NO_RIGHT:

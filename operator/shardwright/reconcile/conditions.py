@@ -33,11 +33,9 @@ _UNKNOWN_PODS: Final = {
     KnownPods.NONE: (
         "pods cannot be listed, so all GPUs count as free: allow list and watch on pods"
     ),
-    KnownPods.WATCHED: "only pods of watched namespaces can be listed, so GPUs that others use "
-    "count as "
-    "free, and pods may wait "
-    "for them: install the chart with clusterPods: true, or give the operator nodes of its own "
-    "with nodeSet",
+    KnownPods.WATCHED: "only pods of watched namespaces can be listed, so GPUs "
+    "that others use count as free, and pods may wait for them: install the chart "
+    "with clusterPods: true, or give the operator nodes of its own with nodeSet",
 }
 _CAUSES: Final = {
     Cause.ASKED: Reason.ASKED,
@@ -234,14 +232,14 @@ def _pending(found: Findings) -> Condition:
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = (
-            f"{_names(held)}: below spec.rollout.partition, they keep their pods until it is "
-            "lowered"
+            f"{_names(held)}: below spec.rollout.partition, "
+            "they keep their pods until it is lowered"
         )
     if older := found.of_another_release:
         fields = sorted({field for group in older for field in group.pending})
         coming = (
-            f"the next restart of a group changes {', '.join(fields[:FIELDS_SAID_MAX])} of "
-            "its pods"
+            "the next restart of a group changes "
+            f"{', '.join(fields[:FIELDS_SAID_MAX])} of its pods"
         )
         said[Reason.OLDER_RENDERING] = (
             f"{_names(older)}: rendered by another release of the operator, or for another "

@@ -196,8 +196,8 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
     else:
         draft.leave(
             "spec.model.uri",
-            f"{uri}: copy the weights to a claim (spec.model.weights.pvc), or read them from the "
-            "hub",
+            f"{uri}: copy the weights to a claim "
+            "(spec.model.weights.pvc), or read them from the hub",
         )
     if draft.get("model.id") is None and name.count("/") == 1:
         draft.put("model.id", name)
