@@ -194,8 +194,8 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
 def _add_command(

@@ -164,7 +164,7 @@ def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
 
 
 def _settings(arguments: Namespace) -> Settings:
-    from shardwright.api.settings import read_settings  # noqa: PLC0415
+    from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
 
     file = arguments.settings
     return (
@@ -176,7 +176,7 @@ def _settings(arguments: Namespace) -> Settings:
 
 def _fetched(arguments: Namespace) -> Mapping[str, Mapping[str, object]]:
     """Fetch the hub's description of a model that is not built in, by its id."""
-    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415
+    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415 - most models are built in
 
     resource = read_typed(typed_manifest(arguments))
     return fetched_for(resource, fetch_unknown((("", resource),)))

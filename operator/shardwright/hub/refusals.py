@@ -23,7 +23,7 @@ class HubRefusal(Enum):
     NO_REVISION = "no such commit"
     NO_FILE = "no such file in the commit"
     GATED = "its owner decides who may read it"
-    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105
+    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105 - no secret
     NO_RIGHT = "the token may not read it"
 
 

@@ -514,7 +514,7 @@ def _queues_more(
 
 def _more(ratio: float) -> str:
     change = ratio - 1
-    if abs(change) < 0.005:  # noqa: PLR2004
+    if abs(change) < 0.005:  # noqa: PLR2004 - rounds to no percent
         return "the same"
     return f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
 

@@ -80,7 +80,7 @@ def _of_hidden(found: Findings, kind: ConditionType, summary: Summary) -> Condit
 def _summarised(
     found: Findings,
     kind: ConditionType,
-    holds: bool,  # noqa: FBT001
+    holds: bool,  # noqa: FBT001  # a fact, not an option
     summary: Summary,
 ) -> Condition:
     if holds:
@@ -190,7 +190,7 @@ def _strangers(found: Findings) -> Condition:
     """
     if not found.strangers:
         return _condition(found, ConditionType.FOREIGN_PODS, False, Reason.IDLE)
-    more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004
+    more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004 - three are named
     message = (
         f"{', '.join(found.strangers[:3])}{more}: labelled as pods of this model, and no "
         "StatefulSet of it controls them"
@@ -317,7 +317,7 @@ def rolled_back(found: Findings) -> Condition:
 
 def _names(groups: Sequence[GroupState]) -> str:
     """Return the names of groups, the first three."""
-    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""  # noqa: PLR2004
+    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""  # noqa: PLR2004 - three are named
     return ", ".join(group.name for group in groups[:3]) + more
 
 
@@ -350,7 +350,7 @@ def _plan_stale(found: Findings) -> Condition:
 def _condition(
     found: Findings,
     kind: ConditionType,
-    status: bool | None,  # noqa: FBT001
+    status: bool | None,  # noqa: FBT001  # a fact, not an option
     reason: str,
     message: str = "",
 ) -> Condition:

@@ -65,7 +65,7 @@ other from an engine that does not come up: the launch script ends the latter, b
 budget.
 """
 
-HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
+HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - its name
 
 
 def literal(text: str) -> str:
@@ -564,7 +564,7 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {
         "cache": cache.CACHE_DIR,
         "run": "/run/shardwright",
-        "shm": "/dev/shm",  # noqa: S108
+        "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
         "tmp": TMP_DIR,
     }
     mounts: list[dict[str, Any]] = [

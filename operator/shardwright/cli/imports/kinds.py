@@ -29,7 +29,7 @@ INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 KSERVE_ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 """Variable in which KServe's launcher takes further options of vLLM."""
 
-KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105
+KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
 """Key of the Secret that ``modelAccessSecret`` names. Source: KAITO's documentation."""
 
 _NOT_VLLM: Final = "no container of it starts vLLM"
