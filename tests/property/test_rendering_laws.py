@@ -207,7 +207,7 @@ def test_groups_differ_in_names_and_nodes_only(plan: Plan) -> None:
 def test_the_engine_takes_every_argument_list(
     plan: Plan,
     version: str,
-    over_ray: bool,  # noqa: FBT001
+    over_ray: bool,  # noqa: FBT001  # drawn
 ) -> None:
     container = engine_of(
         render(plan, a_deployment(engine_version=version, over_ray=over_ray))

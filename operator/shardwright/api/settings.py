@@ -209,8 +209,8 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
         path="spec.engine.executor",
         what=str(name),
         limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
-        gap="a Ray cluster runs the code of whoever reaches it, which is for the administrator to "
-        "admit",
+        gap="a Ray cluster runs the code of whoever reaches "
+        "it, which is for the administrator to admit",
         remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
     )
 

@@ -194,8 +194,8 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
 def _add_command(
@@ -291,8 +291,8 @@ def _add_size(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to "
-        "compare",
+        help="a product, for example H100 ('shardwright "
+        "gpus' lists them); may be repeated to compare",
     )
     _add_nodes_of(there)
     there.add_argument(

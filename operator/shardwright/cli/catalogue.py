@@ -30,8 +30,8 @@ _UNBOUNDED = (
     200  #: columns in a file or a pipe: one line for each, for whoever searches them
 )
 _ABOUT_PRICES = (
-    "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data "
-    "sheet"
+    "PRICE: an hour of it in hours of an H100, by "
+    "public price lists; *: assumed, by its data sheet"
 )
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 

@@ -47,7 +47,7 @@ def read_config(place: str) -> str:
     Raises:
         InputError: There is no config in it, under the name of the file.
     """
-    if os.path.isdir(place):  # noqa: PTH112
+    if os.path.isdir(place):  # noqa: PTH112  # Path raises where a name is too long
         return _of_folder(place).config_text
     beside = Path(place).with_name(QUANTIZATION_FILE)
     files = {CONFIG_FILE: read_text(place)}
@@ -65,8 +65,8 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         InputError: It is not there, may not be read, or is no checkpoint.
         UnreachableError: The hub cannot be asked now.
     """
-    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415
-    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415
+    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
+    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
 
     try:
         return fetch(hub, model, revision)
@@ -169,7 +169,7 @@ def _sizes(model: str, checkpoint: Checkpoint) -> str:
 
 
 def _of_folder(folder: str) -> Checkpoint:
-    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415
+    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415 - see above
 
     try:
         found = name_the_file(folder, lambda: read_folder(Path(folder)))

@@ -34,14 +34,14 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     """Return the help of a command with a line for each option, as wide as the terminal, and
     without kubectl's own flags.
     """
-    import shutil  # noqa: PLC0415
-    import textwrap  # noqa: PLC0415
+    import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
+    import textwrap  # noqa: PLC0415 - only for help
 
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
     taken = " ".join(
         str(action.metavar)
         for group in groups
-        for action in group._group_actions  # noqa: SLF001
+        for action in group._group_actions  # noqa: SLF001 - argparse has no public way
         if not action.option_strings
     )
     lines = [
@@ -66,7 +66,7 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str]]:
-    for action in group._group_actions:  # noqa: SLF001
+    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
         if action.help is argparse.SUPPRESS or any(
             name.startswith("--help") for name in action.option_strings
         ):

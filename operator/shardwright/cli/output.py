@@ -63,7 +63,7 @@ def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
     room = width or width_of_output()
     fitting = (clipped(line, room) for line in lines)
     if in_colours():
-        from shardwright.cli.terminal import print_styled  # noqa: PLC0415
+        from shardwright.cli.terminal import print_styled  # noqa: PLC0415 - rich is loaded only for a terminal
 
         print_styled(fitting)
         return
@@ -98,7 +98,7 @@ def print_json(value: Any) -> None:
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print one YAML document per value, keys in the order they have."""
-    import yaml  # noqa: PLC0415
+    import yaml  # noqa: PLC0415 - not needed for text
 
     class Dumper(yaml.SafeDumper):
         """Writes text of several lines as lines: scripts are to be read."""
@@ -162,7 +162,7 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    from shardwright.cli.terminal import track  # noqa: PLC0415
+    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
 
     yield from track(items, noun)
 

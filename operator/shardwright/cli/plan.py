@@ -120,7 +120,7 @@ class PlanInputs:
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     if arguments.by_operator:
-        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415
+        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see _cluster
 
         return plan_by_operator(arguments)
     answers = answers_to(read_inputs(arguments))
@@ -139,7 +139,7 @@ def plan(arguments: Namespace) -> Exit:
     elif arguments.output == "manifest":
         print_yaml([typed_manifest(arguments)])
     else:
-        from shardwright.documents import plan_document  # noqa: PLC0415
+        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
             [plan_document(answer.subject, answer.report) for answer in answers],
@@ -174,7 +174,7 @@ def explain(arguments: Namespace) -> Exit:
                 ).removesuffix("\n")
             )
         case _:
-            from shardwright.documents import explanation_document  # noqa: PLC0415
+            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
             documents = [
                 explanation_document(
@@ -257,7 +257,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
     """Return a ShardedModel of the cluster, and what is around it."""
-    from shardwright.cli.named_models import read_named  # noqa: PLC0415
+    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     cluster = _cluster(arguments)
@@ -283,7 +283,7 @@ def _surroundings(
     settings: Settings,
 ) -> Surroundings:
     if cluster:
-        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated)
@@ -305,7 +305,7 @@ def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
 
 
 def _cluster(arguments: Namespace) -> "Target":
-    from shardwright.cli.clusters import Target  # noqa: PLC0415
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
     return Target(
         connection=connection_of(arguments),

@@ -169,7 +169,7 @@ def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
 
 
 def _settings(arguments: Namespace) -> Settings:
-    from shardwright.api.settings import read_settings  # noqa: PLC0415
+    from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
 
     file = arguments.settings
     return (
@@ -190,7 +190,7 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
     resource = read_typed(manifest)
     fetched: Mapping[str, Mapping[str, object]] = {}
     if arguments.fetch:
-        from shardwright.cli.checkpoints import (  # noqa: PLC0415
+        from shardwright.cli.checkpoints import (  # noqa: PLC0415 - most models are built in
             fetch_unknown,
             fetched_for,
         )

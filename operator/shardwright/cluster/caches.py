@@ -159,7 +159,7 @@ class Caches:
         kind = _kind(source)
         name = f"{kind} of {source.namespace}" if source.namespace else kind
 
-        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001
+        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  # a fact
             concern = take(changes)
             if listed:
                 self._listed.add(name)

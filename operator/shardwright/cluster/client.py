@@ -136,7 +136,7 @@ class Client:
         try:
             return await self.send(call)
         except ApiError as error:
-            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004
+            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004 - a status code of HTTP
                 return None
             raise
 
@@ -340,7 +340,7 @@ class Client:
                 ):
                     raise
                 failed = error
-            pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
+            pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
             if monotonic() + pause >= self._deadline:
                 raise _no_time(failed) from failed
             await asyncio.sleep(pause)

@@ -145,7 +145,7 @@ class Elector:
     def pause_seconds(self) -> float:
         """Return the pause in seconds before the next :meth:`tick`."""
         pace = 1.0 if self._renewed_at is not None else CANDIDATE_PACE
-        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311
+        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads load
 
     async def tick(self) -> bool:
         """Try to get or keep the Lease and return whether that worked; errors count as not

@@ -80,7 +80,7 @@ class Sources:
     plan: Callable[[Key], Coroutine[Any, Any, tuple[Subject, PlanRecord] | None]]
 
 
-class _Refusal(Exception):  # noqa: N818
+class _Refusal(Exception):  # noqa: N818 - an answer, not an error
     def __init__(self, status: HTTPStatus, why: str = "") -> None:
         super().__init__(why)
         self.reply = HttpReply(status, f"{why or status.phrase}\n".encode())

@@ -89,7 +89,7 @@ class SharedValues:
         """Return a message of the other end, which is this program itself: nothing that a user
         writes is unpickled.
         """
-        forgotten, new, body = pickle.loads(data)  # noqa: S301
+        forgotten, new, body = pickle.loads(data)  # noqa: S301 - written by the other end of our own pipe
         for name in forgotten:
             self._forget(name)
         for name, content in new:

@@ -60,7 +60,7 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
         return shared.dumps(
             Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began)
         )
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
     reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))

@@ -309,8 +309,8 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
         limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off "
         "by take the rest",
         gap=f"{format_bytes(missing)} short",
-        remedy=f"lower it to {room:,} or less, or leave it out: the plan then says how much there "
-        "is",
+        remedy=f"lower it to {room:,} or less, or leave "
+        "it out: the plan then says how much there is",
         path=KV_BYTES_PATH,
     )
     return Violation(problem=problem, miss=missing / pinned_bytes)

@@ -15,7 +15,7 @@ from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
-SECRET: Final = "Secret"  # noqa: S105
+SECRET: Final = "Secret"  # noqa: S105 - a kind
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:

@@ -109,8 +109,8 @@ def would_end(name: str, groups: Sequence[str]) -> Problem:
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",
         limit="is not believed",
-        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one "
-        f"{groups[0]}",
+        gap=f"and a plan made anew would end {len(groups)} "
+        f"groups that run, the first one {groups[0]}",
         remedy="give the operator back the key that signed it, or delete it to have a new plan "
         "made all the same",
     )

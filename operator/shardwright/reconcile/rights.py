@@ -109,8 +109,8 @@ def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | 
     if most is None or cluster.gpus + gpus <= most:
         return None
     gap = (
-        f"others keep {cluster.gpus}, and the plan needs {gpus}: {cluster.gpus + gpus - most} "
-        "too many"
+        f"others keep {cluster.gpus}, and the plan needs "
+        f"{gpus}: {cluster.gpus + gpus - most} too many"
     )
     return _limited("gpus", most, gap, "ask for fewer replicas or GPUs")
 

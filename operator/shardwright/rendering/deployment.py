@@ -127,7 +127,7 @@ class VolumeKind(StrEnum):
     """Where a volume of a user comes from."""
 
     CONFIG_MAP = "ConfigMap"
-    SECRET = "Secret"  # noqa: S105
+    SECRET = "Secret"  # noqa: S105 - a kind
     CLAIM = "Claim"
     SCRATCH = "Scratch"
 

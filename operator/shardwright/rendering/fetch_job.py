@@ -58,7 +58,7 @@ largest that is read.
 """
 
 _MODULE: Final = ("python", "-m", "shardwright.hub")
-_FOLDER: Final = "/tmp"  # noqa: S108
+_FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
         "containers": [_container(fetch, "rest", ["--rest"], [])],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}],
     }
-    assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101
+    assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101 - a container more needs a message more
     if fetch.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in fetch.pull_secrets]
     return {

@@ -553,7 +553,7 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {
         "cache": cache.CACHE_DIR,
         "run": "/run/shardwright",
-        "shm": "/dev/shm",  # noqa: S108
+        "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
         "tmp": TMP_DIR,
     }
     mounts: list[dict[str, Any]] = [

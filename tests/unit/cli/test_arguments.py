@@ -134,7 +134,7 @@ def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
 def test_crd_prints_what_the_operator_installs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from shardwright.api.schema import crd_yaml  # noqa: PLC0415
+    from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - where it is used
 
     assert main(["crd"]) == 0
     assert capsys.readouterr().out == crd_yaml()

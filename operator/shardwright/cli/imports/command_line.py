@@ -102,7 +102,7 @@ def _commands(
         yield known
         return
     lexer = shlex.shlex(
-        known[2] if len(known) > 2 else "",  # noqa: PLR2004
+        known[2] if len(known) > 2 else "",  # noqa: PLR2004 - the script
         posix=True,
         punctuation_chars=";&|",
     )
@@ -283,6 +283,6 @@ def _tokens(value: Value) -> int | None:
     )
     return (
         int(number) * factor
-        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
+        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004 - no longer than 999,999,999
         else None
     )
