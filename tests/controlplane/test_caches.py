@@ -143,7 +143,10 @@ def test_they_hold_what_there_is_while_a_group_comes_changes_and_goes(
         fleet(H100, 3)
         uid = api.create(path, a_group(namespace, 3))["metadata"]["uid"]
         wait_for(
-            lambda: [member.ready for member in store.members(uid)] == [True] * 3,
+            lambda: (
+                [member.ready for member in store.members((namespace, uid))]
+                == [True] * 3
+            ),
             60,
             "three ready members",
         )
@@ -157,7 +160,7 @@ def test_they_hold_what_there_is_while_a_group_comes_changes_and_goes(
             {"metadata": {"name": "new"}, "data": {"a": "b"}},
         )
         wait_for(
-            lambda: [member.rank for member in store.members(uid)] == [0],
+            lambda: [member.rank for member in store.members((namespace, uid))] == [0],
             60,
             "one member",
         )

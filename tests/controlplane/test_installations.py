@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.cli.main import main
 from tests.harness.api import Api, ApiError
@@ -29,9 +30,11 @@ CLAIMS = (
     "shardwright-nodes-a",
     "shardwright-namespaces",
     "shardwright-namespace-team-a",
+    "shardwright-namespace-team-d",
 )
+LEFT = "shardwright_watched_namespace_left"
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-OF_A = ("watchNamespaces={team-a}", "nodeSet=a")
+OF_A = ("watchNamespaces={team-a,team-d}", "nodeSet=a")
 OF_B = (
     "watchNamespaces={team-b}",
     "nodeSet=b",
@@ -81,9 +84,9 @@ def _install(
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ControlPlane]:
-    """A control plane of its own with an installation for team-a, on the nodes of set a."""
+    """A control plane of its own with an installation for team-a and team-d, on nodes of set a."""
     with ControlPlane.start() as running:
-        for name in (SYSTEM, "team-a", "team-b"):
+        for name in (SYSTEM, "team-a", "team-b", "team-d"):
             running.create_namespace(name)
         _install(running, "shardwright", OF_A)
         yield running
@@ -233,27 +236,20 @@ def _diagnosed(
     return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
 
 
-@pytest.mark.parametrize(
-    ("claim", "what"),
-    [
-        ("shardwright-nodes-a", "nodes with the label shardwright.io/node-set=a are"),
-        ("shardwright-namespace-team-a", "namespace team-a is"),
-    ],
-)
-def test_whoever_loses_a_claim_ends_and_does_not_come_back(
+def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
     second: ControlPlane,
     operators: dict[str, OperatorProcess],
     capsys: pytest.CaptureFixture[str],
-    claim: str,
-    what: str,
 ) -> None:
     """As where the manifests of another installation are applied without Helm; the doctor says of
     both how they stand.
     """
     assert _diagnosed(second, capsys, "Installations") == []
+    claim = CLAIMS[0]
     said = (
-        f"ending, for two installations must share neither nodes nor namespaces: {what} not for "
-        f"shardwright-system/shardwright: ClusterRole {claim} says other/installation"
+        "ending, for two installations must share neither nodes nor namespaces: nodes with the "
+        "label shardwright.io/node-set=a are not for shardwright-system/shardwright: ClusterRole "
+        f"{claim} says other/installation"
     )
     _give(second, claim, "other/installation")
     assert _diagnosed(second, capsys, "Installations") == [
@@ -266,7 +262,7 @@ def test_whoever_loses_a_claim_ends_and_does_not_come_back(
         "the operator whose claim is gone to end",
     )
     operators["a"].launch()
-    wait_for(lambda: operators["a"].running() is None, 30, "it to end again")
+    wait_for(lambda: operators["a"].running() is None, 90, "it to start and end again")
 
     logged = [
         json.loads(line)["message"]
@@ -279,11 +275,58 @@ def test_whoever_loses_a_claim_ends_and_does_not_come_back(
     operators["a"].start()
 
 
+def test_a_namespace_that_another_claims_is_left_to_it_and_the_others_are_served(
+    second: ControlPlane,
+    operators: dict[str, OperatorProcess],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost, kept = Models(second, "team-a"), Models(second, "team-d")
+    lost.create("before", mode="PlanOnly")
+    lost.wait_reason("before", "PlanOnly")
+    said = lost.get("ShardedModel", "before")["status"]
+    running, claim = operators["a"].running(), "shardwright-namespace-team-a"
+
+    _give(second, claim, "other/installation")
+    wait_for(lambda: _left(operators["a"]) == {"team-a"}, 30, "it to be left")
+    lost.change("before", replicas=2)
+    for models in (lost, kept):
+        models.create("after", mode="PlanOnly")
+    kept.wait_reason("after", "PlanOnly")
+    assert lost.get("ShardedModel", "before")["status"] == said
+    assert lost.get("ShardedModel", "after")["status"] == {"observedGeneration": -1}
+    assert _diagnosed(second, capsys, "Installations") == [
+        ("ClaimNotHeld", list(CLAIMS))
+    ]
+    assert (
+        "a watched namespace is not served: namespace team-a is not for "
+        f"shardwright-system/shardwright: ClusterRole {claim} says other/installation"
+    ) in operators["a"].logs()
+
+    _give(second, claim, f"{SYSTEM}/shardwright")
+    lost.wait_reason("after", "PlanOnly")
+    wait_for(
+        lambda: lost.get("ShardedModel", "before")["status"]["observedGeneration"] == 2,
+        30,
+        "what was changed meanwhile to be seen",
+    )
+    assert (_left(operators["a"]), operators["a"].running()) == (set(), running)
+
+
+def _left(operator: OperatorProcess) -> set[str]:
+    """Return the namespaces that the metrics say are left to another installation."""
+    return {
+        sample.labels["namespace"]
+        for family in text_string_to_metric_families(operator.get("/metrics")[1])
+        for sample in family.samples
+        if sample.name == LEFT and sample.value
+    }
+
+
 def test_a_claim_on_a_namespace_that_goes_ends_nobody(
     second: ControlPlane, operators: dict[str, OperatorProcess]
 ) -> None:
     """As where a namespace is taken out of `watchNamespaces` while the pods of before still run."""
-    path = f"{CLUSTER_ROLES}/{CLAIMS[-1]}"
+    path = f"{CLUSTER_ROLES}/shardwright-namespace-team-a"
     claim = second.api.get(path)
     second.api.delete(path)
     models = Models(second, "team-a")

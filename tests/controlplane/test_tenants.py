@@ -190,6 +190,14 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
         "uid": owner["uid"],
         "controller": True,
     }
+    forged = {**metadata, "name": "victim-0"}
+    evil.post("Service", {"metadata": forged, "spec": {"ports": [{"port": 1}]}})
+    evil.post("PodDisruptionBudget", {"metadata": forged, "spec": {"minAvailable": 0}})
+    (live,) = models.all("StatefulSet")
+    emptied = {**live["spec"], "replicas": 0}
+    evil.post("StatefulSet", {"metadata": forged, "spec": emptied})
+    assert live["metadata"]["name"] == "victim-0"
+    of_a_set["uid"] = live["metadata"]["uid"]
     for name in ("victim-0-0", "victim-0-3000000000", "victim-7-0"):
         pod = {
             "metadata": {"name": name, "labels": label, "ownerReferences": [of_a_set]}

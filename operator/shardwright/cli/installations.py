@@ -169,13 +169,16 @@ def of_installations(
     """Yield where installations get in each other's way, and which nodes are for none of them."""
     for one in operators:
         installation = one.as_installation
-        if installation and (complaint := installation.complaint(claims)):
+        if installation is None:
+            continue
+        complaints = filter(None, (installation.complaint(claims),))
+        for said in (*complaints, *installation.left(claims).values()):
             yield Finding(
                 ailment=Ailment.CLAIM_NOT_HELD,
                 objects=installation.claims,
                 namespace=one.namespace,
                 about=one.name,
-                said=complaint,
+                said=said,
             )
     if operators and node_sets:
         yield from _of_node_sets(operators, node_sets)

@@ -78,37 +78,34 @@ class Installation:
                 f"{which} are not for {self.name}: {whose}; give it nodes of its own with "
                 "nodeSet, or uninstall one of the two"
             )
-        what, whose = self._of_others(owners)
-        return (
-            f"{what}: {whose}; have each installation watch its own with watchNamespaces"
-            if what
-            else ""
-        )
-
-    def _of_others(self, owners: Mapping[str, str]) -> tuple[str, str]:
-        """Return which namespaces are not for it, and what their claim says; both empty where
-        all are that it watches.
-        """
         everywhere = owners.get(NAMESPACES)
-        if not self.namespaces:
-            what = f"the namespaces are not for {self.name}"
-            return (
-                ("", "")
-                if everywhere == self.name
-                else (what, _said(NAMESPACES, everywhere))
+        if not self.namespaces and everywhere != self.name:
+            return _of_others(
+                f"the namespaces are not for {self.name}", NAMESPACES, everywhere
             )
         if everywhere not in {None, self.name}:
-            return "another installation watches all namespaces", _said(
-                NAMESPACES, everywhere
+            return _of_others(
+                "another installation watches all namespaces", NAMESPACES, everywhere
             )
+        return ""
+
+    def left(self, owners: Mapping[str, str]) -> dict[str, str]:
+        """Return of which of its namespaces claims say another installation, with why it leaves
+        them to that.
+        """
+        found = {}
         for namespace in self.namespaces:
             claim = f"{NAMESPACE}{namespace}"
             # nobody has it while a namespace is taken out of watchNamespaces, or comes into it
-            if owners.get(claim, self.name) != self.name:
-                return f"namespace {namespace} is not for {self.name}", _said(
-                    claim, owners[claim]
-                )
-        return "", ""
+            if (owner := owners.get(claim, self.name)) != self.name:
+                what = f"namespace {namespace} is not for {self.name}"
+                found[namespace] = _of_others(what, claim, owner)
+        return found
+
+
+def _of_others(what: str, claim: str, owner: str | None) -> str:
+    said = _said(claim, owner)
+    return f"{what}: {said}; have each installation watch its own with watchNamespaces"
 
 
 def _said(claim: str, owner: str | None) -> str:
@@ -121,18 +118,18 @@ def _said(claim: str, owner: str | None) -> str:
 
 class Claims:
     """Reads the claims that matter to an installation, from :meth:`start` on; tells of each change
-    of the complaint.
+    of what they say to it.
     """
 
     def __init__(
         self,
         client: Client,
         installation: Installation,
-        on_change: Callable[[str], object],
+        on_change: Callable[[str, Mapping[str, str]], object],
         timing: Timing | None = None,
     ) -> None:
         """``on_change`` is called on the event loop with the complaint, empty where there is none
-        any more.
+        any more, and the namespaces that are left to others, with why.
         """
         self._client = client
         self._installation = installation
@@ -141,7 +138,7 @@ class Claims:
         self._owners: dict[str, str] = {}
         self._listed: set[str] = set()
         self._readers: list[Reader[str]] = []
-        self._complaint = ""
+        self._told: tuple[str, dict[str, str]] = ("", {})
         self.read = asyncio.Event()
 
     def start(self) -> None:
@@ -177,12 +174,13 @@ class Claims:
         return Reader(self._client, source, handover.put, self._timing)
 
     def _judge(self) -> None:
-        before, self._complaint = (
-            self._complaint,
-            self._installation.complaint(self._owners),
+        complaint = self._installation.complaint(self._owners)
+        before, self._told = (
+            self._told,
+            (complaint, self._installation.left(self._owners)),
         )
-        if before != self._complaint:
-            self._on_change(self._complaint)
+        if before != self._told:
+            self._on_change(*self._told)
         self.read.set()
 
 

@@ -60,9 +60,9 @@ class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
     Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or what each is by
-    itself. ``may_write`` is asked immediately before each write, and once more on the thread that
-    sends it. A reply that got lost is handled by repeating the request: reads, applies, patches and
-    deletes are idempotent, and a repeated create answers 409.
+    itself. ``may_write`` is asked of the namespace (empty: none) immediately before each write, and
+    once more on the thread that sends it. A reply that got lost is handled by repeating the
+    request: reads, applies, patches and deletes are idempotent, and a repeated create answers 409.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
         access: Access,
         threads: int = THREADS,
         meters: Meters = NOT_COUNTED,
-        may_write: Callable[[], bool] = lambda: True,
+        may_write: Callable[[str], bool] = lambda _: True,
         *,
         limits: RequestLimits | None = None,
         urgency: Urgency | None = None,
@@ -362,7 +362,7 @@ class Client:
         if urgency is Urgency.LEASE:
             return await self._exchange(call)
         await self._pass_gate(call, urgency)
-        if call.writes and not self._may_write():
+        if call.writes and not self._may_write(call.namespace):
             self._gate.leave(call.namespace)
             raise NotLeadingError
         exchange = self._exchange(call)

@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any, Final
 
 from shardwright.cluster.handover import Key
-from shardwright.cluster.overfull import CHILD_MAX_BYTES, bounded
+from shardwright.cluster.overfull import bounded, is_overfull
 from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
@@ -190,7 +190,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
         plain(whole if owner else _in_the_way(whole)),
         "",
     )
-    if len(body) > CHILD_MAX_BYTES:
+    if is_overfull(body):
         found, excess = bounded(whole, len(body))
         body = plain(found)
     return Child(

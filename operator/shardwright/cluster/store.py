@@ -41,6 +41,11 @@ NodeEntry = NodeFacts | NodeExclusion
 ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""
 
+Ref = tuple[str, str]
+"""What a controller is known by to what it controls: namespace and uid. A reference has the uid
+alone, and anybody may write that of another namespace.
+"""
+
 NOTHING: Final[frozenset[Any]] = frozenset()
 
 B = TypeVar("B")
@@ -91,15 +96,15 @@ class Store:
         self._unready: dict[str, datetime | None] = {}
         self._claims = HeldClaims(ledger, self._holder)
         self._pods: dict[Key, PodFacts] = {}
-        self._by_set: Index[str, Key] = Index()
+        self._by_set: Index[Ref, Key] = Index()
         self._by_node: Index[str, Key] = Index()  # pods that request GPUs
         self._by_model: Index[Key, Key] = Index()
         self._expecting: dict[tuple[str, str | None], Callable[[Key, int], None]] = {}
         self._children: dict[ChildKey, Child] = {}
-        self._by_owner: Index[str, ChildKey] = Index()
-        self._sets: dict[str, Child] = {}  # StatefulSets by uid
+        self._by_owner: Index[Ref, ChildKey] = Index()
+        self._sets: dict[Ref, Child] = {}  # StatefulSets
         self._config_maps: dict[Key, ConfigMapFacts] = {}
-        self._config_maps_by_owner: Index[str, Key] = Index()
+        self._config_maps_by_owner: Index[Ref, Key] = Index()
         self._quotas: dict[str, dict[str, Quota]] = {}  # by namespace and name
         self._ranges: dict[str, dict[str, tuple[Range, ...]]] = {}
 
@@ -115,9 +120,9 @@ class Store:
         """
         return MappingProxyType(self._unready)
 
-    def members(self, set_uid: str) -> tuple[Member, ...]:
-        """Return the pods that the StatefulSet with this uid controls, in rank order."""
-        found = (self._pods[key].member for key in self._by_set.get(set_uid))
+    def members(self, stateful_set: Ref) -> tuple[Member, ...]:
+        """Return the pods that a StatefulSet controls, in rank order."""
+        found = (self._pods[key].member for key in self._by_set.get(stateful_set))
         return tuple(
             sorted(
                 (member for member in found if member), key=lambda member: member.rank
@@ -154,7 +159,7 @@ class Store:
         return tuple(
             key
             for key in self._by_model.get(model)
-            if not self._is_member(self._pods[key])
+            if self._controlling(key[0], self._pods[key]) is None
         )
 
     def child(self, kind: str, namespace: str, name: str) -> Child | None:
@@ -163,21 +168,18 @@ class Store:
         """
         return self._children.get((kind, namespace, name))
 
-    def children(self, owner_uid: str) -> tuple[Child, ...]:
-        """Return the objects that the ShardedModel with this uid controls, without its
-        ConfigMaps.
-        """
-        return tuple(self._children[key] for key in self._by_owner.get(owner_uid))
+    def children(self, owner: Ref) -> tuple[Child, ...]:
+        """Return the objects that a ShardedModel controls, without its ConfigMaps."""
+        return tuple(self._children[key] for key in self._by_owner.get(owner))
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
         """Return the known facts of a ConfigMap, ours or not."""
         return self._config_maps.get(key)
 
-    def config_maps(self, owner_uid: str) -> Mapping[Key, ConfigMapFacts]:
-        """Return the ConfigMaps that the ShardedModel with this uid controls."""
+    def config_maps(self, owner: Ref) -> Mapping[Key, ConfigMapFacts]:
+        """Return the ConfigMaps that a ShardedModel controls."""
         return {
-            key: self._config_maps[key]
-            for key in self._config_maps_by_owner.get(owner_uid)
+            key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner)
         }
 
     def take_nodes(
@@ -361,19 +363,17 @@ class Store:
         """
         self._expecting[kind, namespace] = expect
 
-    def _is_member(self, facts: PodFacts) -> bool:
-        controlling = self._sets.get(facts.set_uid)
-        return (
-            facts.member is not None
-            and controlling is not None
-            and bool(controlling.owner_uid)
-        )
+    def _controlling(self, namespace: str, facts: PodFacts) -> Child | None:
+        """Return the StatefulSet of a ShardedModel of which a pod is a member, None for others."""
+        controlling = self._sets.get((namespace, facts.set_uid))
+        ours = controlling is not None and bool(controlling.owner_uid)
+        return controlling if ours and facts.member is not None else None
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
         """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it
         is.
         """
-        controlling = self._sets.get(facts.set_uid)
+        controlling = self._sets.get((namespace, facts.set_uid))
         if controlling and controlling.owner:
             yield _model(controlling)
         if facts.model:
@@ -390,8 +390,7 @@ class Store:
         usage = next(filter(self._is_held, now.usage), None) if now else None
         if now is None or usage is None:
             return None
-        controlling = self._sets.get(now.set_uid)
-        if controlling and self._is_member(now):
+        if controlling := self._controlling(key[0], now):
             return replace(usage, owner=_model(controlling), group=controlling.name)
         known = self._ledger.bound(key)
         if known and known.owner and before and before.set_uid == now.set_uid:
@@ -406,7 +405,7 @@ class Store:
         """Book the pods that came before their StatefulSet was known, and return the nodes on which
         GPUs came free by that.
         """
-        keys = self._by_set.get(child.uid)
+        keys = self._by_set.get((child.namespace, child.uid))
         bound = map(self._bind_again, keys)
         return frozenset().union(*bound, *map(self._claims.bind_of, keys))
 
@@ -415,7 +414,7 @@ class Store:
         facts = self._pods.get(pod)
         if not facts or not facts.member or facts.member.uid != uid:
             return ClaimingPod()
-        controlling = self._sets[facts.set_uid] if self._is_member(facts) else None
+        controlling = self._controlling(pod[0], facts)
         if controlling is None:
             return ClaimingPod()
         return ClaimingPod(owner=_model(controlling), group=controlling.name)
@@ -427,7 +426,7 @@ class Store:
             del self._pods[key]
         else:
             self._pods[key] = now
-        self._by_set.move(key, _set_uid(before), _set_uid(now))
+        self._by_set.move(key, _set_of(key, before), _set_of(key, now))
         self._by_node.move(key, _node(before), _node(now))
         self._by_model.move(key, _label(key, before), _label(key, now))
 
@@ -436,17 +435,17 @@ class Store:
     ) -> None:
         self._by_owner.move(
             key,
-            before.owner_uid or None if before else None,
-            now.owner_uid or None if now else None,
+            _owner_of(key[1], before),
+            _owner_of(key[1], now),
         )
         if key[0] == STATEFUL_SET and before:
-            del self._sets[before.uid]
+            del self._sets[before.namespace, before.uid]
         if now is None:
             self._children.pop(key, None)
             return
         self._children[key] = now
         if key[0] == STATEFUL_SET:
-            self._sets[now.uid] = now
+            self._sets[now.namespace, now.uid] = now
 
     def _put_config_map(
         self, key: Key, before: ConfigMapFacts | None, now: ConfigMapFacts | None
@@ -454,8 +453,8 @@ class Store:
         by_owner = self._config_maps_by_owner
         by_owner.move(
             key,
-            before.owner_uid or None if before else None,
-            now.owner_uid or None if now else None,
+            _owner_of(key[0], before),
+            _owner_of(key[0], now),
         )
         if now is None:
             del self._config_maps[key]
@@ -505,8 +504,12 @@ def _model(child: Child) -> Key:
     return child.namespace, base_name(child.owner)
 
 
-def _set_uid(facts: PodFacts | None) -> str | None:
-    return facts.set_uid or None if facts else None
+def _set_of(key: Key, facts: PodFacts | None) -> Ref | None:
+    return (key[0], facts.set_uid) if facts and facts.set_uid else None
+
+
+def _owner_of(namespace: str, content: Child | ConfigMapFacts | None) -> Ref | None:
+    return (namespace, content.owner_uid) if content and content.owner_uid else None
 
 
 def _node(facts: PodFacts | None) -> str | None:

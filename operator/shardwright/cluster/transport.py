@@ -83,7 +83,7 @@ class Transport:
     """Exchanges requests for answers; ``may_write`` is asked immediately before a write is sent."""
 
     def __init__(
-        self, access: Access, on_call: OnCall, may_write: Callable[[], bool]
+        self, access: Access, on_call: OnCall, may_write: Callable[[str], bool]
     ) -> None:
         self._configuration = access.configuration
         self._more_headers = access.headers
@@ -127,7 +127,7 @@ class Transport:
         try:
             self._connect(connection, until)
             self._busy.add(connection)
-            if call.writes and not self._may_write():
+            if call.writes and not self._may_write(call.namespace):
                 raise NotLeadingError
             socket = connection.sock
             _wait_no_longer(socket, until)

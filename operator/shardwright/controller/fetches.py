@@ -114,18 +114,28 @@ async def read_fetching(
         job = await client.get(JOBS, owner.namespace, name)
         if job is None or not (job.get("status") or {}).get("conditions"):
             return Fetching(fetch=lacking.fetch, job=job)
-        pods = await client.list(
-            PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}"
-        )
+        left = await _left(client, owner.namespace, name, job["metadata"]["uid"])
     except ApiError as error:  # what runs is repaired all the same
         return (
             None
             if error.code == FORBIDDEN
             else Fetching(fetch=lacking.fetch, problem=job_unread(name, str(error)))
         )
-    return Fetching(
-        fetch=lacking.fetch, job=job, left=left_by(pods, job["metadata"]["uid"])
+    return Fetching(fetch=lacking.fetch, job=job, left=left)
+
+
+async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
+    """Return what the pod of a Job has left. Anybody may label thousands of large pods so: no more
+    is kept of one than its messages.
+    """
+    pages = client.pages(
+        PODS,
+        namespace,
+        project=lambda pod: {"left": left_by((pod,), uid)},
+        labelSelector=f"{JOB_NAME}={job}",
     )
+    left = [item["left"] async for page in pages for item in page if item["left"]]
+    return left[0] if left else ""
 
 
 def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:

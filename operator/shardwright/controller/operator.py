@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -81,7 +81,10 @@ class Operator:
             self._lease_client, _identity(options), timings=options.lease_timings
         )
         self._client = Client(
-            access, meters=meters, may_write=self._leads, limits=options.request_limits
+            access,
+            meters=meters,
+            may_write=self._may_write,
+            limits=options.request_limits,
         )
         self._worker = Worker(options.budget, self._metrics)
         self._planner = Planner(
@@ -172,6 +175,9 @@ class Operator:
         return self._claimed and (
             self._elector.leading or not self._options.leader_elect
         )
+
+    def _may_write(self, namespace: str) -> bool:
+        return self._leads() and namespace not in self._view.left
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -294,10 +300,22 @@ class Operator:
         await self._say_missing(
             needed_of_claims(installation.claims)
         )  # without them it would wait and say nothing
-        self._claims = Claims(self._client, installation, self._end_for)
+        self._claims = Claims(self._client, installation, self._on_claims)
         self._claims.start()
         await self._claims.read.wait()
         self._claimed = not self._stopping.is_set()
+
+    def _on_claims(self, complaint: str, left: Mapping[str, str]) -> None:
+        """Take over what claims say: of all that is ours, and of namespaces that are another's."""
+        self._end_for(complaint)
+        before = self._view.left
+        for namespace in sorted(left.keys() - before):
+            log.error("a watched namespace is not served: %s", left[namespace])
+        for namespace in sorted(before - left.keys()):
+            log.info("namespace %s is served again", namespace)
+        self._intake.leave(frozenset(left))
+        self._metrics.show_left(self._view.namespaces, left)
+        self._sync_due.set()
 
     def _end_for(self, complaint: str) -> None:
         """Write nothing more and end, because of what claims say."""

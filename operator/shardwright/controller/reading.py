@@ -20,15 +20,17 @@ from shardwright.cluster.resources import (
     STATEFUL_SETS,
 )
 from shardwright.cluster.schedulers import SchedulerApi, Schedulers
-from shardwright.cluster.sources import project_node
+from shardwright.cluster.sources import project_child, project_node
+from shardwright.cluster.store import Ref
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.contents import contents
 from shardwright.controller.fetches import believed_text, config_place, read_fetching
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
-from shardwright.controller.whole import WholeModels
+from shardwright.controller.whole import READ_SECONDS, WholeModels
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import BareNode
 from shardwright.hardware.facts import NodeFacts
@@ -68,6 +70,12 @@ installed later is tried again.
 """
 
 
+NAMED_MAX: Final = 100
+"""Objects of a model that no cache shows and that a look reads. Basis: assumed; pods say whatever
+somebody has written that they are of.
+"""
+
+
 class Reading:
     """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are
     signed with.
@@ -93,6 +101,7 @@ class Reading:
         self.whole = WholeModels(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
+        self._naming = Turns()
         self._unserved: dict[
             str, float
         ] = {}  # kinds that a write has found missing, and when
@@ -284,7 +293,7 @@ class Reading:
             children = (
                 ()
                 if stored is None or stored.signed
-                else self._view.store.children(owner_of(live).uid)
+                else self._view.store.children(_ref(owner_of(live)))
             )
             sets = await contents(
                 [child for child in children if child.kind == STATEFUL_SET]
@@ -307,11 +316,11 @@ class Reading:
             kept, stored = await self.config_maps.record(
                 (namespace, record_key(owner)[1]), owner.uid, self.keys()
             )
-            children = store.children(owner.uid)
+            children = store.children(_ref(owner))
             found = await contents(children)
             held = [
                 await self.config_maps.get(where)
-                for where in store.config_maps(owner.uid)
+                for where in store.config_maps(_ref(owner))
             ]
             objects = {
                 object_key(content): content
@@ -324,12 +333,12 @@ class Reading:
                 else await self._listed_members(owner)
             )
             hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
-            objects |= await self._named(namespace, sorted(hidden))
+            objects |= await self._named(namespace, sorted(hidden)[:NAMED_MAX])
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
             return not_permitted(str(error), namespace), None
-        members = self._members(pods, objects)
+        members = self._members(namespace, pods, objects)
         ours_by_uid = {
             live["metadata"]["uid"]
             for live in objects.values()
@@ -360,7 +369,10 @@ class Reading:
         return self._view.store.members_of(base_key((owner.namespace, owner.name)))
 
     def _members(
-        self, pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]
+        self,
+        namespace: str,
+        pods: Iterable[Member],
+        objects: Mapping[ObjectKey, Mapping[str, Any]],
     ) -> tuple[Member, ...]:
         """Return these pods, and all others that its StatefulSets control."""
         uids = [
@@ -371,7 +383,7 @@ class Reading:
         found = {
             member.uid: member
             for uid in uids
-            for member in self._view.store.members(uid)
+            for member in self._view.store.members((namespace, uid))
         }
         return (
             *found.values(),
@@ -386,24 +398,29 @@ class Reading:
             ApiError: not there either, or they could not be read.
         """
         label = f"{MODEL}={base_name(owner.name)}"
-        found = await self._client.list(PODS, owner.namespace, labelSelector=label)
-        return tuple(member for pod in found if (member := read_member(pod)))
+        pages = self._client.pages(
+            PODS,
+            owner.namespace,
+            project=lambda pod: {"member": read_member(pod)},
+            labelSelector=label,
+        )
+        members = [item["member"] async for page in pages for item in page]
+        return tuple(filter(None, members))
 
     async def _named(
         self, namespace: str, keys: Iterable[ObjectKey]
     ) -> dict[ObjectKey, dict[str, Any]]:
         """Return objects that no cache shows, by name: they lack our label, or are somebody
-        else's.
+        else's. One at a time is there as a whole, whoever is looked at.
         """
-        wanted = tuple(keys)
-        found = await asyncio.gather(
-            *(self._client.get(BY_KIND[kind], namespace, name) for kind, name in wanted)
-        )
-        return {
-            key: item
-            for key, item in zip(wanted, found, strict=True)
-            if item is not None
-        }
+        found = {}
+        for kind, name in keys:
+            client = self._client.until(monotonic() + READ_SECONDS)
+            async with self._naming.turn((namespace, name), Priority.NEW):
+                item = await client.get(BY_KIND[kind], namespace, name)
+                if item is not None:
+                    found[kind, name] = project_child(BY_KIND[kind], item).content()
+        return found
 
     def most_moving(self, key: Key) -> int | None:
         """Return the number of groups of a model that may be down on purpose beside those of all
@@ -603,6 +620,10 @@ def _sets_of(
         for pod in pods
         if not pod.deleting and pod.set_uid not in known
     }
+
+
+def _ref(owner: Owner) -> Ref:
+    return owner.namespace, owner.uid
 
 
 def _alone(kind: str) -> str:

@@ -235,10 +235,7 @@ NEVER_CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"AZURE_STORAGE_[A-Z0-9_]+|AWS_ENDPOINT_URL[A-Z0-9_]*",
-        (
-            "says which store weights come from, past admittedModels; use "
-            "spec.model.weights.objectStore"
-        ),
+        "goes past admittedModels; use spec.model.weights.objectStore",
     ),
     (
         r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+",

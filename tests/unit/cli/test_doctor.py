@@ -291,6 +291,22 @@ def test_an_installation_whose_claim_names_another_is_wrong() -> None:
     assert found(others, Check.INSTALLATIONS).result is Result.WRONG
 
 
+def test_each_namespace_whose_claim_names_another_installation_is_wrong() -> None:
+    watches = ("team-a", "team-b")
+    claims = CLAIMS | {
+        f"shardwright-namespace-{name}": "else/where" for name in watches
+    }
+    of_some = a_chart(operators=(replace(OPERATOR, watches=watches),), claims=claims)
+    assert [
+        finding.said for finding in found(of_some, Check.INSTALLATIONS).findings
+    ] == [
+        f"namespace {name} is not for {OPERATOR.installation}: ClusterRole "
+        f"shardwright-namespace-{name} says else/where; have each installation watch its own "
+        "with watchNamespaces"
+        for name in watches
+    ]
+
+
 @pytest.mark.parametrize("unknown", [{"installation": ""}, {"node_set": None}])
 def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(
     unknown: dict[str, Any],

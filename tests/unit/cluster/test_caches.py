@@ -115,7 +115,7 @@ def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_
 
     caches = read(
         cluster,
-        lambda caches: bool(caches.store.members("uid-of-llama-0")),
+        lambda caches: bool(caches.store.members(("models", "uid-of-llama-0"))),
         seen.append,
         ledger=ledger,
     )

@@ -5,6 +5,7 @@ not for.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -46,7 +47,7 @@ QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
 def test_who_has_its_claims_goes_on(
     installation: Installation, owners: dict[str, str]
 ) -> None:
-    assert installation.complaint(owners) == ""
+    assert (installation.complaint(owners), installation.left(owners)) == ("", {})
 
 
 @pytest.mark.parametrize(
@@ -98,25 +99,28 @@ def test_who_has_its_claims_goes_on(
                 "have each installation watch its own with watchNamespaces"
             ),
         ),
-        (
-            SOME,
-            {
-                "shardwright-nodes-team": SOME.name,
-                "shardwright-namespace-models": SOME.name,
-                "shardwright-namespace-others": THEIRS,
-            },
-            (
-                "namespace others is not for system/ours: ClusterRole "
-                "shardwright-namespace-others says other/theirs; "
-                "have each installation watch its own with watchNamespaces"
-            ),
-        ),
     ],
 )
 def test_what_another_has_claimed_is_said_with_its_name(
     installation: Installation, owners: dict[str, str], said: str
 ) -> None:
     assert installation.complaint(owners) == said
+
+
+def test_a_namespace_that_another_has_claimed_is_left_to_it_and_the_others_go_on() -> (
+    None
+):
+    owners = {
+        "shardwright-nodes-team": SOME.name,
+        "shardwright-namespace-models": SOME.name,
+        "shardwright-namespace-others": THEIRS,
+    }
+    assert SOME.complaint(owners) == ""
+    assert SOME.left(owners) == {
+        "others": "namespace others is not for system/ours: ClusterRole "
+        "shardwright-namespace-others says other/theirs; "
+        "have each installation watch its own with watchNamespaces"
+    }
 
 
 class Roles(WatchApi):
@@ -146,13 +150,13 @@ def _claim(name: str, owner: str, version: int) -> dict[str, object]:
 
 
 def test_each_change_of_a_claim_is_told_once_both_have_been_read() -> None:
-    told: list[str] = []
+    told: list[tuple[str, Mapping[str, str]]] = []
 
     async def scenario() -> None:
         changed = asyncio.Event()
 
-        def on_change(complaint: str) -> None:
-            told.append(complaint)
+        def on_change(complaint: str, left: Mapping[str, str]) -> None:
+            told.append((complaint, left))
             changed.set()
 
         claims = Claims(roles.client, ALL, on_change, QUICK)
@@ -163,7 +167,7 @@ def test_each_change_of_a_claim_is_told_once_both_have_been_read() -> None:
 
     with Roles([]) as roles:
         asyncio.run(scenario())
-    assert told == [ALL.complaint({**MINE, NAMESPACES: THEIRS})]
+    assert told == [(ALL.complaint({**MINE, NAMESPACES: THEIRS}), {})]
     assert {request["path"] for request in roles.requests} == {
         "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.overfull import CHILD_MAX_BYTES
-from shardwright.cluster.resources import STATEFUL_SETS
+from shardwright.cluster.resources import SERVICES, STATEFUL_SETS
 from shardwright.cluster.sources import (
     ConfigMapFacts,
     PodFacts,
@@ -27,7 +27,7 @@ from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.hardware.stated import NONE
 from shardwright.reconcile.members import read_member
 from tests.support.builders_nodes import a_node
-from tests.support.builders_store import a_config_map, a_pod, a_set
+from tests.support.builders_store import a_config_map, a_pod, a_service, a_set
 
 
 def test_of_a_node_the_facts_are_kept_and_equal_texts_once() -> None:
@@ -308,6 +308,21 @@ def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_
         "uid-of-llama",
         "bytes, and more in its spec than is ours",
     )
+
+
+def test_one_that_somebody_has_filled_with_next_to_nothing_is_small_as_a_value_too() -> (
+    None
+):
+    """80,000 empty objects are 240 kB of JSON, and 6 MB as Python values: a look at 80 of them took
+    all memory of the operator.
+    """
+    found = a_service("llama")
+    found["spec"] = {"ports": [{}] * 80_000}
+
+    child = project_child(SERVICES, found)
+
+    assert child.content()["spec"] == {}
+    assert child.excess.endswith(" bytes, and more in its spec than is ours")
 
 
 def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:

@@ -190,11 +190,11 @@ def test_a_request_of_what_its_node_does_not_offer_takes_nothing_of_it(
 def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(
     store: Store,
 ) -> None:
-    assert [member.name for member in store.members("uid-of-llama-0")] == [
+    assert [member.name for member in store.members(("models", "uid-of-llama-0"))] == [
         "llama-0-0",
         "llama-0-1",
     ]
-    assert store.members("another") == ()
+    assert store.members(("models", "another")) == ()
 
 
 def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) -> None:
@@ -207,7 +207,38 @@ def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) 
     store.take_pods(pods(labelled, of_no_set, forged, of_no_rank))
     names = ("labelled", "llama-1-0", "llama-0-7", "llama-0-999999")
     assert store.strangers(LLAMA) == tuple(("models", name) for name in names)
-    assert [member.rank for member in store.members("uid-of-llama-0")] == [0, 1]
+    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [
+        0,
+        1,
+    ]
+
+
+def test_what_another_namespace_writes_of_owners_is_nobodys_here(
+    store: Store, ledger: Ledger
+) -> None:
+    """A reference has a name and a uid: whoever knows them may write them anywhere."""
+    evil = a_pod(
+        "llama-0-2",
+        model="llama",
+        set_name="llama-0",
+        node="b",
+        namespace="evil",
+        gpus=8,
+    )
+    forged = a_set("llama-0", uid="forged", namespace="evil")
+    record = a_config_map("llama-plan", "llama", namespace="evil")
+    before = store.children(("models", "uid-of-llama"))
+    store.take_pods(pods(evil))
+    store.take_children(SET, children(forged))
+    store.take_config_maps(config_maps(record))
+    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [
+        0,
+        1,
+    ]
+    assert store.children(("models", "uid-of-llama")) == before
+    assert store.config_maps(("models", "uid-of-llama")) == {}
+    assert ledger.taken(LLAMA) == {"b": 8}
+    assert store.strangers(("evil", "llama")) == (("evil", "llama-0-2"),)
 
 
 def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(
@@ -432,7 +463,7 @@ def test_a_model_with_a_long_name_goes_by_its_base() -> None:
 
 def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
     store.take_children("Service", children(a_service("theirs", owner="")))
-    assert {child.name for child in store.children("uid-of-llama")} == {
+    assert {child.name for child in store.children(("models", "uid-of-llama"))} == {
         "llama-0",
         "llama",
     }
@@ -447,8 +478,12 @@ def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(
 ) -> None:
     concern = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
     assert concern.models == {LLAMA, QWEN}
-    assert {child.name for child in store.children("uid-of-llama")} == {"llama"}
-    assert {child.name for child in store.children("uid-of-qwen")} == {"llama-0"}
+    assert {child.name for child in store.children(("models", "uid-of-llama"))} == {
+        "llama"
+    }
+    assert {child.name for child in store.children(("models", "uid-of-qwen"))} == {
+        "llama-0"
+    }
 
 
 def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
@@ -520,7 +555,9 @@ def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(
     )
     both = frozenset({("models", "record"), ("models", "theirs")})
     assert concern == Concern(models=frozenset({LLAMA}), config_maps=both)
-    assert store.config_maps("uid-of-llama").keys() == {("models", "record")}
+    assert store.config_maps(("models", "uid-of-llama")).keys() == {
+        ("models", "record")
+    }
     assert store.config_map(("models", "theirs")) is not None
     assert (
         store.take_config_maps(config_maps(a_config_map("theirs", version=5)))
@@ -542,7 +579,7 @@ def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_
     assert facts is not None
     assert facts.version == "20"
     store.take_config_maps({("models", "record"): Change(None, 21)})
-    assert store.config_maps("uid-of-llama") == {}
+    assert store.config_maps(("models", "uid-of-llama")) == {}
 
 
 _pods = st.builds(
@@ -594,7 +631,7 @@ def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(
                 if facts.member and facts.set_uid == f"uid-of-{name}"
             }
             assert {
-                member.name for member in store.members(f"uid-of-{name}")
+                member.name for member in store.members(("models", f"uid-of-{name}"))
             } == controlled
         for model in (LLAMA, QWEN):
             named = {

@@ -145,7 +145,7 @@ def test_what_is_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("files")
 def test_every_group_of_an_impersonated_user_has_a_header_of_its_own() -> None:
     access = open_connection(Connection(as_user="eve", as_groups=("ops", "ml"))).access
-    transport = Transport(access, lambda *_: None, lambda: True)
+    transport = Transport(access, lambda *_: None, lambda _: True)
     headers = transport._headers(
         Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET")
     )
