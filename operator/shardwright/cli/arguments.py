@@ -190,7 +190,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
-    _add_command(commands, "version", summary="print the version")
+    _add_version(commands)
     return parser
 
 
@@ -302,8 +302,9 @@ def _add_size(commands: Commands) -> None:
     )
     _add_output(
         command,
-        ("text", "json", "yaml"),
-        "tables, or one document with every number of GPUs that was tried",
+        ("text", "wide", "name", "json", "yaml"),
+        "tables; wide: one line for each product; name: what plan takes as --gpus, the cheapest "
+        "first; json and yaml: every number of GPUs that was tried",
     )
 
 
@@ -367,8 +368,8 @@ def _add_models(commands: Commands) -> None:
     )
     _add_output(
         command,
-        ("text", "name", "json", "yaml"),
-        "a table of ids and architectures, the ids, or one list",
+        ("text", "wide", "name", "json", "yaml"),
+        "a table of ids and architectures, wide with commit and source; the ids; or one list",
     )
 
 
@@ -390,7 +391,9 @@ def _add_gpus(commands: Commands) -> None:
         "--search", dest="searched", metavar="TEXT", default="", help="the same"
     )
     _add_output(
-        command, ("text", "name", "json", "yaml"), "a table, the ids, or one list"
+        command,
+        ("text", "wide", "name", "json", "yaml"),
+        "a table, wide with vendor, GPUs a node and speed of the link; the ids; or one list",
     )
 
 
@@ -400,6 +403,15 @@ def _add_crd(commands: Commands) -> None:
         "crd",
         summary="print the CustomResourceDefinition of ShardedModel",
         epilog=CRD_EXAMPLES,
+    )
+
+
+def _add_version(commands: Commands) -> None:
+    command = _add_command(commands, "version", summary="print the version")
+    _add_output(
+        command,
+        ("text", "wide", "json", "yaml"),
+        "the version alone; wide, json and yaml: also the engines and models that it knows",
     )
 
 

@@ -49,8 +49,12 @@ SCREENS: Final = (
     ),
     "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S",
     "size meta-llama/Llama-3.1-405B-Instruct --ttft 1ms --gpus H100",
+    "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S -o wide",
     "models",
+    "models llama-3.1 -o wide",
     "gpus",
+    "gpus -o wide",
+    "version -o wide",
 )
 
 
