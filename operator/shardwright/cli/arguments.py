@@ -12,7 +12,7 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
-from shardwright.cli.help_text import HelpAll, first_screen
+from shardwright.cli.help_text import HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
@@ -146,6 +146,16 @@ class Parser(argparse.ArgumentParser):
         )
         raise UsageExit(problem)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices, with the one that was probably meant."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = difflib.get_close_matches(str(value), action.choices or (), n=1)
+            if near:
+                error.message += f"; did you mean {near[0]}?"
+            raise
+
     def format_help(self) -> str:
         """Return the first screen of a command that has more than one, else all of it."""
         whole = super().format_help()
@@ -206,7 +216,7 @@ def _add_command(
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     command.add_argument(
         "--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit"

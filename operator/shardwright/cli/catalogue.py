@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from shardwright import __version__
 from shardwright.api.names import API_VERSION
 from shardwright.cli.named_gpus import usual_node
-from shardwright.cli.output import print_lines, print_text, width_of_output
+from shardwright.cli.output import (
+    IN_A_FILE_COLUMNS,
+    print_lines,
+    print_text,
+    width_of_output,
+)
 from shardwright.cli.outputs import print_document, print_list
 from shardwright.engines import option_tables
 from shardwright.hardware.gpus import Gpu, load_gpus
@@ -32,9 +37,6 @@ _WITHOUT_CONFIG = (
 _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS A NODE", "LINK GB/S")
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
-_UNBOUNDED = (
-    200  #: columns in a file or a pipe: one line for each, for whoever searches them
-)
 _ABOUT_PRICES = (
     "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data "
     "sheet"
@@ -93,7 +95,7 @@ def list_gpus(arguments: Namespace) -> None:
     cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]
     _print_table(header, cells, missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
-        width = width_of_output(_UNBOUNDED)
+        width = width_of_output(IN_A_FILE_COLUMNS)
         print_lines(paragraph(_ABOUT_PRICES, width=width), width=width)
 
 
@@ -148,7 +150,7 @@ def _print_table(
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
-    width = width_of_output(_UNBOUNDED)
+    width = width_of_output(IN_A_FILE_COLUMNS)
     print_lines(table(header, cells, width=width, indent=""), width=width)
 
 

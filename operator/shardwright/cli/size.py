@@ -16,6 +16,7 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
 from shardwright.cli.output import (
+    IN_A_FILE_COLUMNS,
     print_lines,
     print_text,
     width_of_output,
@@ -157,7 +158,8 @@ def print_size(arguments: Namespace) -> Exit:
         case "text":
             print_lines(_lines(arguments, found, by))
         case "wide":
-            print_lines(_wide(found))
+            width = width_of_output(IN_A_FILE_COLUMNS)
+            print_lines(_wide(found, width), width=width)
         case "name":
             for sized in found:
                 if sized.best:
@@ -185,7 +187,7 @@ def _settings(arguments: Namespace) -> Settings:
 
     file = arguments.settings
     return (
-        name_the_file(file, lambda: read_settings(read_text(file)))
+        name_the_file(file, partial(read_settings, read_text(file)))
         if file
         else Settings()
     )
@@ -288,7 +290,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield from table(header, [_cells(step) for step in _near(first)], width=width)
 
 
-def _wide(found: Sequence[Sized]) -> Iterator[Line]:
+def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
     """Yield one line for each product, with both prices."""
     header = (
         "GPU",
@@ -310,7 +312,7 @@ def _wide(found: Sequence[Sized]) -> Iterator[Line]:
         )
         for sized in found
     ]
-    yield from table(header, rows, width=width_of_output(), indent="")
+    yield from table(header, rows, width=width, indent="")
 
 
 def _output_of_a_gpu(sized: Sized) -> str:

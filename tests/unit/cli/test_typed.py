@@ -275,15 +275,19 @@ def test_what_a_command_does_not_take_is_one_line_and_names_its_help(
         ["rollout", "history"],
         ["models", "-o", "tablet"],
         ["--no-such-option"],
+        ["rollout", "histroy", "x"],
     ):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
 
-    assert [line.rpartition("; ")[2] for line in _errors(capsys)] == [
+    errors = _errors(capsys)
+    assert "; did you mean history?; " in errors[-1]
+    assert [line.rpartition("; ")[2] for line in errors] == [
         "see 'shardwright rollout --help'",
         "see 'shardwright models --help'",
         "see 'shardwright --help'",
+        "see 'shardwright rollout --help'",
     ]
 
 
