@@ -3,6 +3,7 @@
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,6 +13,36 @@ CONNECTION: Final = "Connection, with the flags of kubectl"
 
 _EXAMPLES_SHOWN: Final = 4
 _NARROWEST: Final = 60
+_CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Prose as wide as the terminal; lines that begin with two spaces are commands, and stay whole.
+
+    An option and its short form share what stands behind them.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # noqa: PLC0415
+
+        lines: list[str] = []
+        for line in text.splitlines():
+            whole = line.startswith("  ") and not _CODE.match(line)
+            lines += (
+                [line]
+                if whole or not line
+                else textwrap.wrap(
+                    line, width, subsequent_indent="     " if _CODE.match(line) else ""
+                )
+            )
+        return "\n".join(indent + line for line in lines)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        default = self._get_default_metavar_for_optional(action)
+        taken = self._format_args(action, default)
+        return f"{', '.join(action.option_strings)} {taken}"
 
 
 class HelpAll(argparse.Action):

@@ -279,8 +279,13 @@ def _crd(_: Namespace) -> int:
     return Exit.PLAN
 
 
-def _version(_: Namespace) -> int:
-    print_text(f"shardwright {__version__}")
+def _version(arguments: Namespace) -> int:
+    if arguments.output == "text":
+        print_text(f"shardwright {__version__}")
+        return Exit.PLAN
+    from shardwright.cli.catalogue import print_version  # noqa: PLC0415
+
+    print_version(arguments)
     return Exit.PLAN
 
 

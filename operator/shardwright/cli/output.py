@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 NARROWEST: Final = 60
 WIDEST: Final = 140
+IN_A_FILE_COLUMNS: Final = 200
+"""Columns of lists in a file: one line for each, for whoever searches them."""
 PIPE_WIDTH: Final = 110  #: columns where there is no terminal and COLUMNS is not set
 _DIGITS: Final = 6  #: of COLUMNS, at most five
 

@@ -286,7 +286,7 @@ def _surroundings(
         from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
 
         return read_surroundings_of(cluster, settings.stated)
-    found = read_surroundings(there, settings.stated)
+    found = read_surroundings(there, settings.stated, arguments.nodes)
     return (
         replace(found, usage=()) if arguments.gpus else found
     )  # GPUs that are named are free
@@ -489,7 +489,7 @@ def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
 
 
 def _read_settings(file: str) -> Settings:
-    return name_the_file(file, lambda: read_settings(read_text(file)))
+    return name_the_file(file, partial(read_settings, read_text(file)))
 
 
 def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:

@@ -15,7 +15,13 @@ from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
-from shardwright.cli.output import print_lines, width_of_output, with_bar
+from shardwright.cli.output import (
+    IN_A_FILE_COLUMNS,
+    print_lines,
+    print_text,
+    width_of_output,
+    with_bar,
+)
 from shardwright.cli.outputs import print_document
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
@@ -148,10 +154,18 @@ def print_size(arguments: Namespace) -> Exit:
         ]
     by = counted_by(sizes)
     found = sorted(sizes, key=lambda sized: sized.counts(by))
-    if arguments.output != "text":
-        print_document("GpuSizes", _document(arguments, found), arguments.output)
-    else:
-        print_lines(_lines(arguments, found, by))
+    match arguments.output:
+        case "text":
+            print_lines(_lines(arguments, found, by))
+        case "wide":
+            width = width_of_output(IN_A_FILE_COLUMNS)
+            print_lines(_wide(found, width), width=width)
+        case "name":
+            for sized in found:
+                if sized.best:
+                    print_text(f"{sized.best.gpus}x{sized.named.gpu.id}")
+        case form:
+            print_document("GpuSizes", _document(arguments, found), form)
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
 
 
@@ -173,7 +187,7 @@ def _settings(arguments: Namespace) -> Settings:
 
     file = arguments.settings
     return (
-        name_the_file(file, lambda: read_settings(read_text(file)))
+        name_the_file(file, partial(read_settings, read_text(file)))
         if file
         else Settings()
     )
@@ -274,6 +288,38 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     header = ("GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
     yield from table(header, [_cells(step) for step in _near(first)], width=width)
+
+
+def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
+    """Yield one line for each product, with both prices."""
+    header = (
+        "GPU",
+        "GPUS",
+        "LAYOUT",
+        "OUTPUT",
+        "FIRST TOKEN",
+        "PER TOKEN",
+        "OUTPUT A GPU",
+        *_PRICE_HEADERS[Counted.RELATIVE],
+        *_PRICE_HEADERS[Counted.STATED],
+    )
+    rows = [
+        (
+            *_row(sized),
+            _output_of_a_gpu(sized),
+            *_price(sized, Counted.RELATIVE),
+            "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
+        )
+        for sized in found
+    ]
+    yield from table(header, rows, width=width, indent="")
+
+
+def _output_of_a_gpu(sized: Sized) -> str:
+    if sized.best is None or not isinstance(sized.best.outcome, Plan):
+        return ""
+    each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
+    return f"{format_count(each)} tok/s"
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:

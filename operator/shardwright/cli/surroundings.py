@@ -3,7 +3,7 @@ and from a cluster.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,9 +39,11 @@ class Surroundings:
     reservations: tuple[Reservation, ...] = ()
 
 
-def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surroundings:
+def read_surroundings(
+    sources: Iterable[Given], stated: Stated = NONE, files: Sequence[str] = ()
+) -> Surroundings:
     """Read the surroundings from the objects of ``--nodes`` files. ``stated`` holds the statements
-    of the settings.
+    of the settings, ``files`` the names that were given.
 
     Raises:
         InputError: there is no Node among them.
@@ -61,11 +63,7 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
         raise InputError(mistyped)
     if not nodes:
         raise InputError(
-            [
-                _no_nodes(
-                    ", ".join(sorted({source.file for source in objects})) or "--nodes"
-                )
-            ]
+            [_no_nodes(", ".join(sorted({source.file for source in objects}) or files))]
         )
     return Surroundings(
         nodes=read_nodes(nodes, stated, read_published(slices, classes)),

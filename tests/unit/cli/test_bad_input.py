@@ -42,6 +42,60 @@ def test_a_file_that_is_not_there(capsys: Capture) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "words", "told"),
+    [
+        (
+            "table.txt",
+            "NAME STATUS\nn1 Ready\n",
+            ("--nodes", "table.txt"),
+            (
+                "error[ManifestUnreadable]: table.txt: a document is not an object; kubectl prints "
+                "objects with '-o yaml' or '-o json'"
+            ),
+        ),
+        (
+            "empty.yaml",
+            "",
+            ("--nodes", "empty.yaml"),
+            (
+                "error[NoNodes]: empty.yaml: no Node is in it; write one with: kubectl get nodes,pods "
+                "-A -o yaml > nodes.yaml"
+            ),
+        ),
+        (
+            "broken.yaml",
+            "kind: [\n",
+            ("--nodes", "broken.yaml"),
+            (
+                "error[ManifestUnreadable]: broken.yaml: while parsing a flow node did not find "
+                "expected node content in line 2, column 1; correct the YAML"
+            ),
+        ),
+        (
+            "other.yaml",
+            "",
+            ("--gpus", "8xH100", "--settings", "none"),
+            (
+                "error[FileUnreadable]: none: No such file or directory; give a file that exists and "
+                "that you may read"
+            ),
+        ),
+    ],
+)
+def test_each_file_is_named_once_and_with_the_way_out(
+    file: str,
+    text: str,
+    words: tuple[str, ...],
+    told: str,
+    files: Files,
+    capsys: Capture,
+) -> None:
+    files.raw(file, text.encode())
+
+    assert _errors(capsys, "plan", "meta-llama/Llama-3.1-8B", *words) == [told]
+
+
 LONG = "a" * 300
 """What no file system takes as a name."""
 

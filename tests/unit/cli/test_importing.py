@@ -183,7 +183,7 @@ def test_what_runs_no_vllm_is_refused() -> None:
 
     with pytest.raises(
         InputError,
-        match="Deployment web no container of it starts vLLM; only what runs vLLM can be imported",
+        match="Deployment web has no container that starts vLLM; only what runs vLLM can be imported",
     ):
         import_object(nginx)
 

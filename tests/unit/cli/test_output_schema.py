@@ -158,6 +158,15 @@ def test_what_is_known_is_a_list_however_much_is_in_it(
     assert counts[1:] == [1, 0]
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_version_names_what_it_knows(form: str, capsys: Capture) -> None:
+    assert main(["version", "-o", form]) == 0
+
+    printed = yaml.safe_load(capsys.readouterr().out)
+    check(printed, "Version")
+    assert [engine["name"] for engine in printed["engines"]] == ["vLLM", "TensorRT-LLM"]
+
+
 def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     files = Files(tmp_path)
     words = ["plan", "-f", files.manifests(a_manifest()), "-o", "json", "--nodes"]

@@ -32,7 +32,7 @@ KSERVE_ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
 """Key of the Secret that ``modelAccessSecret`` names. Source: KAITO's documentation."""
 
-_NOT_VLLM: Final = "no container of it starts vLLM"
+_NOT_VLLM: Final = "has no container that starts vLLM"
 
 Others = Sequence[Content]
 """Objects beside the one that is imported: it may refer to ConfigMaps among them."""
