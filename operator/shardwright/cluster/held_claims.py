@@ -1,4 +1,7 @@
-"""What ResourceClaims hold beside what their pods request, booked in the ledger."""
+"""What ResourceClaims hold beside what their pods request, booked in the ledger.
+
+GPUs that pods request themselves are not counted here, so that none is counted twice.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets."""
+"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets.
+
+The pods themselves are made in ``pod``, and nothing here looks at a cluster.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
