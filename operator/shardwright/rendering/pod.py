@@ -207,7 +207,9 @@ def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, A
 def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "affinity": _affinity(plan, deployment, group),
+        # No engine asks the API server anything, so none gets a token for it.
         "automountServiceAccountToken": False,
+        # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
@@ -240,6 +242,7 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "runAsUser": USER_ID,
         "runAsGroup": USER_ID,
         "fsGroup": USER_ID,
+        # Else the kubelet changes the group of every file of a volume at every start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -340,6 +343,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "securityContext": _container_security(
             deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
         ),
+        # Of an engine that leaves no message, the end of its log is what status can show.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -421,6 +425,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         **written_folders(own, dict(deployment.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
+    # What is needed is there: a restart must not depend on whether the hub can be reached.
     return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
