@@ -47,7 +47,12 @@ from shardwright.rendering.scripts import (
     REMEMBERED,
     RENDEZVOUS_PORT,
     SCRIPTS_DIR,
+    RankNetwork,
+    RayJoining,
     ScriptSettings,
+    ScriptTimes,
+    SshJoining,
+    TokenWatch,
     scripts,
 )
 from shardwright.rendering.ssh import USER_ID
@@ -92,26 +97,35 @@ def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return the settings for the scripts of a plan."""
     engine = ENGINES[deployment.engine]
+    joined_over_ssh = ssh.joins(plan, deployment)
     return ScriptSettings(
         engine=engine.label,
-        address_variable=engine.address_variable,
         demands_key=deployment.api_key is not None,
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
-        over_ssh=ssh.joins(plan, deployment),
-        shared_variables=_shared_variables(plan, deployment)
-        if ssh.joins(plan, deployment)
-        else (),
-        over_ray=ray.joins(plan, deployment),
-        downloads=bool(sources.downloads(deployment)),
-        silence_seconds=deployment.silence_seconds,
-        idle_seconds=deployment.idle_seconds,
-        rdma=bool(plan.rdma),
-        tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
+        downloads=bool(sources.downloads(deployment)),
         shm_bytes=shared_memory_bytes(plan, deployment),
-        start_seconds=start_budget(plan, deployment).load_seconds
-        + budgets.LAST_WORDS_SECONDS,
+        ssh=SshJoining(
+            joins=joined_over_ssh,
+            shared_variables=_shared_variables(plan, deployment)
+            if joined_over_ssh
+            else (),
+        ),
+        ray=RayJoining(joins=ray.joins(plan, deployment)),
+        network=RankNetwork(
+            address_variable=engine.address_variable,
+            rdma=bool(plan.rdma),
+            tcp_only=not deployment.network.rdma,
+        ),
+        times=ScriptTimes(
+            start_seconds=start_budget(plan, deployment).load_seconds
+            + budgets.LAST_WORDS_SECONDS
+        ),
+        tokens=TokenWatch(
+            silence_seconds=deployment.silence_seconds,
+            idle_seconds=deployment.idle_seconds,
+        ),
     )
 
 
