@@ -325,7 +325,7 @@ def _started(plan: Plan, deployment: Deployment) -> list[_StartedRank]:
     """Run the launch scripts of a group and return what they started."""
     with (
         TemporaryDirectory() as folder,
-        ranks_of(plan, deployment, Path(folder), ray_port=free_port()) as ranks,
+        ranks_of(plan, deployment, Path(folder), ray={"port": free_port()}) as ranks,
     ):
         (Path(folder) / "hosts").write_text(
             f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n"

@@ -25,7 +25,7 @@ def a_manifest(
     }
 
 
-def a_dumped_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
+def a_listed_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
     node: dict[str, Any] = yaml.safe_load((DUMPS / f"{dump}.yaml").read_text())
     node["metadata"]["name"] = name
     return node

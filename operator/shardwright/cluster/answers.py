@@ -1,4 +1,7 @@
-"""What an answer means: an object, a refusal by the API server, or somebody else's words."""
+"""What an answer means: an object, a refusal by the API server, or somebody else's words.
+
+Whether a request is sent again is not decided here, but by the client for each verb.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,5 +1,7 @@
 """The readers of everything that the operator watches beside its ShardedModels, and the store that
 they fill.
+
+Nothing is decided here: what concerns a model is handed to its look.
 """
 
 import asyncio

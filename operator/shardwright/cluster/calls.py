@@ -1,4 +1,7 @@
-"""One request to the API server, how urgent it is, and the error that it may end in."""
+"""One request to the API server, how urgent it is, and the error that it may end in.
+
+It knows no connection and sends nothing.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each
 verb.
+
+It does not know what it carries: projections and typed objects are made by its callers.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """Files that the kubelet renews: read again when they change, and the last good content stays in
 use.
+
+Their content is not understood here but by the function that each is given.
 """
 
 import json

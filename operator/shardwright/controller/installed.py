@@ -1,5 +1,7 @@
 """What `helm test` runs: whether what the chart has installed works, seen from a pod beside the
 operator's.
+
+It repairs nothing, and leaves nothing behind but what it could not delete.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""The command line of the operator."""
+"""The command line of the operator.
+
+What is wrong in combination is refused here, so that nothing else needs to check it.
+"""
 
 import argparse
 import logging

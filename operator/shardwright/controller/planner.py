@@ -1,5 +1,7 @@
 """Answers what a look asks of the planner, one model at a time: what is planned is kept before the
 next one is planned.
+
+It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
 """
 
 import asyncio

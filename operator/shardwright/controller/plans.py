@@ -1,5 +1,7 @@
 """Plans as pages, for people: who asks is asked of the API server, and sees what he may list or
 get.
+
+It never shows more than the API server would, and changes nothing.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ named by their content then.
 
 Both ends keep the same values. Messages go to and fro in strict turn, so they agree at every
 moment; the operator's end says which values both are to forget.
+
+Both ends are one release in one pod, so nothing here must be read by another version.
 """
 
 import copyreg

@@ -1,5 +1,8 @@
 """What the planner answers to what a look asks, on what there is for the model; and what a model
 that waits claims.
+
+Nothing is priced here: :mod:`shardwright.replanning` and the pipeline make plans, this says which
+of their answers holds. The worker runs it, so it gets values and asks nobody.
 """
 
 from collections import Counter

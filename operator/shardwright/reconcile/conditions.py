@@ -1,4 +1,8 @@
-"""The conditions of a ShardedModel, made of what one look at it found."""
+"""The conditions of a ShardedModel, made of what one look at it found.
+
+Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
+``findings``.
+"""
 
 from collections.abc import Sequence
 from typing import Final

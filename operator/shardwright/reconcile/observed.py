@@ -1,5 +1,7 @@
 """What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its
 groups.
+
+No object is left out because it is not ours: that one is in the way must be seen, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence

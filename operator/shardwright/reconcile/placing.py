@@ -1,4 +1,8 @@
-"""What becomes of the plan of record in this look: kept, or asked anew of the planner."""
+"""What becomes of the plan of record in this look: kept, or asked anew of the planner.
+
+What the planner answers is made in ``answering``, off this process; what is asked here may have no
+answer yet.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """What one look leaves behind: status, events, what to keep of the cluster for the model, and when
 to look again.
+
+Nothing is written here: the writes of the look have ended before, and the shell publishes.
 """
 
 from collections.abc import Mapping

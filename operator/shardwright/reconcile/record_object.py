@@ -3,6 +3,8 @@ and signed.
 
 Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as
 its signature does (:mod:`shardwright.reconcile.record_trust`).
+
+What a record says is the wire's (``api.record``), and it is not checked here.
 """
 
 from collections.abc import Mapping, Sequence

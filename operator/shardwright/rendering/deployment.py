@@ -1,4 +1,7 @@
-"""What the user said about running the model, beside the plan: the second input of rendering."""
+"""What the user said about running the model, beside the plan: the second input of rendering.
+
+Nothing is checked here: the API's rules and ``resolving`` have done so.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,7 @@
 """The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
 shape, whatever the model.
+
+Whether one is needed, and what becomes of its answer, is ``reconcile.fetched``'s.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardwright.cli.main import main
-from tests.support.builders_cli import Files, a_dumped_node, a_foreign_pod, a_manifest
+from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.chdir(tmp_path)
-    Files(tmp_path).cluster([a_dumped_node("n1"), a_foreign_pod("n1", 0)])
+    Files(tmp_path).cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
     return Files(tmp_path)
 
 
@@ -220,7 +220,7 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 def test_a_number_without_quotes_among_our_labels(
     files: Files, capsys: Capture
 ) -> None:
-    node = a_dumped_node("n1")
+    node = a_listed_node("n1")
     node["metadata"]["labels"]["shardwright.io/network-gbps-per-gpu"] = 400
     files.manifests(a_manifest())
     files.cluster([node])
@@ -412,7 +412,7 @@ def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
 def test_any_node_gets_an_answer(
     metadata: Any, labels: dict[str, Any], allocatable: Any, taints: Any, files: Files
 ) -> None:
-    node = a_dumped_node("n2")
+    node = a_listed_node("n2")
     node["metadata"]["labels"] |= labels
     node["status"]["allocatable"] = allocatable
     node["spec"] = {"taints": taints}
@@ -456,7 +456,7 @@ def test_a_namespace_beside_another_one_is_refused(
         "-f",
         files.manifests(manifest),
         "--nodes",
-        files.cluster([a_dumped_node("n1")]),
+        files.cluster([a_listed_node("n1")]),
         "-n",
         "ours",
     ]

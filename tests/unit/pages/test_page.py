@@ -15,7 +15,7 @@ import pytest
 from shardwright.cli.main import main
 from shardwright.pages.figures import COUNT, SECONDS, at
 from shardwright.pages.page import plan_page
-from tests.support.builders_cli import Files, a_dumped_node, a_manifest
+from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
 Capture = pytest.CaptureFixture[str]
@@ -271,7 +271,7 @@ def test_several_models_are_refused_with_the_way_out(
     monkeypatch.chdir(tmp_path)
     files = Files(tmp_path)
     model = files.manifests(a_manifest("one"), a_manifest("two"))
-    nodes = files.cluster([a_dumped_node("n1")])
+    nodes = files.cluster([a_listed_node("n1")])
 
     assert main(["report", "-f", model, "--nodes", nodes]) == 2
     assert capsys.readouterr().err == (
