@@ -18,27 +18,36 @@ from shardwright.resolving.subject import Subject
 
 
 def as_made(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord,
 ) -> Deployment:
     """Return the deployment that the pods of a plan are made by."""
     placed = _placed(seen, known, subject, record)
-    return replace(placed, earlier=earlier_of(seen, known, subject, record))
+    earlier = earlier_of(seen, known, subject, record)
+    return replace(placed, earlier=earlier)
 
 
 def earlier_of(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord,
 ) -> Earlier | None:
     """Return the pods of the revision that is gone back to, where another release had made them."""
-    gone_back = seen.former is not None and seen.former.subject is subject
-    return (
-        seen.former.pods_of(record.plan, _placed(seen, known, subject, record))
-        if seen.former and gone_back
-        else None
-    )
+    former = seen.former
+    if former is None or former.subject is not subject:
+        return None
+    placed = _placed(seen, known, subject, record)
+    return former.pods_of(record.plan, placed)
 
 
 def _placed(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord,
 ) -> Deployment:
     """Return a deployment with what is found out where and when its pods are made."""
     cluster = seen.cluster or Cluster()
@@ -53,11 +62,14 @@ def _placed(
 
 
 def stateful_sets(
-    observed: Observed, owner_uid: str | None = None
+    observed: Observed,
+    owner_uid: str | None = None,
 ) -> dict[str, Mapping[str, Any]]:
     """Return the StatefulSets by name, those of one owner or (None) all."""
-    return {
-        name: live
-        for (kind, name), live in sorted(observed.objects.items())
-        if kind == STATEFUL_SET and owner_uid in (None, controller_uid(live))
-    }
+    found = {}
+    for (kind, name), live in sorted(observed.objects.items()):
+        if kind != STATEFUL_SET:
+            continue
+        if owner_uid in (None, controller_uid(live)):
+            found[name] = live
+    return found

@@ -107,7 +107,10 @@ def plan_that_stands(
 
 
 def _let_in(
-    seen: Seen, known: Known, subject: Subject, planned: StandingPlan
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    planned: StandingPlan,
 ) -> StandingPlan:
     """Return the same with why the pods of the plan that stands are not let in as they are asked
     for now.
@@ -120,13 +123,17 @@ def _let_in(
         or record.cut_hash != subject.cut_hash
     ):
         return planned
-    begun = _has_begun(seen, known)
-    why = (outgrown if begun else barred)(seen, known, subject, record)
+    if _has_begun(seen, known):
+        why = outgrown(seen, known, subject, record)
+        unplaced = planned.unplaced
+    else:
+        why = barred(seen, known, subject, record)
+        unplaced = planned.unplaced or why is not None
     return replace(
         planned,
         barred=planned.barred or why,
         stays=why is not None,
-        unplaced=planned.unplaced or (why is not None and not begun),
+        unplaced=unplaced,
     )
 
 

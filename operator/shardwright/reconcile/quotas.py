@@ -211,7 +211,8 @@ def quota_problem(
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
-            gone, whole = max(gone, Decimal(0)), _sum(quota, name, (wanted, *kept))
+            gone = max(gone, Decimal(0))
+            whole = _sum(quota, name, (wanted, *kept))
             if need.amounts[name] * pods and gone + whole > hard:
                 return _exceeded(quota, name, gone, whole, runs=bool(own))
     return None
@@ -219,24 +220,33 @@ def quota_problem(
 
 def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
     """Return whether pods count for more than others in anything, or for something else."""
-    made = [(need, count) for need, count in wanted if count]
-    names = {name for need, _ in made for name in need.amounts}
-    return any(
-        not any(_counts_alike(need, had) for had, _ in before) for need, _ in made
-    ) or any(_amount(name, made) > _amount(name, before) for name in names)
+    for need, count in wanted:
+        if not count:
+            continue
+        if not any(_counts_alike(need, had) for had, _ in before):
+            return True
+        for name in need.amounts:
+            if _amount(name, wanted) > _amount(name, before):
+                return True
+    return False
 
 
 def _counts_alike(need: Need, had: Need) -> bool:
     """Return whether a pod is within quotas that another one is within, as far as amounts go."""
-    alike = replace(had, amounts=need.amounts, unstated=need.unstated)
+    alike = replace(
+        had,
+        amounts=need.amounts,
+        unstated=need.unstated,
+    )
     return need == alike and need.unstated <= had.unstated
 
 
 def _amount(name: str, pods: Iterable[Pods]) -> Decimal:
-    return sum(
-        (need.amounts.get(name, Decimal(0)) * count for need, count in pods),
-        Decimal(0),
-    )
+    whole = Decimal(0)
+    for need, count in pods:
+        if name in need.amounts:
+            whole += need.amounts[name] * count
+    return whole
 
 
 def _container(
@@ -336,7 +346,9 @@ def _sum(quota: Quota, name: str, pods: Iterable[Pods]) -> Decimal:
 def _exceeded(
     quota: Quota, name: str, gone: Decimal, whole: Decimal, *, runs: bool
 ) -> Problem:
-    meanwhile = "what runs goes on" if runs else "it holds no GPU"
+    meanwhile = "it holds no GPU"
+    if runs:
+        meanwhile = "what runs goes on"
     return Problem(
         code="QuotaExceeded",
         what=f"ResourceQuota {quota.name}",

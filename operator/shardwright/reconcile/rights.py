@@ -30,12 +30,16 @@ from shardwright.resolving.subject import Subject
 
 
 def pods_of(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord,
 ) -> Pods | None:
     """Return the pods of a plan as quotas count them, None where it has none or nothing is
     limited.
     """
-    cluster, plan = seen.cluster or Cluster(), record.plan
+    plan = record.plan
+    cluster = seen.cluster or Cluster()
     if (
         not cluster.allowance
         or not plan.groups
@@ -43,8 +47,10 @@ def pods_of(
         or subject.intent.plan_only
     ):
         return None
-    spec = _spec_of(plan, as_made(seen, known, subject, record))
-    return _need(cluster, spec), len(plan.groups) * plan.nodes_per_replica
+    deployment = as_made(seen, known, subject, record)
+    need = _need(cluster, _spec_of(plan, deployment))
+    pods = len(plan.groups) * plan.nodes_per_replica
+    return need, pods
 
 
 def _spec_of(plan: Plan, deployment: Deployment) -> Mapping[str, Any]:
@@ -94,13 +100,11 @@ def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
     """Return the number of GPUs that the namespace may keep with a plan. None means any number: the
     plan needs no more than the one that runs.
     """
+    before = known.record
     runs = stateful_sets(known.observed, seen.resource.owner.uid)
-    before = known.record.plan if known.record and runs else None
-    return (
-        None
-        if before and _gpus(plan) <= _gpus(before)
-        else (seen.cluster or Cluster()).limits.gpus
-    )
+    if before and runs and _gpus(plan) <= _gpus(before.plan):
+        return None
+    return (seen.cluster or Cluster()).limits.gpus
 
 
 def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | None:
@@ -120,7 +124,10 @@ def _gpus(plan: Plan) -> int:
 
 
 def barred(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord | None
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord | None,
 ) -> Problem | None:
     """Return why the pods of a plan are not let in that is to be started, None where they are, or
     are there already.
@@ -128,7 +135,7 @@ def barred(
     What counts for no more than what it takes the place of is never barred: what a quota says is
     used lags behind pods that end. Groups of which the same is asked keep the pods that they have.
     """
-    cluster, uid = seen.cluster or Cluster(), seen.resource.owner.uid
+    cluster = seen.cluster or Cluster()
     if record is None or not record.plan.deployable or subject.intent.plan_only:
         return None
     if problem := _too_many_gpus(
@@ -137,29 +144,44 @@ def barred(
         return problem
     if not cluster.allowance or not record.plan.groups:
         return None
+    plan = record.plan
     deployment = as_made(seen, known, subject, record)
-    lives = stateful_sets(known.observed, uid)
+    lives = stateful_sets(
+        known.observed,
+        seen.resource.owner.uid,
+    )
+    same = tuple(_as_asked(lives, plan, deployment))
+    spec = _spec_of(plan, deployment)
+    need = _need(cluster, spec)
+    made = (len(plan.groups) - len(same)) * plan.nodes_per_replica
     before = _pods(cluster, lives.values())
-    same = _as_asked(lives, record.plan, deployment)
-    kept = _pods(cluster, (lives[name] for name in same))
-    spec = _spec_of(record.plan, deployment)
-    made = (len(record.plan.groups) - len(kept)) * record.plan.nodes_per_replica
-    wanted = _need(cluster, spec), made
-    more = grows((wanted, *kept), before)
-    if made and (more or wanted[0] not in [had for had, _ in before]):
+    kept = _pods(
+        cluster,
+        (lives[name] for name in same),
+    )
+    more = grows(
+        ((need, made), *kept),
+        before,
+    )
+    problem = None
+    if made and (more or need not in [had for had, _ in before]):
         problem = range_problem(spec, cluster.allowance)
-    else:
-        problem = None
     if problem or not more:
         return problem
-    there = Counter(member.set_uid for member in known.observed.members)
-    uids = (live["metadata"]["uid"] for live in lives.values())
-    own = [(had, there[of]) for (had, _), of in zip(before, uids, strict=True)]
-    return quota_problem(cluster.allowance, wanted, own, cluster.promised, kept)
+    return quota_problem(
+        cluster.allowance,
+        (need, made),
+        _there(known, cluster, lives.values()),
+        cluster.promised,
+        kept,
+    )
 
 
 def outgrown(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+    seen: Seen,
+    known: Known,
+    subject: Subject,
+    record: PlanRecord,
 ) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
     for now would not be let in. None where they would, or where the first of them have come.
@@ -168,30 +190,55 @@ def outgrown(
         return None
     lives = stateful_sets(known.observed, seen.resource.owner.uid)
     deployment = as_made(seen, known, subject, record)
-    begun = any(_as_asked(lives, record.plan, deployment))
-    return None if begun else barred(seen, known, subject, record)
+    if any(_as_asked(lives, record.plan, deployment)):
+        return None
+    return barred(seen, known, subject, record)
 
 
 def _as_asked(
-    lives: Mapping[str, Mapping[str, Any]], plan: Plan, deployment: Deployment
+    lives: Mapping[str, Mapping[str, Any]],
+    plan: Plan,
+    deployment: Deployment,
 ) -> Iterator[str]:
     """Yield the names of the StatefulSets, of each group the latest, of which a plan asks just
     what was asked of them.
     """
-    latest = {generation_of(name)[0]: name for name in sorted(lives, key=generation_of)}
+    latest = {}
+    for name in sorted(lives, key=generation_of):
+        root, _ = generation_of(name)
+        latest[root] = name
     roots = group_names(deployment.base, plan.group_numbers)
     for index, root in enumerate(roots):
-        name = latest.get(root, "")
-        if name and asked_by(lives[name]) == asked_of(plan, deployment, index) != "":
+        if root not in latest:
+            continue
+        name = latest[root]
+        asked = asked_of(plan, deployment, index)
+        if asked and asked == asked_by(lives[name]):
             yield name
 
 
-def _pods(cluster: Cluster, lives: Iterable[Mapping[str, Any]]) -> tuple[Pods, ...]:
+def _pods(
+    cluster: Cluster,
+    lives: Iterable[Mapping[str, Any]],
+) -> tuple[Pods, ...]:
     """Return the pods that StatefulSets have, or had before they were stopped."""
-    return tuple(
-        (
-            _need(cluster, live["spec"]["template"]["spec"]),
-            as_it_stands(live, 0)["spec"]["replicas"],
-        )
-        for live in lives
-    )
+    found = []
+    for live in lives:
+        whole = as_it_stands(live, 0)["spec"]
+        need = _need(cluster, whole["template"]["spec"])
+        found.append((need, whole["replicas"]))
+    return tuple(found)
+
+
+def _there(
+    known: Known,
+    cluster: Cluster,
+    lives: Iterable[Mapping[str, Any]],
+) -> tuple[Pods, ...]:
+    """Return the pods of StatefulSets that there are now."""
+    there = Counter(member.set_uid for member in known.observed.members)
+    found = []
+    for live in lives:
+        need = _need(cluster, live["spec"]["template"]["spec"])
+        found.append((need, there[live["metadata"]["uid"]]))
+    return tuple(found)
