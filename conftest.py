@@ -35,6 +35,7 @@ _OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"
 _OF_OTHER_VERSIONS = Path(__file__).parent / "tests" / "versions"
 _OF_MPI = Path(__file__).parent / "tests" / "mpi"
 _OF_THE_BROWSER = Path(__file__).parent / "tests" / "browser"
+_COSTS = Path(__file__).parent / "operator" / "shardwright" / "costs"
 _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
 
@@ -129,6 +130,17 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shell another one.
     """
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _worked_examples(request: pytest.FixtureRequest) -> None:
+    """Name what the worked numbers of the cost model start from, for its doctests alone."""
+    if isinstance(request.node, pytest.DoctestItem) and request.path.is_relative_to(
+        _COSTS
+    ):
+        from tests.support.worked_examples import worked_examples  # noqa: PLC0415
+
+        request.getfixturevalue("doctest_namespace").update(worked_examples())
 
 
 @pytest.fixture

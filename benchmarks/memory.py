@@ -285,7 +285,7 @@ def print_summary(done: list[Comparison]) -> None:
         )
     )
     for name, errors in named:
-        bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004
+        bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004 - the promise of the planner
         median = statistics.median(map(abs, errors))
         print(
             f"{name:12} {len(errors):3} rows, median absolute error {median:.1%}, at most +5 % in "

@@ -4,16 +4,12 @@ ShardedModel.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.option_tables import Option, canonical, option_table
 from shardwright.errors import Problem
-
-NOT_PLANNED: Final[Mapping[str, str]] = {
-    "speculative-config": "drafts by {method} are not planned",
-}
-"""Options without which a recipe runs as well, and why they are left out."""
 
 PLANS_OWN: Final = frozenset(
     {"data-parallel-size", "distributed-executor-backend", "enable-expert-parallel"}
@@ -33,6 +29,14 @@ class Reading:
     tensor: int | None = None
     left_out: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    def without_drafts(self, why: str) -> "Reading":
+        """Return the same with no speculation, which a recipe serves without, and why."""
+        rest = {
+            key: said for key, said in self.workload.items() if key != "speculation"
+        }
+        left = f"speculative-config: {why}"
+        return replace(self, workload=rest, left_out=(*self.left_out, left))
 
 
 def read_arguments(words: Sequence[str], version: str) -> Reading:
@@ -121,8 +125,9 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
             case "served-model-name":
                 model["servedName"] = value
             case "speculative-config":
-                method = json.loads(value).get("method", "a draft model")
-                left.append(f"{name}: {NOT_PLANNED[name].format(method=method)}")
+                speculation, why = speculation_of_config(value)
+                workload |= {"speculation": speculation} if speculation else {}
+                left += [f"{name}: {why}"] if why else []
             case _ if name in PLANS_OWN:
                 left.append(f"{name}: the plan says it")
             case _:

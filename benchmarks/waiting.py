@@ -161,7 +161,7 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
 
 def arrivals(seed: int) -> list[Model]:
     """Return models that arrive at random, so many that the nodes are nearly full."""
-    dice = random.Random(seed)  # noqa: S311
+    dice = random.Random(seed)  # noqa: S311  # a simulation
     mean_gpus = (
         LARGE_SHARE * LARGE_NODES * GPUS + (1 - LARGE_SHARE) * (1 + 2 + 4 + 8) / 4
     )

@@ -74,7 +74,7 @@ class Search:
         self._metrics = Metrics()
         self._worker = Worker(budget, self._metrics)
         self._budget = budget
-        self._dice = random.Random(seed)  # noqa: S311
+        self._dice = random.Random(seed)  # noqa: S311 - the same questions for the same seed are wanted
         self.worst: dict[str, list[Cost]] = {figure: [] for figure in FIGURES}
         self.said = Counter[str]()
 

@@ -200,7 +200,7 @@ class _Modules(SchemeDictionaryDestination):
         scheme: Scheme,
         path: str | os.PathLike[str],
         stream: BinaryIO,
-        is_executable: bool,  # noqa: FBT001
+        is_executable: bool,  # noqa: FBT001 - as installer has it
     ) -> RecordEntry:
         return (
             _unwritten(str(path))

@@ -179,5 +179,5 @@ def suggested(
 def shown(value: float) -> str:
     """Return a number with three significant digits, large ones in full."""
     return (
-        f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004
+        f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 - three digits
     )

@@ -162,8 +162,8 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         yield _LESS_MEMORY
     if found.compute_domain != plan.compute_domain:
         yield (
-            f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike "
-            "the plan"
+            f"{'' if found.compute_domain else 'no '}nodes "
+            "that share an NVLink domain, unlike the plan"
         )
     offered, wanted = dict(found.rdma), dict(plan.rdma)
     if offered.keys() != wanted.keys() or any(

@@ -3,23 +3,25 @@ call.
 
 Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving``
 (or what ``replanning`` does) → ``record_of`` → ``bundle_for``.
+
+What keeps, shows and renders a plan is imported where that is done: who only plans, as most do who
+type ``plan``, does not wait for it.
 """
 
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget
-from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.planner import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.survey import Surveyed, survey
 from shardwright.planning.ways_out import ways_out
-from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.pod import start_budget
-from shardwright.rendering.render import render
 from shardwright.resolving.subject import Subject
+
+if TYPE_CHECKING:
+    from shardwright.api.record import PlanRecord
+    from shardwright.rendering.bundle import Bundle
 
 
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:
@@ -63,6 +65,13 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
     With the plan that is ``deployed`` it says how long its pods may take to start.
     """
+    from shardwright.api.published import (  # noqa: PLC0415
+        DEFAULTS_MAX_ITEMS,
+        ShownEngine,
+        ShownStartBudget,
+    )
+    from shardwright.rendering.pod import start_budget  # noqa: PLC0415
+
     budget = start_budget(deployed, subject.deployment) if deployed else None
     shown = ShownEngine(
         name=subject.deployment.engine,
@@ -76,8 +85,10 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
     return {"engine": shown.model_dump(by_alias=True, exclude_none=True)}
 
 
-def record_of(subject: Subject, report: Report) -> PlanRecord | None:
+def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
     """Return the plan of record of a report, None where nothing fits."""
+    from shardwright.api.record import PlanRecord  # noqa: PLC0415
+
     if isinstance(report.outcome, NoPlan):
         return None
     return PlanRecord(
@@ -100,7 +111,7 @@ def bundle_for(
     cluster_domain: str = "cluster.local",
     generations: tuple[int, ...] = (),
     scheduling_api: str | None = None,
-) -> Bundle:
+) -> "Bundle":
     """Return the objects that a plan turns into.
 
     Args:
@@ -117,6 +128,8 @@ def bundle_for(
         InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any
             more.
     """
+    from shardwright.rendering.render import render  # noqa: PLC0415
+
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
     scheduling = subject.deployment.scheduling

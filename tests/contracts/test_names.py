@@ -179,3 +179,13 @@ def _belong_together(function: Named, meant: Named) -> bool:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def test_no_two_builders_of_the_tests_share_a_name() -> None:
+    by_name = defaultdict(list)
+    for module in sorted((ROOT / "tests" / "support").glob("builders_*.py")):
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                by_name[node.name].append(module.stem)
+
+    assert {name: at for name, at in by_name.items() if len(at) > 1} == {}

@@ -15,7 +15,7 @@ from shardwright.cli.main import main
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.builders_cli import Files, a_manifest, a_pod
+from tests.support.builders_cli import Files, a_foreign_pod, a_manifest
 from tests.support.models import Models
 
 pytestmark = pytest.mark.controlplane
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def _a_foreign_pod(namespace: str, node: str, gpus: int) -> dict[str, Any]:
-    pod = a_pod(node, gpus)
+    pod = a_foreign_pod(node, gpus)
     container = {**pod["spec"]["containers"][0], "image": "example.org/trainer:1"}
     tolerations = [{"operator": "Exists"}]
     return {

@@ -36,7 +36,7 @@ def stage(chart: ControlPlane) -> Iterator[on_cluster.Stage]:
 def test_acts_of_a_life_end_as_ever_though_one_of_their_writes_was_lost_or_the_last_one_of_an_operator(
     stage: on_cluster.Stage,
 ) -> None:
-    rng = random.Random(SEED)  # noqa: S311
+    rng = random.Random(SEED)  # noqa: S311  # guards nothing
     with closing(
         on_cluster.live(
             stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES)

@@ -35,7 +35,7 @@ PREFIX = "@@ANSWER "
 CHECK_SECONDS = 240
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):  # noqa: N818 - the engine refuses, nothing is in error
     """The engine does not take the arguments."""
 
     def __init__(self, stage: str, message: str) -> None:
@@ -54,7 +54,7 @@ class PretendedGpu:
 
 def main() -> None:
     pretend_gpus()
-    import vllm.v1.executor.multiproc_executor  # noqa: F401
+    import vllm.v1.executor.multiproc_executor  # noqa: F401 - what every check needs, loaded once
 
     parser_of_serve()
     pretend_tokenizers()
@@ -591,7 +591,7 @@ def _platform() -> type:
         "get_current_memory_usage": lambda _, device=None: 0,  # noqa: ARG005
         "is_fully_connected": lambda *_: True,
         "device_count": lambda _: PretendedGpu.count,
-        "num_compute_units": lambda _, device_id=0: 132,  # noqa: ARG005
+        "num_compute_units": lambda _, device_id=0: 132,  # noqa: ARG005 - of an H100; asked for by launch heuristics alone
         "get_cuda_runtime_major": lambda _: 13,
         "is_integrated_gpu": lambda _, device_id=0: False,  # noqa: ARG005
         "get_all_device_numa_nodes": lambda _: None,

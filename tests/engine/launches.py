@@ -32,7 +32,7 @@ from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import resolve
 from tests.engine import environment
 from tests.golden.planner import test_explanations, test_ladder
-from tests.support.builders_cli import a_node
+from tests.support.builders_cli import a_listed_node
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
 from tests.support.builders_model import A_HEAD
 from tests.support.builders_nodes import a_gb200_rack
@@ -408,7 +408,7 @@ IN_A_RACK = {"tensor over the trays of a rack"}
 
 
 def _features() -> Iterator[Launch]:
-    hosts = [a_node("h100-a"), a_node("h100-b")]
+    hosts = [a_listed_node("h100-a"), a_listed_node("h100-b")]
     for name, spec in FEATURES.items():
         nodes = a_gb200_rack(trays=4) if name in IN_A_RACK else hosts
         manifest = {

@@ -240,13 +240,13 @@ class ControlPlane:
                 event for event in events if user in ("", event["user"]["username"])
             )
 
-    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run kubectl as the administrator and return what it prints; with `check=False` also what
         it says when it fails.
         """
         return self._run("kubectl", args, input, check=check)
 
-    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
+    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run helm as the administrator, with a home of its own."""
         return self._run("helm", args, input, check=check)
 

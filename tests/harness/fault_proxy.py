@@ -59,7 +59,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...]
 
 
-class _Dropped(Exception):  # noqa: N818
+class _Dropped(Exception):  # noqa: N818  # no error: what is wanted
     """The connection is to be closed without another word."""
 
 

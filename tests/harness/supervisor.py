@@ -56,7 +56,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 cwd=Path(log).parent,
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
         self._processes[name] = process
         return {"pid": process.pid}

@@ -40,7 +40,7 @@ def two_pods(plan: Plan, deployment: Deployment, root: Path) -> Iterator[list[Ra
             deployment,
             root,
             key_dir=str(keys),
-            ssh_port=free_port(),
+            ssh={"port": free_port()},
             leader_gone_seconds=10,
         ) as ranks,
     ):

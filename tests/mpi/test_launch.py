@@ -60,7 +60,7 @@ def test_the_leader_starts_every_rank_of_both_pods_as_the_pods_user(
         2: ("pod-1", 4, 10001),
         3: ("pod-1", 4, 10001),
     }
-    port = str(pods[0].settings.http_port)
+    port = str(pods[0].settings.network.http_port)
     assert pods[0].engine()["argv"] == [
         *pods[0].arguments,
         "--host",

@@ -207,7 +207,7 @@ def test_groups_differ_in_names_and_nodes_only(plan: Plan) -> None:
 def test_the_engine_takes_every_argument_list(
     plan: Plan,
     version: str,
-    over_ray: bool,  # noqa: FBT001
+    over_ray: bool,  # noqa: FBT001  # drawn
 ) -> None:
     container = engine_of(
         render(plan, a_deployment(engine_version=version, over_ray=over_ray))
@@ -325,7 +325,7 @@ def _started(plan: Plan, deployment: Deployment) -> list[_StartedRank]:
     """Run the launch scripts of a group and return what they started."""
     with (
         TemporaryDirectory() as folder,
-        ranks_of(plan, deployment, Path(folder), ray_port=free_port()) as ranks,
+        ranks_of(plan, deployment, Path(folder), ray={"port": free_port()}) as ranks,
     ):
         (Path(folder) / "hosts").write_text(
             f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n"

@@ -122,7 +122,7 @@ def test_no_shell_and_no_package_manager_is_among_the_packages() -> None:
 )
 def test_of_the_kubernetes_client_only_generated_classes_are_left_out(
     name: str,
-    wanted: bool,  # noqa: FBT001
+    wanted: bool,  # noqa: FBT001 - a case
 ) -> None:
     assert wheels.left_out(name) is not wanted
 

@@ -25,13 +25,13 @@ def a_manifest(
     }
 
 
-def a_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
+def a_listed_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, Any]:
     node: dict[str, Any] = yaml.safe_load((DUMPS / f"{dump}.yaml").read_text())
     node["metadata"]["name"] = name
     return node
 
 
-def a_pod(node: str, gpus: int) -> dict[str, Any]:
+def a_foreign_pod(node: str, gpus: int) -> dict[str, Any]:
     resources = {
         "requests": {"nvidia.com/gpu": str(gpus)},
         "limits": {"nvidia.com/gpu": str(gpus)},

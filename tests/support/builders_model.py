@@ -52,7 +52,7 @@ def a_moe_config(**overrides: object) -> dict[str, object]:
     return a_config(**{**experts, **overrides})
 
 
-def a_model(**overrides: object) -> ModelSpec:
+def a_small_model(**overrides: object) -> ModelSpec:
     """Return a small Llama: 8 layers, 8 heads, 4 K/V heads."""
     return read_model(a_config(**overrides), source="a test")
 

@@ -317,7 +317,7 @@ class Parts:
     def reserved_nodes(self) -> set[str]:
         return {reservation.node for reservation in self.view.ledger.reservations()}
 
-    def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001
+    def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  # a fact
         if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:

@@ -13,7 +13,9 @@ from tests.support.builders_nodes import a_node
 SPOT = {"pool": "spot"}
 
 
-def a_pool(max_nodes: int = 4, selector: Mapping[str, str] = SPOT) -> AutoscaledPool:
+def an_autoscaled_pool(
+    max_nodes: int = 4, selector: Mapping[str, str] = SPOT
+) -> AutoscaledPool:
     """Return a pool of H100 nodes."""
     described: dict[str, Any] = {
         "name": "spot",
@@ -41,7 +43,7 @@ def turnout(
         assert isinstance(node, NodeFacts)
         nodes[name] = node
     return Turnout(
-        pool=a_pool(selector=selector),
+        pool=an_autoscaled_pool(selector=selector),
         there=nodes,
         held=frozenset(held),
         booked=frozenset(booked),

@@ -11,7 +11,9 @@ from shardwright.planning.request import Objective, Request
 from shardwright.units import GIB
 
 
-def a_request(*, concurrency: int = 64, objective: Objective | None = None) -> Request:
+def a_reported_request(
+    *, concurrency: int = 64, objective: Objective | None = None
+) -> Request:
     workload = Workload(
         input_tokens=2048,
         output_tokens=512,
@@ -23,7 +25,7 @@ def a_request(*, concurrency: int = 64, objective: Objective | None = None) -> R
     )
 
 
-def a_performance(
+def a_reported_performance(
     *, output: float = 2314.2, low: float = 1512, high: float = 3090, running: int = 64
 ) -> Performance:
     return Performance(
@@ -40,7 +42,7 @@ def a_performance(
     )
 
 
-def a_stage(
+def a_reported_stage(
     stage: int, first: int, last: int, *, weights_gib: float = 47.0
 ) -> StageMemory:
     weights = int(weights_gib * GIB)
@@ -57,7 +59,7 @@ def a_stage(
     )
 
 
-def a_plan(**changes: object) -> Plan:
+def a_reported_plan(**changes: object) -> Plan:
     """Return Llama 405B over two nodes of eight H100."""
     plan = Plan(
         layout=Layout(tensor=8, pipeline=2),
@@ -70,14 +72,17 @@ def a_plan(**changes: object) -> Plan:
         gpus_per_node=8,
         tensor_link="NVLink4 NVSwitch",
         pipeline_link="400G RDMA",
-        stages=(a_stage(0, 0, 62), a_stage(1, 63, 125, weights_gib=48.5)),
+        stages=(
+            a_reported_stage(0, 0, 62),
+            a_reported_stage(1, 63, 125, weights_gib=48.5),
+        ),
         kv_tokens=331_900,
         max_model_len=3072,
         max_sequences=256,
         max_batched_tokens=8192,
         memory_utilization=0.9,
         load_bytes_per_node=376 * GIB,
-        performance=a_performance(),
+        performance=a_reported_performance(),
         carries_load=True,
         reasons=(
             "the only layout that carries the load within the NVLink domain of a node",
@@ -96,14 +101,14 @@ def an_alternative(layout: Layout, loses: str) -> Alternative:
     return Alternative(
         layout=layout,
         pool="h100-sxm-80gb-8x",
-        performance=a_performance(output=1208, low=790, high=1600),
+        performance=a_reported_performance(output=1208, low=790, high=1600),
         loses=loses,
     )
 
 
 def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
     report = Report(
-        outcome=outcome or a_plan(),
+        outcome=outcome or a_reported_plan(),
         alternatives=(
             an_alternative(
                 Layout(tensor=16), "tensor traffic crosses nodes: 48 % less output"

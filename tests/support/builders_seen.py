@@ -17,12 +17,10 @@ from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
-from shardwright.improving import improve
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.answering import answer, dated
+from shardwright.reconcile.answering import answer, dated, waits_for_itself
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
-from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
@@ -42,7 +40,7 @@ from shardwright.reconcile.writes import ObjectKey, Write
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
-from shardwright.replanning import Replanned, mend, place_beside, plan_anew, rescaled
+from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -320,29 +318,10 @@ class Operator:
             nodes = place_beside(subject, record.plan, place)
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
-        stock = self.stock(subject, ask)
-        if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and record:
-            improved = improve(
-                subject,
-                record,
-                stock,
-                worst=ask.worst,
-                take=ask.choice is PlanChoice.IMPROVE,
-            )
-            return dated(improved, ask, self.cluster.now)
-        if ask.choice is PlanChoice.RESCALE and record:
-            return rescaled(subject, record, stock, ask.worst)
-        if ask.choice is PlanChoice.REHOUSE and record:
-            return mend(subject, record, stock, ask.leaving)
-        if ask.choice is PlanChoice.RESTORE:
-            return answer(subject, ask, stock)
-        made = plan_anew(subject, record, stock, ask.held, worst=ask.worst)
-        vacated = self.stock(subject, ask, vacated=True)
-        return (
-            plan_anew(subject, record, vacated, ask.held, worst=ask.worst)
-            if made.short
-            else made
-        )
+        made = answer(subject, ask, self.stock(subject, ask))
+        if waits_for_itself(ask, made):
+            made = answer(subject, ask, self.stock(subject, ask, vacated=True))
+        return dated(made, ask, self.cluster.now)
 
     def stock(self, subject: Subject, ask: Ask, **options: Any) -> Inventory:
         """Return what there is for the model beside what pods and its own plan hold."""

@@ -294,7 +294,7 @@ def _config(choice: Choice) -> dict[str, Any]:
             "sliding_window": 4096,
         }
         kinds = ("sliding_attention", "full_attention")
-        dice = random.Random(layers)  # noqa: S311
+        dice = random.Random(layers)  # noqa: S311 - the same list for the same layers is wanted
         config["layer_types"] = [
             kinds[layer % 2]
             if choice["layer_types"] == "alternating"

@@ -87,7 +87,7 @@ def corpus(count: int, seed: int = 0) -> Iterator[Hostile]:
     makers = list(MAKERS.items())
     for number in range(count):
         word, make = makers[number % len(makers)]
-        yield make(f"{word}-{number}", random.Random(f"{seed} {number}"))  # noqa: S311
+        yield make(f"{word}-{number}", random.Random(f"{seed} {number}"))  # noqa: S311 - the same object for the same seed is wanted
 
 
 def send(models: Models, one: Hostile) -> str:

@@ -83,7 +83,7 @@ class MemoryCluster(MemoryApi):
 
     def restore(self, saved: bytes) -> None:
         """Be as the cluster was that was saved, with nobody who listens."""
-        stored = pickle.loads(saved)  # noqa: S301
+        stored = pickle.loads(saved)  # noqa: S301  # our own
         (
             self.objects,
             self._numbers,

@@ -22,7 +22,7 @@ ENDS = "shardwright.controller.operator"
 LISTENS = "listening"
 
 
-class Provoked(Exception):  # noqa: N818
+class Provoked(Exception):  # noqa: N818  # it is meant
     """What is raised, with a name of its own to look for."""
 
 

@@ -74,7 +74,7 @@ class Question:
 
 def a_question(seed: int) -> Question:
     """Return the question of a seed; most fleets are small, so that there is time for many."""
-    dice = random.Random(seed)  # noqa: S311
+    dice = random.Random(seed)  # noqa: S311 - the same question for the same seed is what is wanted
     model_id, stored, model = _model(dice)
     pools = _pools(dice, dice.choices((6, 24, 128), weights=(90, 8, 2))[0])
     return Question(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.pod import pod_template, script_settings
-from shardwright.rendering.scripts import ScriptSettings, scripts
+from shardwright.rendering.scripts import ScriptPaths, ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 
 STUBS = Path(__file__).parent / "stubs"
@@ -162,9 +162,7 @@ def ranks_of(
         "drain_seconds": 10,
     }
     ports = {"http_port": free_port(), "rendezvous_port": free_port()}
-    chosen = replace(
-        script_settings(plan, deployment), **{**quick, **ports, **settings}
-    )
+    chosen = _changed(script_settings(plan, deployment), {**quick, **ports, **settings})
     ranks = [
         _rank(plan, deployment, chosen, root / f"rank-{index}", index)
         for index in range(plan.nodes_per_replica)
@@ -174,6 +172,28 @@ def ranks_of(
     finally:
         for rank in ranks:
             rank.vanish()
+
+
+def _changed(settings: ScriptSettings, changes: Mapping[str, Any]) -> ScriptSettings:
+    """Return settings with these fields, each in the part that has it; a part by its name has
+    several fields of it.
+    """
+    parts = {
+        part.name: getattr(settings, part.name)
+        for part in fields(settings)
+        if is_dataclass(getattr(settings, part.name))
+    }
+    for name, value in changes.items():
+        holders = [part for part in parts if hasattr(parts[part], name)]
+        for part in [name] if name in parts else holders:
+            change = value if name in parts else {name: value}
+            parts[part] = replace(parts[part], **change)
+    own = {field.name for field in fields(settings)} - parts.keys()
+    return replace(
+        settings,
+        **parts,
+        **{name: value for name, value in changes.items() if name in own},
+    )
 
 
 def start(*ranks: Rank) -> None:
@@ -203,12 +223,14 @@ def _rank(
     (root / "bin/python3").symlink_to(sys.executable)
     own = replace(
         settings,
-        run_dir=str(root / "run"),
-        shm_dir=str(root / "shm"),
-        ray_dir=str(root / "ray"),
-        scripts_dir=str(root / "scripts"),
-        token_file=str(root / "token"),
-        termination_log=str(root / "termination-log"),
+        paths=ScriptPaths(
+            run_dir=str(root / "run"),
+            shm_dir=str(root / "shm"),
+            scripts_dir=str(root / "scripts"),
+            token_file=str(root / "token"),
+            termination_log=str(root / "termination-log"),
+        ),
+        ray=replace(settings.ray, folder=str(root / "ray")),
     )
     for name, text in scripts(own).items():
         (root / "scripts" / name).write_text(text)

@@ -19,7 +19,7 @@ from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 WAITING: Final = ("tests/controlplane/", "tests/harness_selftest/", "tests/chart/")
 """Folders of tests with a control plane."""
 
-SECONDS: Final[Mapping[str, int]] = {
+FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/crash/test_in_memory.py": 144,
     "tests/controlplane/test_blast_radius.py": 115,
     "tests/controlplane/test_tenants.py": 99,
@@ -45,12 +45,18 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/controlplane/test_writes.py": 11,
     "tests/alerts/test_rules.py": 11,
 }
-"""Of whole files: measured, one run on a machine with other work (CPU where a file computes). Only
-their order matters.
+"""What whole files take, seconds of the clock where a file waits and of CPU where it computes.
+Basis: measured, one run on a machine with other work. Only their order matters.
 """
 
-_SECONDS_WAITED, _SECONDS_WAITED_MAX, _SECONDS_COMPUTED = 6.0, 60.0, 0.03
-"""Of a test in any other file, and of such a file with many tests. Basis: assumed."""
+_WAITING_TEST_SECONDS: Final = 6.0
+"""What a test with a control plane takes in a file that is not listed. Basis: assumed."""
+
+_WAITING_FILE_SECONDS_MAX: Final = 60.0
+"""What such a file takes at most, however many tests it has. Basis: assumed."""
+
+_COMPUTING_TEST_SECONDS: Final = 0.03
+"""What any other test takes in a file that is not listed. Basis: assumed."""
 
 
 def next_file(left: Mapping[str, int], *, waiting_first: bool) -> str:
@@ -68,11 +74,11 @@ def next_file(left: Mapping[str, int], *, waiting_first: bool) -> str:
 
 def _seconds(file: str, tests: int) -> float:
     assumed = (
-        min(tests * _SECONDS_WAITED, _SECONDS_WAITED_MAX)
+        min(tests * _WAITING_TEST_SECONDS, _WAITING_FILE_SECONDS_MAX)
         if file.startswith(WAITING)
-        else tests * _SECONDS_COMPUTED
+        else tests * _COMPUTING_TEST_SECONDS
     )
-    return SECONDS.get(file, assumed)
+    return FILE_SECONDS.get(file, assumed)
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc]

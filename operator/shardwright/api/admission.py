@@ -92,8 +92,8 @@ class Admission(Part):
     )
     admitted_service_accounts: _ByNamespace = Field(
         default_factory=dict,
-        description="ServiceAccounts that pods may have, by namespace (*: those that are not "
-        "named).",
+        description="ServiceAccounts that pods may have, "
+        "by namespace (*: those that are not named).",
     )
     admitted_secret_volumes: _ByNamespace = Field(
         default_factory=dict,
@@ -288,10 +288,10 @@ def _check_keys(
             what=key,
             limit="must be of a domain that is admitted: "
             f"{', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
-            gap="what runtimes, networks and clouds do at its word is for the administrator to "
-            "give away",
-            remedy=f"use a key without a domain, or have {domain} added to admittedPodKeys of the "
-            "chart",
+            gap="what runtimes, networks and clouds do at "
+            "its word is for the administrator to give away",
+            remedy="use a key without a domain, or have "
+            f"{domain} added to admittedPodKeys of the chart",
         )
 
 

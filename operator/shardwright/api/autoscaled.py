@@ -152,7 +152,7 @@ def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Probl
         },
     }
     found = read_node(node, stated)
-    assert found is not None  # noqa: S101
+    assert found is not None  # noqa: S101 - its nodes have GPUs
     if isinstance(found, NodeExclusion):
         return replace(
             found.problem,

@@ -59,9 +59,8 @@ class ConditionType(Word):
     ROLLOUT_PENDING = (
         "RolloutPending",
         (
-            "groups keep pods that are rendered otherwise by now: for another release, LimitRange "
-            "or "
-            "pull policy, or for a canary"
+            "groups keep pods that are rendered otherwise by now: for "
+            "another release, LimitRange or pull policy, or for a canary"
         ),
     )
     ROLLOUT_STOPPED = (
@@ -215,9 +214,8 @@ class Reason(Word):
     PLAN_RECORD_REFUSED = (
         "PlanRecordRefused",
         (
-            "the plan of record that was found is not the newest that the operator has signed: "
-            "what "
-            "runs is left as it is"
+            "the plan of record that was found is not the newest that "
+            "the operator has signed: what runs is left as it is"
         ),
     )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
@@ -225,9 +223,8 @@ class Reason(Word):
     OBJECT_OVERFULL = (
         "ObjectOverfull",
         (
-            "somebody has made an object of ours larger than anything that the operator writes: "
-            "of it "
-            "counts what is ours"
+            "somebody has made an object of ours larger than anything "
+            "that the operator writes: of it counts what is ours"
         ),
     )
     FOREIGN_PODS = (
@@ -241,9 +238,8 @@ class Reason(Word):
     OLDER_RENDERING = (
         "OlderRendering",
         (
-            "pods are as rendered by another release, or for another LimitRange or image pull "
-            "policy, "
-            "until they restart"
+            "pods are as rendered by another release, or for another "
+            "LimitRange or image pull policy, until they restart"
         ),
     )
     OLDER_ENGINE = (

@@ -104,8 +104,8 @@ def predictor_of(
                     code="DraftTokensUneven",
                     path=f"{path}.tokens",
                     what=f"{tokens} drafted tokens",
-                    limit=f"must be a multiple of the {layers} MTP layers of {model.source}, or "
-                    "fewer",
+                    limit=f"must be a multiple of the {layers} "
+                    f"MTP layers of {model.source}, or fewer",
                     gap=f"{tokens % layers} left over",
                     remedy=f"use {tokens - tokens % layers}, or leave tokens out",
                 )
@@ -201,8 +201,8 @@ def _cache_problems(
                 code="DraftCacheUnknown",
                 path=path,
                 what=f"the K/V of {one.source}",
-                limit="must be of one kind: keys and values of the whole context, in the model's "
-                "own type",
+                limit="must be of one kind: keys and values of "
+                "the whole context, in the model's own type",
                 gap="of others it is not known how they share blocks",
                 remedy="use another draft model"
                 if one is stored

@@ -17,9 +17,8 @@ class EnvironmentVariable(Part):
     name: Annotated[
         str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     ] = Field(
-        description="Name of the variable: a setting of the engine or its libraries that is "
-        "listed, "
-        "or that the administrator "
+        description="Name of the variable: a setting of the engine "
+        "or its libraries that is listed, or that the administrator "
         "admits. Those that the operator sets itself are refused."
     )
     value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = (
@@ -53,10 +52,9 @@ class Engine(Part):
     image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = (
         Field(
             default=None,
-            description="Container image. Default: vLLM's own release image of the version, for "
-            "AMD's "
-            "GPUs vllm/vllm-openai-rocm. "
-            "One of TensorRT-LLM must hold sshd for a model on several nodes.",
+            description="Container image. Default: vLLM's own release image "
+            "of the version, for AMD's GPUs vllm/vllm-openai-rocm. One of "
+            "TensorRT-LLM must hold sshd for a model on several nodes.",
         )
     )
     version: (
@@ -66,10 +64,8 @@ class Engine(Part):
         | None
     ) = Field(
         default=None,
-        description="Engine version in the image, as 0.33.0. Plans and arguments are checked "
-        "against "
-        "its rules. Default: "
-        "the newest version that is known.",
+        description="Engine version in the image, as 0.33.0. Plans and arguments "
+        "are checked against its rules. Default: the newest version that is known.",
     )
     args: dict[str, ArgumentValue] = Field(
         default_factory=dict,
@@ -90,19 +86,14 @@ class Engine(Part):
     executor: Executor | None = Field(
         default=None,
         description="With vLLM: who joins the ranks of a group over several nodes. Native: the "
-        "engine "
-        "itself. Ray: a Ray cluster "
-        "of the group's own, for those who need one; the image must have Ray in it. Groups of one "
-        "node are the same with both. "
-        "Default: Native.",
+        "engine itself. Ray: a Ray cluster of the group's own, for those who need one; the "
+        "image must have Ray in it. Groups of one node are the same with both. Default: Native.",
     )
     api_key_secret_ref: ApiKeyReference | None = Field(
         default=None,
-        description="With vLLM: Secret with the API key that clients must send (Authorization: "
-        "Bearer "
-        "...). Only the kubelet "
-        "reads it, never the operator; pods get it when they start. Default: everybody who "
-        "reaches the Service is served.",
+        description="With vLLM: Secret with the API key that clients must send "
+        "(Authorization: Bearer ...). Only the kubelet reads it, never the operator; pods "
+        "get it when they start. Default: everybody who reaches the Service is served.",
     )
     env: list[EnvironmentVariable] = Field(
         default_factory=list,

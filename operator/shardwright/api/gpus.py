@@ -53,8 +53,8 @@ class ScaleUp(Part):
     """The link that joins GPUs beside PCIe."""
 
     name: Words = Field(
-        description="Its name, as NVLink6 NVSwitch; bridge in it: an option that not every node "
-        "has."
+        description="Its name, as NVLink6 NVSwitch; "
+        "bridge in it: an option that not every node has."
     )
     gigabytes_per_second: GigabytesPerSecond = Field(
         description="Of one GPU in one direction, GB/s."

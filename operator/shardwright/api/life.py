@@ -16,9 +16,8 @@ class Restart(Part):
 
     delay_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
         default=30,
-        description="Pause before the second restart in a row, doubling with every further one. "
-        "The "
-        "first is at once.",
+        description="Pause before the second restart in a row, "
+        "doubling with every further one. The first is at once.",
     )
     max_delay_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=600,
@@ -30,17 +29,13 @@ class Restart(Part):
     )
     budget: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=6,
-        description="Failures of the engine in a row after which the resource is Degraded. "
-        "Evictions, "
-        "drains, preemption and "
-        "lost nodes are not counted.",
+        description="Failures of the engine in a row after which the resource is "
+        "Degraded. Evictions, drains, preemption and lost nodes are not counted.",
     )
     on_budget_spent: Literal["Retry", "Stop"] = Field(
         default="Retry",
-        description="Retry: go on, one try every maxDelaySeconds. Stop: the group stays stopped "
-        "until "
-        "the spec or the annotation "
-        "shardwright.io/restart changes.",
+        description="Retry: go on, one try every maxDelaySeconds. Stop: the group stays "
+        "stopped until the spec or the annotation shardwright.io/restart changes.",
     )
 
 
@@ -49,10 +44,8 @@ class Readiness(Part):
 
     tokens: bool = Field(
         default=True,
-        description="True: ready means that tokens come out. An engine that nobody asks is asked "
-        "for "
-        "one token now and then. "
-        "False: the engine's /health is enough.",
+        description="True: ready means that tokens come out. An engine that nobody asks "
+        "is asked for one token now and then. False: the engine's /health is enough.",
     )
     silence_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
         default=60,
@@ -70,17 +63,14 @@ class Rollout(Part):
 
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1,
-        description="Groups that may be down at once because of a changed template or a restart "
-        "that "
-        "was asked for.",
+        description="Groups that may be down at once because of "
+        "a changed template or a restart that was asked for.",
     )
     max_surge: Annotated[int, Field(ge=0, le=1)] = Field(
         default=0,
-        description="Groups that may exist beside the wanted ones while pods change. 0: a group "
-        "stops "
-        "before it starts anew. 1: "
-        "where GPUs of the same kind are free and the budget allows it, it starts anew on them "
-        "and takes over when it is ready.",
+        description="Groups that may exist beside the wanted ones while pods change. 0: a "
+        "group stops before it starts anew. 1: where GPUs of the same kind are free and "
+        "the budget allows it, it starts anew on them and takes over when it is ready.",
     )
     min_ready_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         default=0,
@@ -104,21 +94,17 @@ class Rollout(Part):
     )
     on_failure: Literal["Pause", "RollBack"] = Field(
         default="Pause",
-        description="What follows when a group does not come up with the changed pods. Pause: the "
-        "others keep theirs, and it is "
-        "tried on. RollBack: when its deadline is over, or its engine has failed three times in a "
-        "row, all groups go back to the "
-        "last revision with which all of them served; the spec is not tried again before it "
-        "changes.",
+        description="What follows when a group does not come up with the changed pods. Pause: "
+        "the others keep theirs, and it is tried on. RollBack: when its deadline is over, or "
+        "its engine has failed three times in a row, all groups go back to the last revision "
+        "with which all of them served; the spec is not tried again before it changes.",
     )
     on_upgrade: Literal["Keep", "Roll"] | None = Field(
         default=None,
         description="What a release of the operator does to groups whose pods it would render "
-        "otherwise, or whose default engine "
-        "version is another. Keep: nothing, their next restart takes it on. Roll: restart them "
-        "one after another. Default: what "
-        "the operator's rollout.onUpgrade says, which is Keep unless the administrator says "
-        "otherwise.",
+        "otherwise, or whose default engine version is another. Keep: nothing, their next "
+        "restart takes it on. Roll: restart them one after another. Default: what the operator's "
+        "rollout.onUpgrade says, which is Keep unless the administrator says otherwise.",
     )
 
 

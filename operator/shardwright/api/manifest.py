@@ -49,9 +49,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
     if document is None:
         return
     if not isinstance(document, dict):
-        raise _unreadable(
-            "a document is not an object", "write apiVersion, kind, metadata and spec"
-        )
+        raise _unreadable("a document is not an object", _objects_wanted(document))
     items = document.get("items")
     if not str(document.get("kind", "")).endswith("List") or not isinstance(
         items, list
@@ -60,6 +58,13 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
         return
     for item in items:
         yield from _objects(item)
+
+
+def _objects_wanted(document: Any) -> str:
+    """Return what to write instead; a table of kubectl reads as one long word."""
+    if isinstance(document, str):
+        return "kubectl prints objects with '-o yaml' or '-o json'"
+    return "write apiVersion, kind, metadata and spec"
 
 
 def _documents(text: str) -> list[Any]:
@@ -290,7 +295,8 @@ def _no_constant(name: str) -> float:
 
 
 def _where(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    told = str(error).replace('in "<unicode string>", ', "in ")
+    return " ".join(told.split())[:200] or type(error).__name__
 
 
 def _unreadable(what: str, remedy: str) -> InputError:

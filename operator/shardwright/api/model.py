@@ -51,19 +51,15 @@ class WeightCache(Part):
 
     claim_name: ObjectName | None = Field(
         default=None,
-        description="A claim of the namespace that all pods share: one of them downloads, the "
-        "others "
-        "wait. A model on several "
-        "nodes needs one that many nodes can mount.",
+        description="A claim of the namespace that all pods share: one of them downloads, "
+        "the others wait. A model on several nodes needs one that many nodes can mount.",
     )
     storage: (
         Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None
     ) = Field(
         default=None,
         description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, "
-        "deleted "
-        "with the model. It can be "
-        "set, changed and removed while spec.replicas is 0.",
+        "deleted with the model. It can be set, changed and removed while spec.replicas is 0.",
     )
     storage_class_name: ObjectName | None = Field(
         default=None,
@@ -77,16 +73,13 @@ class HuggingFaceWeights(Part):
 
     token_secret_ref: SecretReference | None = Field(
         default=None,
-        description="Secret with the access token for gated models. Only the kubelet reads it, "
-        "never "
-        "the operator.",
+        description="Secret with the access token for gated "
+        "models. Only the kubelet reads it, never the operator.",
     )
     cache: WeightCache | None = Field(
         default=None,
         description="Where downloads are kept. The pod downloads before its engine starts, the "
-        "engine "
-        "then runs offline. "
-        "Default: nowhere, every start of a group downloads anew.",
+        "engine then runs offline. Default: nowhere, every start of a group downloads anew.",
     )
 
 
@@ -114,9 +107,8 @@ class ImageWeights(Part):
     )
     pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None,
-        description="When a node pulls it. Default: Kubernetes' own, IfNotPresent, but Always of "
-        "the "
-        "tag latest.",
+        description="When a node pulls it. Default: Kubernetes' "
+        "own, IfNotPresent, but Always of the tag latest.",
     )
     path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
         Field(
@@ -140,9 +132,8 @@ class Weights(Part):
     )
     image: ImageWeights | None = Field(
         default=None,
-        description="Read from an image volume; the engine then runs offline. Needs the feature "
-        "gate "
-        "ImageVolume (on by default "
+        description="Read from an image volume; the engine then runs "
+        "offline. Needs the feature gate ImageVolume (on by default "
         "from Kubernetes 1.35) and a container runtime that has it.",
     )
     object_store: ObjectStoreWeights | None = Field(
@@ -183,10 +174,9 @@ class Model(Part):
     """What is served."""
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
-        description="Hugging Face id of the model; also the name under which it is served. Its "
-        "architecture comes from the "
-        "built-in catalogue unless config or configMapRef gives it, or a Job has read it from the "
-        "hub."
+        description="Hugging Face id of the model; also the name under which it "
+        "is served. Its architecture comes from the built-in catalogue unless "
+        "config or configMapRef gives it, or a Job has read it from the hub."
     )
     served_name: ServedName | None = Field(
         default=None, description="Name that clients ask for. Default: the id."
@@ -222,17 +212,14 @@ class Model(Part):
     )
     quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
         default="Auto",
-        description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: "
-        "computed "
-        "and held in that "
-        "type. FP8: quantized while loading.",
+        description="How the engine holds the weights. Auto: as they are stored. "
+        "BF16, FP16: computed and held in that type. FP8: quantized while loading.",
     )
     adapters: list[Adapter] = Field(
         default_factory=list,
         max_length=32,
-        description="LoRA adapters that are served beside the model, each with a slot in GPU "
-        "memory "
-        "that the plan counts.",
+        description="LoRA adapters that are served beside the model, "
+        "each with a slot in GPU memory that the plan counts.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],

@@ -19,9 +19,8 @@ class NetworkResource(Part):
     """An extended resource that pods request to reach the network."""
 
     name: Annotated[str, StringConstraints(max_length=317, pattern=RESOURCE)] = Field(
-        description="Extended resource, as rdma/hca_shared_devices_a or vpc.amazonaws.com/efa. "
-        "GPUs "
-        "come from the plan."
+        description="Extended resource, as rdma/hca_shared_devices_a "
+        "or vpc.amazonaws.com/efa. GPUs come from the plan."
     )
     count: Annotated[int, Field(ge=1, le=256)] = Field(
         default=1, description="How many of it each pod requests."
@@ -35,10 +34,9 @@ class Network(Part):
 
     rdma: Literal["Auto", "None", "Explicit"] = Field(
         default="Auto",
-        description="RDMA devices that pods request. Auto: what the planned nodes offer. None: "
-        "none, "
-        "the engine uses TCP. "
-        "Explicit: those of resources. A network that is not reached by RDMA is planned as TCP.",
+        description="RDMA devices that pods request. Auto: what the planned "
+        "nodes offer. None: none, the engine uses TCP. Explicit: those of "
+        "resources. A network that is not reached by RDMA is planned as TCP.",
     )
     resources: list[NetworkResource] = Field(
         default_factory=list,
@@ -62,18 +60,15 @@ class Network(Part):
     )
     compute_domain: Literal["Auto", "None"] = Field(
         default="Auto",
-        description="NVLink between nodes (GB200 and GB300 racks). Auto: the pods of a group on "
-        "nodes "
-        "of one clique share a "
-        "ComputeDomain, which needs NVIDIA's DRA driver. None: none is made, and NVLink is "
-        "planned to end at the node.",
+        description="NVLink between nodes (GB200 and GB300 racks). Auto: the pods of "
+        "a group on nodes of one clique share a ComputeDomain, which needs NVIDIA's "
+        "DRA driver. None: none is made, and NVLink is planned to end at the node.",
     )
     lock_memory: bool = Field(
         default=False,
-        description="True: pods with RDMA devices run as root with the capability IPC_LOCK, for "
-        "nodes "
-        "whose container runtime "
-        "limits locked memory. Needs a namespace with the Pod Security level privileged.",
+        description="True: pods with RDMA devices run as root with the "
+        "capability IPC_LOCK, for nodes whose container runtime limits locked "
+        "memory. Needs a namespace with the Pod Security level privileged.",
     )
 
 

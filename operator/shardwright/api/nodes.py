@@ -29,9 +29,8 @@ class NodeSettings(Part):
         ),
     ] = Field(
         default="",
-        description="Prefix of labels, up to the slash, under which alone a node's price and "
-        "NVLink "
-        "domain are believed.",
+        description="Prefix of labels, up to the slash, under which "
+        "alone a node's price and NVLink domain are believed.",
     )
     gpu_hour_prices: dict[str, _Price] = Field(
         default_factory=dict,
@@ -43,9 +42,8 @@ class NodeSettings(Part):
         StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"),
     ] = Field(
         default="",
-        description=f"What the label {NODE_SET} says of the nodes that are planned on; empty: "
-        "those "
-        "without it.",
+        description=f"What the label {NODE_SET} says of the "
+        "nodes that are planned on; empty: those without it.",
     )
 
 

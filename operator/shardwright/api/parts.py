@@ -74,7 +74,7 @@ Quantity = Annotated[
 
 def _check_scalar(value: object) -> object:
     if not isinstance(value, str | int | float):
-        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004
+        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  # pydantic collects ValueErrors
     if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
         raise ValueError(
             f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed"
@@ -113,4 +113,5 @@ class Part(BaseModel):
         strict=True,
         frozen=True,
         protected_namespaces=(),
+        defer_build=True,  # most of it is read as part of something larger, or not at all
     )

@@ -93,11 +93,9 @@ class Resources(Part):
     )
     memory: Quantity | None = Field(
         default=None,
-        description="Memory that each pod requests and may use at most, as 64Gi. Default: a "
-        "request "
-        "for the engine's processes, "
-        "and a limit that is higher by what they may take while they load and compile. 0: no "
-        "limit.",
+        description="Memory that each pod requests and may use at most, as 64Gi. "
+        "Default: a request for the engine's processes, and a limit that is "
+        "higher by what they may take while they load and compile. 0: no limit.",
     )
     ephemeral_storage: Quantity | None = Field(
         default=None,
@@ -135,9 +133,8 @@ class ClaimVolume(Part):
     """A PersistentVolumeClaim."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim, in the namespace of this resource. Every "
-        "pod "
-        "of every group mounts it."
+        description="Name of the PersistentVolumeClaim, in the namespace "
+        "of this resource. Every pod of every group mounts it."
     )
     read_only: bool = Field(default=True, description="Whether pods may only read it.")
 
@@ -187,10 +184,8 @@ class TopologySpread(Part):
     topology_key: Annotated[
         str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY)
     ] = Field(
-        description="Label of nodes, as topology.kubernetes.io/zone. The plan puts each group "
-        "where "
-        "the fewest are by its value, "
-        "as far as there is room."
+        description="Label of nodes, as topology.kubernetes.io/zone. The plan puts "
+        "each group where the fewest are by its value, as far as there is room."
     )
 
 
@@ -213,11 +208,9 @@ class Pod(Part):
     )
     service_account_name: ObjectName | None = Field(
         default=None,
-        description="ServiceAccount of the pods, for a cloud's workload identity; the "
-        "administrator "
-        "admits it "
-        "(admittedServiceAccounts). No token of the cluster is mounted. Default: the namespace's "
-        "default.",
+        description="ServiceAccount of the pods, for a cloud's workload "
+        "identity; the administrator admits it (admittedServiceAccounts). No "
+        "token of the cluster is mounted. Default: the namespace's default.",
     )
     runtime_class_name: (
         Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None
@@ -232,10 +225,8 @@ class Pod(Part):
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None,
-        description="When the kubelet pulls the engine's image. A change holds from the next "
-        "start of "
-        "each group on. Default: "
-        "IfNotPresent.",
+        description="When the kubelet pulls the engine's image. A change "
+        "holds from the next start of each group on. Default: IfNotPresent.",
     )
     image_pull_secrets: list[PullSecret] = Field(
         default_factory=list,
@@ -262,10 +253,8 @@ class Pod(Part):
     )
     read_only_root_filesystem: bool | None = Field(
         default=None,
-        description="Whether containers write to their volumes only: cache, /tmp, /dev/shm. False "
-        "is "
-        "for an image that writes "
-        "elsewhere. Default: true.",
+        description="Whether containers write to their volumes only: cache, /tmp, "
+        "/dev/shm. False is for an image that writes elsewhere. Default: true.",
     )
     topology_spread: TopologySpread | None = Field(
         default=None,

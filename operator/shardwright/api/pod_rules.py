@@ -34,8 +34,8 @@ def _of_keys(kind: str) -> tuple[Rule, Rule]:
             code="BadLabelKey",
             path=f"spec.pod.{kind}",
             field="",
-            cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}"
-            "'))",
+            cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} "
+            f"&& key.matches(r'{LABEL_KEY}'))",
             message=f"{kind} must have label keys: an optional prefix and a slash, then at most "
             "63 letters, digits, '-', '_' or "
             "'.'; correct the key",
@@ -62,8 +62,8 @@ POD_RULES: Final = (
         path="spec.pod.network",
         field=".resources",
         cel="(self.rdma == 'Explicit') == (has(self.resources) && size(self.resources) > 0)",
-        message="resources must come with rdma Explicit, and Explicit with resources; set both or "
-        "neither",
+        message="resources must come with rdma Explicit, "
+        "and Explicit with resources; set both or neither",
         holds=resources_come_with_explicit,
     ),
     Rule(
@@ -81,8 +81,8 @@ POD_RULES: Final = (
         path="spec.pod.network",
         field=".lockMemory",
         cel="!self.lockMemory || self.rdma != 'None'",
-        message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of "
-        "the two",
+        message="lockMemory must not be set with rdma "
+        "None: TCP locks no memory; remove one of the two",
         holds=memory_is_locked_for_rdma,
     ),
     *_of_keys("labels"),
@@ -93,8 +93,8 @@ POD_RULES: Final = (
         field="",
         cel="[has(self.configMap), has(self.secret), has(self.pvc), "
         "has(self.emptyDir)].filter(given, given).size() == 1",
-        message="a volume must have exactly one of configMap, secret, pvc and emptyDir; set one "
-        "of them",
+        message="a volume must have exactly one of configMap, "
+        "secret, pvc and emptyDir; set one of them",
         holds=has_one_kind,
     ),
     Rule(

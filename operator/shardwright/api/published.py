@@ -188,8 +188,8 @@ class ShownTime(Shown):
     """A part of the time of an output token."""
 
     part: ShortWord = Field(
-        description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, "
-        "Overhead."
+        description="What takes it: Weights, KvCache, Compute, "
+        "...Communication, Bubble, Prefill, Overhead."
     )
     microseconds: Count = Field(description="How long.")
 
@@ -261,13 +261,12 @@ class ShownPrice(Shown):
     """What one GPU of the plan counted for an hour when layouts were compared."""
 
     gpu_hour: ShortWord = Field(
-        description="What it counted: hours of an H100, or the owner's currency where the price is "
-        "stated."
+        description="What it counted: hours of an H100, or "
+        "the owner's currency where the price is stated."
     )
     basis: ShortWord = Field(
-        description="Stated (gpuHourPrices, gpu-hour-price), Listed (public price lists) or "
-        "Assumed "
-        "(data sheet)."
+        description="Stated (gpuHourPrices, gpu-hour-price), "
+        "Listed (public price lists) or Assumed (data sheet)."
     )
     source: Sentence = Field(
         default="", description="Where it was read; empty where it is stated."
@@ -302,8 +301,8 @@ class ShownPlan(Shown):
     )
     price: ShownPrice | None = Field(
         default=None,
-        description="What its GPUs counted; left out where there was one kind of GPU, without a "
-        "price.",
+        description="What its GPUs counted; left out where "
+        "there was one kind of GPU, without a price.",
     )
     carries_load: bool | None = Field(
         default=None,
@@ -311,8 +310,8 @@ class ShownPlan(Shown):
     )
     tight: bool | None = Field(
         default=None,
-        description="True: one longest request fits by less than the memory may be off, it may not "
-        "start.",
+        description="True: one longest request fits by less "
+        "than the memory may be off, it may not start.",
     )
     reasons: list[Sentence] | None = Field(
         default=None,
@@ -419,9 +418,8 @@ class ShownEngine(Shown):
     )
     start_budget: ShownStartBudget | None = Field(
         default=None,
-        description="How long an engine may take until it serves, or it starts anew; where the "
-        "plan "
-        "is deployed.",
+        description="How long an engine may take until it "
+        "serves, or it starts anew; where the plan is deployed.",
     )
 
 
@@ -445,8 +443,8 @@ class ShownRevision(Shown):
     runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
     pods: ShortWord | None = Field(
         default=None,
-        description="What tells its pods from those that another release of the operator makes of "
-        "the same.",
+        description="What tells its pods from those that "
+        "another release of the operator makes of the same.",
     )
 
 
@@ -476,9 +474,8 @@ class Status(Shown):
     )
     record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
         default=None,
-        description="Number of the newest plan of record: an earlier one that somebody puts back "
-        "is "
-        "not believed.",
+        description="Number of the newest plan of record: an "
+        "earlier one that somebody puts back is not believed.",
     )
     revisions: list[ShownRevision] | None = Field(
         default=None,
@@ -489,17 +486,15 @@ class Status(Shown):
     surplus_revisions: list[ShortWord] | None = Field(
         default=None,
         max_length=8,
-        description="Digests of revisions that are kept no more and that the API server has not "
-        "let go yet.",
+        description="Digests of revisions that are kept no "
+        "more and that the API server has not let go yet.",
         json_schema_extra=_LIST,
     )
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,
-        description="The groups that exist. Where they would take more than 256 KiB, those that "
-        "are "
-        "not ready are shown whole "
-        "first; of the rest only whether they are ready.",
+        description="The groups that exist. Where they would take more than 256 KiB, those "
+        "that are not ready are shown whole first; of the rest only whether they are ready.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
@@ -508,16 +503,14 @@ class Status(Shown):
     summary: list[Sentence] | None = Field(
         default=None,
         max_length=3,
-        description="What there is to know at a glance: what is planned, how it stands, and where "
-        "it "
-        "is served.",
+        description="What there is to know at a glance: what "
+        "is planned, how it stands, and where it is served.",
         json_schema_extra=_LIST,
     )
     layout: ShortWord | None = Field(
         default=None,
-        description="The layout of one replica in letters, as TP8·PP2 or DP32·EP32: tensor, "
-        "pipeline, "
-        "data, expert.",
+        description="The layout of one replica in letters, as "
+        "TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert.",
     )
     ready: ShortWord | None = Field(
         default=None,

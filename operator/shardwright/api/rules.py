@@ -134,8 +134,8 @@ RULES: Final = (
         field="",
         cel="self.uri.startsWith('s3://') || !(has(self.endpoint) || has(self.region) || "
         "has(self.addressing) || has(self.caConfigMapRef))",
-        message="endpoint, region, addressing and caConfigMapRef must come with a uri s3://; "
-        "remove them",
+        message="endpoint, region, addressing and "
+        "caConfigMapRef must come with a uri s3://; remove them",
         holds=object_store.is_of_s3_alone,
     ),
     Rule(
@@ -171,8 +171,8 @@ RULES: Final = (
         path="spec.model.weights.huggingFace.cache",
         field=".storageClassName",
         cel="!has(self.storageClassName) || has(self.storage)",
-        message="storageClassName must come with storage: a claim that exists has its class; "
-        "remove it",
+        message="storageClassName must come with storage: "
+        "a claim that exists has its class; remove it",
         holds=model.class_is_of_own_claims,
     ),
     Rule(
@@ -208,8 +208,8 @@ RULES: Final = (
         path="spec.model",
         field=".maxAdapterRank",
         cel="!has(self.maxAdapterRank) || (has(self.adapters) && size(self.adapters) > 0)",
-        message="maxAdapterRank must come with adapters, whose slots it sizes; set adapters or "
-        "remove it",
+        message="maxAdapterRank must come with adapters, "
+        "whose slots it sizes; set adapters or remove it",
         holds=model.rank_is_of_adapters,
     ),
     Rule(
@@ -267,8 +267,8 @@ RULES: Final = (
         path="spec.workload.draftModel",
         field="",
         cel="has(self.revision) != has(self.pvc)",
-        message="draftModel must have exactly one of revision (a commit on the hub) and pvc; set "
-        "one of them",
+        message="draftModel must have exactly one of revision "
+        "(a commit on the hub) and pvc; set one of them",
         holds=workload.has_one_source_of_draft,
     ),
     Rule(
@@ -276,8 +276,8 @@ RULES: Final = (
         path="spec.workload.speculation.head",
         field="",
         cel="has(self.revision) != has(self.pvc)",
-        message="head must have exactly one of revision (a commit on the hub) and pvc; set one of "
-        "them",
+        message="head must have exactly one of revision "
+        "(a commit on the hub) and pvc; set one of them",
         holds=workload.has_one_source_of_draft,
     ),
     Rule(
@@ -285,8 +285,8 @@ RULES: Final = (
         path="spec.workload.speculation",
         field=".head",
         cel="has(self.head) == (self.method in ['EAGLE3', 'DraftModel'])",
-        message="head must be set with methods EAGLE3 and DraftModel, and with no other; set or "
-        "remove it",
+        message="head must be set with methods EAGLE3 and "
+        "DraftModel, and with no other; set or remove it",
         holds=workload.has_a_head_where_one_drafts,
     ),
     Rule(
@@ -307,16 +307,14 @@ RULES: Final = (
         path="spec",
         field=".parallelism.expert",
         cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert "
-        "== 1 || "
-        "(has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' && "
-        "has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
+        "== 1 || (has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' "
+        "&& has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
         "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == "
-        "0 : "
-        "has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
+        "0 : has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
         "(has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
         "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
-        "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
-        "(has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
+        "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) "
+        "* (has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
         message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also what "
         "divides that; set one of these, "
         "or remove expert to have it planned",
@@ -345,8 +343,8 @@ RULES: Final = (
         path="spec.budget",
         field=".fill",
         cel="!self.fill || has(self.gpus) || has(self.nodes)",
-        message="fill must come with gpus or nodes: they are what is used up; set one of them, or "
-        "remove fill",
+        message="fill must come with gpus or nodes: they are "
+        "what is used up; set one of them, or remove fill",
         holds=_fill_has_a_budget,
     ),
     Rule(
@@ -354,21 +352,19 @@ RULES: Final = (
         path="spec",
         field=".replicas",
         cel="!has(self.budget) || !self.budget.fill || self.replicas <= 1",
-        message="replicas must be left out with budget.fill, which chooses them; remove one of "
-        "the two",
+        message="replicas must be left out with budget.fill, "
+        "which chooses them; remove one of the two",
         holds=_fill_chooses_the_replicas,
     ),
     Rule(
         code="PinsExceedBudget",
         path="spec",
         field=".budget.gpus",
-        cel="!has(self.budget) || !has(self.budget.gpus) || "
-        "(has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
-        "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : "
-        "1) * "
+        cel="!has(self.budget) || !has(self.budget.gpus) || (has(self.parallelism) && "
+        "has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * (has(self.parallelism) "
+        "&& has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
         "(has(self.parallelism) && has(self.parallelism.attentionData) ? "
-        "self.parallelism.attentionData : 1) * "
-        "self.replicas <= self.budget.gpus",
+        "self.parallelism.attentionData : 1) * self.replicas <= self.budget.gpus",
         message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x "
         "replicas; raise budget.gpus or "
         "lower one of them",

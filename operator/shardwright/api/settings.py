@@ -18,7 +18,6 @@ from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_fetch
 from shardwright.api.engine import Engine, Executor
 from shardwright.api.gpus import GPUS, read_gpus
-from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.network_policy import (
     NETWORK_POLICY,
@@ -129,6 +128,8 @@ def read_settings(text: str) -> Settings:
     Raises:
         InputError: every violation; its path begins with the name of a setting.
     """
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415
+
     found = read_manifests(text)
     content = found[0] if found else {}
     unknown = sorted(set(content) - set(KNOWN))
@@ -208,8 +209,8 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
         path="spec.engine.executor",
         what=str(name),
         limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
-        gap="a Ray cluster runs the code of whoever reaches it, which is for the administrator to "
-        "admit",
+        gap="a Ray cluster runs the code of whoever reaches "
+        "it, which is for the administrator to admit",
         remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
     )
 

@@ -74,10 +74,8 @@ class Parallelism(Part):
     )
     expert: Degree | None = Field(
         default=None,
-        description="Expert-parallel degree: 1 slices every expert over all ranks of a stage; "
-        "tensor "
-        "x attentionData places "
-        "whole experts on them.",
+        description="Expert-parallel degree: 1 slices every expert over all "
+        "ranks of a stage; tensor x attentionData places whole experts on them.",
     )
     attention_data: Degree | None = Field(
         default=None,
@@ -86,15 +84,14 @@ class Parallelism(Part):
     )
     context: Degree | None = Field(
         default=None,
-        description="Decode-context-parallel degree: tensor ranks that would hold copies of K/V "
-        "heads "
-        "share their tokens. Adds no GPUs.",
+        description="Decode-context-parallel degree: tensor ranks that "
+        "would hold copies of K/V heads share their tokens. Adds no GPUs.",
     )
     partition: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
         default_factory=list,
         max_length=256,
-        description="Layers of every pipeline stage, in order; as many numbers as stages. Default: "
-        "planned.",
+        description="Layers of every pipeline stage, in "
+        "order; as many numbers as stages. Default: planned.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -179,25 +176,21 @@ class PlacementRules(Part):
     tolerations: list[Toleration] = Field(
         default_factory=list,
         max_length=32,
-        description="Taints that do not keep a node out of the plan. The taint of the GPU vendor "
-        "is "
-        "always tolerated.",
+        description="Taints that do not keep a node out of the "
+        "plan. The taint of the GPU vendor is always tolerated.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
         default="None",
-        description="Gang scheduling: who is told that the pods of a group belong together, so "
-        "that "
-        "all of them are placed, or "
-        "none. Native: kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano "
-        "and Coscheduling: these "
-        "schedulers. The nodes are those of the plan with each of them.",
+        description="Gang scheduling: who is told that the pods of a group belong "
+        "together, so that all of them are placed, or none. Native: kube-scheduler "
+        "(scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: "
+        "these schedulers. The nodes are those of the plan with each of them.",
     )
     queue: QueueName | None = Field(
         default=None,
-        description="Queue of the groups: with Kueue a LocalQueue of this namespace, with Volcano "
-        "a "
-        "Queue (default there: default).",
+        description="Queue of the groups: with Kueue a LocalQueue of "
+        "this namespace, with Volcano a Queue (default there: default).",
     )
     scheduler_name: ObjectName | None = Field(
         default=None,
@@ -240,9 +233,8 @@ class Spec(Part):
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=1,
-        description="Copies of the model (groups). 0: nothing runs and no GPU is held; status "
-        "shows "
-        "the plan of one replica.",
+        description="Copies of the model (groups). 0: nothing runs "
+        "and no GPU is held; status shows the plan of one replica.",
     )
     budget: Budget | None = Field(
         default=None,
@@ -270,12 +262,10 @@ class Spec(Part):
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
-        description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a "
-        "new "
-        "plan when the old one "
-        "cannot run any more. Always: also when another is better by 10 percent of the objective, "
-        "while all groups serve, and at "
-        "most once an hour. A changed spec always plans anew.",
+        description="What a change of the cluster may do. Never: the plan stands. "
+        "WhenInvalid: a new plan when the old one cannot run any more. Always: "
+        "also when another is better by 10 percent of the objective, while all "
+        "groups serve, and at most once an hour. A changed spec always plans anew.",
     )
     mode: Literal["Deploy", "PlanOnly"] = Field(
         default="Deploy",

@@ -17,9 +17,8 @@ class Drafting(Part):
         description="Tokens that are drafted and verified in every step."
     )
     acceptance_percent: Percent = Field(
-        description="Chance that a drafted token is accepted, after all before it were; planned "
-        "with, "
-        "measure it."
+        description="Chance that a drafted token is accepted, "
+        "after all before it were; planned with, measure it."
     )
 
 
@@ -66,9 +65,9 @@ class Speculation(Part):
     """Tokens that are drafted ahead, and verified by the model in one step."""
 
     method: Literal["MTP", "EAGLE3", "DraftModel", "PromptLookup"] = Field(
-        description="What drafts. MTP: layers of the model's own checkpoint. EAGLE3: a head that "
-        "was trained for it. DraftModel: a small model of the same vocabulary. PromptLookup: the "
-        "prompt."
+        description="What drafts. MTP: layers of the model's own "
+        "checkpoint. EAGLE3: a head that was trained for it. DraftModel: "
+        "a small model of the same vocabulary. PromptLookup: the prompt."
     )
     tokens: Annotated[int, Field(ge=1, le=16)] | None = Field(
         default=None,
@@ -147,15 +146,13 @@ class Workload(Part):
     )
     max_model_len: Tokens | None = Field(
         default=None,
-        description="Longest request, prompt and answer together, in tokens. Default: inputTokens "
-        "+ "
-        "outputTokens rounded up "
-        "to 1024, never above the model's own limit.",
+        description="Longest request, prompt and answer together, in tokens. Default: "
+        "inputTokens + outputTokens rounded up to 1024, never above the model's own limit.",
     )
     kv_cache_quantization: Literal["Auto", "FP8"] = Field(
         default="Auto",
-        description="How the K/V cache is held. Auto: as the model computes. FP8: one byte per "
-        "element.",
+        description="How the K/V cache is held. Auto: as "
+        "the model computes. FP8: one byte per element.",
     )
     kv_offload: KvOffload | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
-from shardwright.cli.help_text import HelpAll, first_screen
+from shardwright.cli.help_text import HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
@@ -146,6 +146,16 @@ class Parser(argparse.ArgumentParser):
         )
         raise UsageExit(problem)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices, with the one that was probably meant."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = difflib.get_close_matches(str(value), action.choices or (), n=1)
+            if near:
+                error.message += f"; did you mean {near[0]}?"
+            raise
+
     def format_help(self) -> str:
         """Return the first screen of a command that has more than one, else all of it."""
         whole = super().format_help()
@@ -190,12 +200,12 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
-    _add_command(commands, "version", summary="print the version")
+    _add_version(commands)
     return parser
 
 
-ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
 def _add_command(
@@ -206,7 +216,7 @@ def _add_command(
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     command.add_argument(
         "--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit"
@@ -291,8 +301,8 @@ def _add_size(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to "
-        "compare",
+        help="a product, for example H100 ('shardwright "
+        "gpus' lists them); may be repeated to compare",
     )
     _add_nodes_of(there)
     there.add_argument(
@@ -302,8 +312,9 @@ def _add_size(commands: Commands) -> None:
     )
     _add_output(
         command,
-        ("text", "json", "yaml"),
-        "tables, or one document with every number of GPUs that was tried",
+        ("text", "wide", "name", "json", "yaml"),
+        "tables; wide: one line for each product; name: what plan takes as --gpus, the cheapest "
+        "first; json and yaml: every number of GPUs that was tried",
     )
 
 
@@ -367,8 +378,8 @@ def _add_models(commands: Commands) -> None:
     )
     _add_output(
         command,
-        ("text", "name", "json", "yaml"),
-        "a table of ids and architectures, the ids, or one list",
+        ("text", "wide", "name", "json", "yaml"),
+        "a table of ids and architectures, wide with commit and source; the ids; or one list",
     )
 
 
@@ -390,7 +401,9 @@ def _add_gpus(commands: Commands) -> None:
         "--search", dest="searched", metavar="TEXT", default="", help="the same"
     )
     _add_output(
-        command, ("text", "name", "json", "yaml"), "a table, the ids, or one list"
+        command,
+        ("text", "wide", "name", "json", "yaml"),
+        "a table, wide with vendor, GPUs a node and speed of the link; the ids; or one list",
     )
 
 
@@ -400,6 +413,15 @@ def _add_crd(commands: Commands) -> None:
         "crd",
         summary="print the CustomResourceDefinition of ShardedModel",
         epilog=CRD_EXAMPLES,
+    )
+
+
+def _add_version(commands: Commands) -> None:
+    command = _add_command(commands, "version", summary="print the version")
+    _add_output(
+        command,
+        ("text", "wide", "json", "yaml"),
+        "the version alone; wide, json and yaml: also the engines and models that it knows",
     )
 
 

@@ -1,11 +1,20 @@
-"""The commands ``models`` and ``gpus``: what needs no config, and no description, of its own."""
+"""The commands ``models``, ``gpus`` and ``version``: what is known, without a question."""
 
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
-from shardwright.cli.output import print_lines, print_text, width_of_output
-from shardwright.cli.outputs import print_list
+from shardwright import __version__
+from shardwright.api.names import API_VERSION
+from shardwright.cli.named_gpus import usual_node
+from shardwright.cli.output import (
+    IN_A_FILE_COLUMNS,
+    print_lines,
+    print_text,
+    width_of_output,
+)
+from shardwright.cli.outputs import print_document, print_list
+from shardwright.engines import option_tables
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
@@ -25,13 +34,12 @@ _WITHOUT_CONFIG = (
     "any other model needs its config.json: --fetch, --config FILE, or "
     "spec.model.configMapRef"
 )
+_TABLES = ("text", "wide")
+_MORE_OF_GPUS = ("VENDOR", "GPUS A NODE", "LINK GB/S")
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
-_UNBOUNDED = (
-    200  #: columns in a file or a pipe: one line for each, for whoever searches them
-)
 _ABOUT_PRICES = (
-    "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data "
-    "sheet"
+    "PRICE: an hour of it in hours of an H100, by "
+    "public price lists; *: assumed, by its data sheet"
 )
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
@@ -44,15 +52,27 @@ def list_models(arguments: Namespace) -> None:
     rows = [
         _model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()
     ]
-    if arguments.output != "text":
+    if arguments.output not in _TABLES:
         _print_rows("ModelList", rows, arguments.output)
         return
+    wide = arguments.output == "wide"
     cells = [
-        (row["id"] or "", row["architecture"] or _BY_ID, row["released"] or "")
+        (
+            row["id"] or "",
+            row["architecture"] or _BY_ID,
+            row["released"] or "",
+            *((row["revision"] or "-", _repository(row["source"])) if wide else ()),
+        )
         for row in rows
     ]
+    header = (
+        "ID",
+        "ARCHITECTURE",
+        "RELEASED",
+        *(("REVISION", "CONFIG FROM") if wide else ()),
+    )
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
-    _print_table(("ID", "ARCHITECTURE", "RELEASED"), cells, missing=missing)
+    _print_table(header, cells, missing=missing)
 
 
 def list_gpus(arguments: Namespace) -> None:
@@ -62,18 +82,53 @@ def list_gpus(arguments: Namespace) -> None:
         for gpu in load_gpus().values()
         if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()
     ]
-    if arguments.output != "text":
+    if arguments.output not in _TABLES:
         _print_rows("GpuList", [_gpu(gpu) for gpu in gpus], arguments.output)
         return
+    wide = arguments.output == "wide"
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
+    header = (*header, *(_MORE_OF_GPUS if wide else ()))
     missing = (
         f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; "
         f"{_OTHER_GPUS}"
     )
-    _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
+    cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]
+    _print_table(header, cells, missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
-        width = width_of_output(_UNBOUNDED)
+        width = width_of_output(IN_A_FILE_COLUMNS)
         print_lines(paragraph(_ABOUT_PRICES, width=width), width=width)
+
+
+def _repository(source: str | None) -> str:
+    """Return where a config was read, without the file's path.
+
+    >>> _repository("github.com/a/b@1 c/d.json"), _repository(None)
+    ('github.com/a/b@1', '-')
+    """
+    return (source or "-").split(maxsplit=1)[0]
+
+
+def print_version(arguments: Namespace) -> None:
+    """Print the version with what it knows: of each engine the versions whose options are built in,
+    and how many models and GPUs.
+    """
+    engines = [
+        {"name": tables.engine, "versions": list(tables.versions)}
+        for tables in (option_tables.VLLM, option_tables.TENSORRT_LLM)
+    ]
+    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
+    known = {"models": len(known_ids()), "listed": len(listed_ids()), "gpus": len(gpus)}
+    if arguments.output != "wide":
+        content = {"version": __version__, "engines": engines, "catalogue": known}
+        print_document("Version", content, arguments.output)
+        return
+    print_text(f"shardwright {__version__}, {API_VERSION}")
+    for engine in engines:
+        print_text(f"  {engine['name']:<13} {', '.join(engine['versions'])}")
+    print_text(
+        f"  {'Models':<13} {known['models']} built in, {known['listed']} more by their ids"
+    )
+    print_text(f"  {'GPUs':<13} {known['gpus']}")
 
 
 def _searched(arguments: Namespace) -> str:
@@ -95,7 +150,7 @@ def _print_table(
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
-    width = width_of_output(_UNBOUNDED)
+    width = width_of_output(IN_A_FILE_COLUMNS)
     print_lines(table(header, cells, width=width, indent=""), width=width)
 
 
@@ -161,4 +216,13 @@ def _cells(gpu: Gpu) -> tuple[str, ...]:
         f"{price.per_hour:.2g}{'*' if price.basis is PriceBasis.ASSUMED else ''}",
         ", ".join(sorted(gpu.flops)),
         joined,
+    )
+
+
+def _more_cells(gpu: Gpu) -> tuple[str, ...]:
+    node, link = usual_node(gpu), gpu.scale_up or gpu.host
+    return (
+        gpu.vendor,
+        str(node[0]) if node else "-",
+        f"{link.bytes_per_second / 1e9:,.0f}",
     )

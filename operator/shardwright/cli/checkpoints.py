@@ -19,8 +19,6 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.hub.places import Hub, hub_of
-from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import (
@@ -34,6 +32,7 @@ from shardwright.units import format_bytes
 
 if TYPE_CHECKING:
     from shardwright.hub.checkpoint import Checkpoint
+    from shardwright.hub.places import Hub
 
 Named = tuple[str, str | None]
 """A repository of the hub and the commit that is wanted, None for the newest."""
@@ -48,7 +47,7 @@ def read_config(place: str) -> str:
     Raises:
         InputError: There is no config in it, under the name of the file.
     """
-    if os.path.isdir(place):  # noqa: PTH112
+    if os.path.isdir(place):  # noqa: PTH112  # Path raises where a name is too long
         return _of_folder(place).config_text
     beside = Path(place).with_name(QUANTIZATION_FILE)
     files = {CONFIG_FILE: read_text(place)}
@@ -66,7 +65,8 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         InputError: It is not there, may not be read, or is no checkpoint.
         UnreachableError: The hub cannot be asked now.
     """
-    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415
+    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
+    from shardwright.hub.refusals import HubUnavailableError  # noqa: PLC0415 - see above
 
     try:
         return fetch(hub, model, revision)
@@ -84,6 +84,8 @@ def fetch_unknown(
         InputError: Of all of them, each with the file and the field that names the model.
         UnreachableError: The hub cannot be asked now.
     """
+    from shardwright.hub.places import hub_of  # noqa: PLC0415
+
     hub = hub_of(os.environ)
     fetched: dict[Named, Checkpoint] = {}
     problems: list[Problem] = []
@@ -167,7 +169,7 @@ def _sizes(model: str, checkpoint: Checkpoint) -> str:
 
 
 def _of_folder(folder: str) -> Checkpoint:
-    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415
+    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415 - see above
 
     try:
         found = name_the_file(folder, lambda: read_folder(Path(folder)))

@@ -3,6 +3,7 @@ answer is soon said.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from shardwright.cli.exits import UnreachableError
+from shardwright.cli.output import print_note
 from shardwright.cli.unreachable import unreachable
 from shardwright.cluster.access import AccessError
 from shardwright.cluster.client import ApiError, Client
@@ -20,6 +22,9 @@ from shardwright.cluster.user_access import UserAccess, open_connection
 from shardwright.errors import Problem
 
 FORBIDDEN: Final = 403
+SILENCE_SECONDS: Final = 1.0
+"""How long a person looks at an empty terminal before it says who is waited for. Basis: assumed."""
+
 THREADS: Final = 8  # requests at once
 
 T = TypeVar("T")
@@ -81,7 +86,16 @@ class Target:
 
     async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
         async with self.client() as client:
-            return await asking(client)
+            loop = asyncio.get_running_loop()
+            silence = loop.call_later(SILENCE_SECONDS, self._say_who_is_awaited)
+            try:
+                return await asking(client)
+            finally:
+                silence.cancel()
+
+    def _say_who_is_awaited(self) -> None:
+        if sys.stderr.isatty():
+            print_note(f"waiting for {self.access.server}")
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:

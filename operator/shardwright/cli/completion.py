@@ -67,7 +67,7 @@ def completions(words: list[str]) -> list[str]:
         always_complete_options="long",
         default_completer=SuppressCompleter(),
     )
-    ask: Any = finder._get_completions  # noqa: SLF001
+    ask: Any = finder._get_completions  # noqa: SLF001 - it has no public name
     found = ask([program, *words[:-1]], words[-1], "", None)
     return [item.strip() for item in found]
 
@@ -75,7 +75,7 @@ def completions(words: list[str]) -> list[str]:
 def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Return a parser whose options know how to complete their values."""
     for command in _commands(parser):
-        for action in command._actions:  # noqa: SLF001
+        for action in command._actions:  # noqa: SLF001 - it has no public name
             completer = COMPLETERS.get(action.dest)
             if completer and not (action.dest == "name" and action.nargs == "*"):
                 action.completer = completer  # type: ignore[attr-defined]
@@ -83,14 +83,14 @@ def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    for action in parser._actions:  # noqa: SLF001
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+    for action in parser._actions:  # noqa: SLF001 - it has no public name
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - it has no public name
             yield from action.choices.values()
 
 
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels."""
-    from shardwright.cli.live_models import list_models  # noqa: PLC0415
+    from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
 
     def names(cluster: "Target") -> list[str]:
         found = cluster.ask(lambda client: list_models(client, cluster.namespace))
@@ -101,14 +101,14 @@ def _models(parsed_args: Namespace, **_: Any) -> list[str]:
 
 def _models_and_ids(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels, and ids of the catalogue where one is begun."""
-    from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415
+    from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415 - only where somebody waits for it
 
     ids = [found for found in known_ids() if found.startswith(prefix)] if prefix else []
     return ids or _models(parsed_args)
 
 
 def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
-    from shardwright.cluster.resources import Resource  # noqa: PLC0415
+    from shardwright.cluster.resources import Resource  # noqa: PLC0415 - only where somebody waits for it
 
     async def names(client: "Client") -> list[str]:
         found = await client.list(
@@ -125,10 +125,10 @@ def _of_cluster(
     """Return the answer of a cluster, nothing if it does not answer: a shell cannot show the
     reason.
     """
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
 
-    from shardwright.cli.clusters import Target  # noqa: PLC0415
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
+    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
 
     try:
         return asked(
@@ -144,7 +144,7 @@ def _of_cluster(
 
 def _of_kubeconfig(part: str) -> Completer:
     def names(parsed_args: Namespace, **_: Any) -> list[str]:
-        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415
+        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415 - only where somebody waits for it
 
         return named_in_kubeconfig(getattr(parsed_args, "kubeconfig", None), part)
 
@@ -153,7 +153,7 @@ def _of_kubeconfig(part: str) -> Completer:
 
 def _gpus(prefix: str, **_: Any) -> list[str]:
     """Return products, behind the count where there is one."""
-    from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415
+    from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
 
     count, times, _rest = prefix.partition("x")
     front = f"{count}x" if times and count.isdigit() else ""

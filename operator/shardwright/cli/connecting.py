@@ -131,7 +131,7 @@ def connection_of(arguments: Namespace) -> "Connection":
     """Return the connection that the flags describe; flags that a command does not have count as
     not given.
     """
-    from shardwright.cluster.connection import Connection  # noqa: PLC0415
+    from shardwright.cluster.connection import Connection  # noqa: PLC0415 - what asks no cluster loads nothing of it
 
     given = {
         name: getattr(arguments, name, None) or None

@@ -66,7 +66,7 @@ def diff(arguments: Namespace) -> int:
         raise InputError(problems)
     cluster, file = Target(connection=connection_of(arguments)), arguments.settings
     settings = (
-        name_the_file(file, lambda: read_settings(read_text(file)))
+        name_the_file(file, partial(read_settings, read_text(file)))
         if file
         else Settings()
     )

@@ -47,8 +47,8 @@ def fetch_config_map(arguments: Namespace) -> Exit:
         print_yaml([config_map])
     name = config_map["metadata"]["name"]
     print_note(
-        f"set spec.model to {{id: {model}, revision: {checkpoint.commit}, configMapRef: {{name: "
-        f"{name}}}}}"
+        f"set spec.model to {{id: {model}, revision: "
+        f"{checkpoint.commit}, configMapRef: {{name: {name}}}}}"
     )
     return Exit.PLAN
 

@@ -3,6 +3,7 @@
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,6 +13,36 @@ CONNECTION: Final = "Connection, with the flags of kubectl"
 
 _EXAMPLES_SHOWN: Final = 4
 _NARROWEST: Final = 60
+_CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Prose as wide as the terminal; lines that begin with two spaces are commands, and stay whole.
+
+    An option and its short form share what stands behind them.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # noqa: PLC0415
+
+        lines: list[str] = []
+        for line in text.splitlines():
+            whole = line.startswith("  ") and not _CODE.match(line)
+            lines += (
+                [line]
+                if whole or not line
+                else textwrap.wrap(
+                    line, width, subsequent_indent="     " if _CODE.match(line) else ""
+                )
+            )
+        return "\n".join(indent + line for line in lines)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        default = self._get_default_metavar_for_optional(action)
+        taken = self._format_args(action, default)
+        return f"{', '.join(action.option_strings)} {taken}"
 
 
 class HelpAll(argparse.Action):
@@ -34,14 +65,14 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     """Return the help of a command with a line for each option, as wide as the terminal, and
     without kubectl's own flags.
     """
-    import shutil  # noqa: PLC0415
-    import textwrap  # noqa: PLC0415
+    import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
+    import textwrap  # noqa: PLC0415 - only for help
 
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
     taken = " ".join(
         str(action.metavar)
         for group in groups
-        for action in group._group_actions  # noqa: SLF001
+        for action in group._group_actions  # noqa: SLF001 - argparse has no public way
         if not action.option_strings
     )
     lines = [
@@ -66,7 +97,7 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str]]:
-    for action in group._group_actions:  # noqa: SLF001
+    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
         if action.help is argparse.SUPPRESS or any(
             name.startswith("--help") for name in action.option_strings
         ):

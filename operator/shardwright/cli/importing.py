@@ -129,8 +129,8 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    from shardwright.cli.clusters import Target  # noqa: PLC0415
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
+    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
 
     names = [_kind_and_name(word) for word in arguments.name]
     cluster = Target(
@@ -169,8 +169,8 @@ async def _read(
     client: Client, kind: str, namespace: str, name: str
 ) -> tuple[Content, list[Any]]:
     """Return an object of the cluster, and the ConfigMap that it refers to."""
-    from shardwright.cluster.client import ApiError  # noqa: PLC0415
-    from shardwright.cluster.resources import CONFIG_MAPS, Resource  # noqa: PLC0415
+    from shardwright.cluster.client import ApiError  # noqa: PLC0415 - files need no cluster
+    from shardwright.cluster.resources import CONFIG_MAPS, Resource  # noqa: PLC0415 - same
 
     ours, group, plural, versions = KINDS[kind]
     for version in versions:
@@ -178,7 +178,7 @@ async def _read(
         try:
             found = await client.get(resource, namespace, name)
         except ApiError as error:
-            if error.code == 404 and version != versions[-1]:  # noqa: PLR2004
+            if error.code == 404 and version != versions[-1]:  # noqa: PLR2004 - this version is not served
                 continue
             raise
         if found is None:

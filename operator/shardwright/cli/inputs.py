@@ -98,7 +98,7 @@ def _collector_paused() -> Iterator[None]:
 
 def _expand(file: str) -> Iterator[str]:
     folder = Path(file)
-    if file == STDIN or not os.path.isdir(file):  # noqa: PTH112
+    if file == STDIN or not os.path.isdir(file):  # noqa: PTH112  # Path raises where a name is too long
         yield file
         return
     yield from (
@@ -107,7 +107,7 @@ def _expand(file: str) -> Iterator[str]:
 
 
 def _read(file: str) -> Iterator[Given]:
-    from shardwright.api.manifest import read_manifests  # noqa: PLC0415
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - help and version need no YAML
 
     text = read_text(file)
     for content in name_the_file(file, lambda: read_manifests(text)):

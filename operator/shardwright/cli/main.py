@@ -37,7 +37,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     parser = build_parser(program_name(sys.argv[0]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
-        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415
+        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then
 
         complete_for_shell(parser)
     words = sys.argv[1:] if argv is None else argv
@@ -65,7 +65,7 @@ def _run(arguments: Namespace) -> int:
         return _report_input(error, _form_of(arguments))
     except UnreachableError as error:
         return _report_unreachable(error, _form_of(arguments))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - the last place that can say what happened
         return _report_other(error, arguments)
     return code
 
@@ -77,8 +77,8 @@ def _no_client(package: str) -> Problem:
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
-        remedy="install 'shardwright[cluster]', or give --nodes or --gpus to plan without a "
-        "cluster",
+        remedy="install 'shardwright[cluster]', or give "
+        "--nodes or --gpus to plan without a cluster",
     )
 
 
@@ -142,7 +142,7 @@ def _report(problems: Sequence[Problem], form: str) -> None:
 
 def _print_as_document(problems: Sequence[Problem], form: str) -> None:
     if form:
-        from shardwright.cli.outputs import print_problems  # noqa: PLC0415
+        from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
 
         print_problems(problems, form)
         sys.stdout.flush()
@@ -162,7 +162,7 @@ def _report_other(error: Exception, arguments: Namespace) -> int:
 
 def _report_fault(error: Exception, *, show_traceback: bool) -> int:
     if show_traceback:
-        import traceback  # noqa: PLC0415
+        import traceback  # noqa: PLC0415 - only for a fault
 
         print_text(
             "".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr
@@ -181,106 +181,111 @@ def _leave_quietly() -> int:
 
 
 def _plan(arguments: Namespace) -> int:
-    from shardwright.cli.plan import plan  # noqa: PLC0415
+    from shardwright.cli.plan import plan  # noqa: PLC0415 - the planner is loaded by the commands that plan
 
     return plan(arguments)
 
 
 def _explain(arguments: Namespace) -> int:
-    from shardwright.cli.plan import explain  # noqa: PLC0415
+    from shardwright.cli.plan import explain  # noqa: PLC0415 - see _plan
 
     return explain(arguments)
 
 
 def _draw(arguments: Namespace) -> int:
-    from shardwright.cli.report import report  # noqa: PLC0415
+    from shardwright.cli.report import report  # noqa: PLC0415 - see _plan
 
     return report(arguments)
 
 
 def _render(arguments: Namespace) -> int:
-    from shardwright.cli.plan import render  # noqa: PLC0415
+    from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
 
     return render(arguments)
 
 
 def _size(arguments: Namespace) -> int:
-    from shardwright.cli.size import print_size  # noqa: PLC0415
+    from shardwright.cli.size import print_size  # noqa: PLC0415 - see _plan
 
     return print_size(arguments)
 
 
 def _predict(arguments: Namespace) -> int:
-    from shardwright.cli.predict import predict  # noqa: PLC0415
+    from shardwright.cli.predict import predict  # noqa: PLC0415 - see _plan
 
     return predict(arguments)
 
 
 def _fetch(arguments: Namespace) -> int:
-    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415
+    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415 - see _plan
 
     return fetch_config_map(arguments)
 
 
 def _doctor(arguments: Namespace) -> int:
-    from shardwright.cli.doctor import doctor  # noqa: PLC0415
+    from shardwright.cli.doctor import doctor  # noqa: PLC0415 - see _plan
 
     return doctor(arguments)
 
 
 def _status(arguments: Namespace) -> int:
-    from shardwright.cli.status import status  # noqa: PLC0415
+    from shardwright.cli.status import status  # noqa: PLC0415 - see _plan
 
     return status(arguments)
 
 
 def _diff(arguments: Namespace) -> int:
-    from shardwright.cli.diff import diff  # noqa: PLC0415
+    from shardwright.cli.diff import diff  # noqa: PLC0415 - see _plan
 
     return diff(arguments)
 
 
 def _import(arguments: Namespace) -> int:
-    from shardwright.cli.importing import import_models  # noqa: PLC0415
+    from shardwright.cli.importing import import_models  # noqa: PLC0415 - see _plan
 
     return import_models(arguments)
 
 
 def _completion(arguments: Namespace) -> int:
-    from shardwright.cli.completion import print_script  # noqa: PLC0415
+    from shardwright.cli.completion import print_script  # noqa: PLC0415 - see _plan
 
     return print_script(arguments)
 
 
 def _rollout(arguments: Namespace) -> int:
-    from shardwright.cli.rollout import rollout  # noqa: PLC0415
+    from shardwright.cli.rollout import rollout  # noqa: PLC0415 - see _plan
 
     return rollout(arguments)
 
 
 def _models(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_models  # noqa: PLC0415
+    from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
     list_models(arguments)
     return Exit.PLAN
 
 
 def _gpus(arguments: Namespace) -> int:
-    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415
+    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415 - see _plan
 
     list_gpus(arguments)
     return Exit.PLAN
 
 
 def _crd(_: Namespace) -> int:
-    from shardwright.api.schema import crd_yaml  # noqa: PLC0415
+    from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - see _plan
 
     print_text(crd_yaml().removesuffix("\n"))
     return Exit.PLAN
 
 
-def _version(_: Namespace) -> int:
-    print_text(f"shardwright {__version__}")
+def _version(arguments: Namespace) -> int:
+    if arguments.output == "text":
+        print_text(f"shardwright {__version__}")
+        return Exit.PLAN
+    from shardwright.cli.catalogue import print_version  # noqa: PLC0415
+
+    print_version(arguments)
     return Exit.PLAN
 
 

@@ -10,7 +10,7 @@ _MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
 def count_of(text: str) -> int:
     """Read a whole number of at least 1."""
     if not (
-        text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0  # noqa: PLR2004
+        text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0  # noqa: PLR2004 - 99,999
     ):
         raise argparse.ArgumentTypeError(
             f"{text!r:.40} is not a whole number from 1 to 99,999"

@@ -178,8 +178,8 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
 
 def _silent(name: str, why: str) -> Problem:
     remedy = (
-        "'kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator' shows whether "
-        "one runs"
+        "'kubectl get pods -A -l "
+        "app.kubernetes.io/name=shardwright-operator' shows whether one runs"
     )
     return Problem(code="OperatorSilent", what=f"{name}: {why}", remedy=remedy)
 

@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO, TypeVar
 
 from shardwright.reporting.lines import ASCII, Line, clipped
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 NARROWEST: Final = 60
 WIDEST: Final = 140
+IN_A_FILE_COLUMNS: Final = 200
+"""Columns of lists in a file: one line for each, for whoever searches them."""
 PIPE_WIDTH: Final = 110  #: columns where there is no terminal and COLUMNS is not set
 _DIGITS: Final = 6  #: of COLUMNS, at most five
 
@@ -63,7 +65,7 @@ def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
     room = width or width_of_output()
     fitting = (clipped(line, room) for line in lines)
     if in_colours():
-        from shardwright.cli.terminal import print_styled  # noqa: PLC0415
+        from shardwright.cli.terminal import print_styled  # noqa: PLC0415 - rich is loaded only for a terminal
 
         print_styled(fitting)
         return
@@ -98,7 +100,7 @@ def print_json(value: Any) -> None:
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print one YAML document per value, keys in the order they have."""
-    import yaml  # noqa: PLC0415
+    import yaml  # noqa: PLC0415 - not needed for text
 
     class Dumper(yaml.SafeDumper):
         """Writes text of several lines as lines: scripts are to be read."""
@@ -162,6 +164,24 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    from shardwright.cli.terminal import track  # noqa: PLC0415
+    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
 
     yield from track(items, noun)
+
+
+@contextmanager
+def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
+    """Yield what takes how many of all are done and what is being looked at; on a terminal a bar
+    on stderr shows it.
+    """
+    if not sys.stderr.isatty():
+        yield _show_nothing
+        return
+    from shardwright.cli.terminal import bar  # noqa: PLC0415
+
+    with bar(total) as show:
+        yield show
+
+
+def _show_nothing(_done: int, _what: str) -> None:
+    pass

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
@@ -66,14 +65,11 @@ from shardwright.pipeline import (
     with_ways_out,
 )
 from shardwright.planning.report import Plan, Report
-from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
-from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
@@ -81,8 +77,10 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
+    from shardwright.api.record import PlanRecord
     from shardwright.cli.clusters import Target
     from shardwright.hub.checkpoint import Checkpoint
+    from shardwright.rendering.bundle import Bundle
 
 _WITHOUT_OPERATOR: Final = (
     "docs/reference/cli.md says how to make it, where no operator does"
@@ -116,13 +114,13 @@ class PlanInputs:
     cluster: "Target | None"
     surroundings: Surroundings
     gpus_are_named: bool = False  # by --gpus
-    standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
+    standing: "PlanRecord | None" = None  # of a ShardedModel that is named: its plan
 
 
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     if arguments.by_operator:
-        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415
+        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see _cluster
 
         return plan_by_operator(arguments)
     answers = answers_to(read_inputs(arguments))
@@ -141,7 +139,7 @@ def plan(arguments: Namespace) -> Exit:
     elif arguments.output == "manifest":
         print_yaml([typed_manifest(arguments)])
     else:
-        from shardwright.documents import plan_document  # noqa: PLC0415
+        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
             [plan_document(answer.subject, answer.report) for answer in answers],
@@ -167,6 +165,8 @@ def explain(arguments: Namespace) -> Exit:
             for index, answer in enumerate(answers):
                 print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
         case "markdown":
+            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415
+
             print_text(
                 "\n".join(
                     to_markdown(explanation_of(answer), title=answer.name)
@@ -174,7 +174,7 @@ def explain(arguments: Namespace) -> Exit:
                 ).removesuffix("\n")
             )
         case _:
-            from shardwright.documents import explanation_document  # noqa: PLC0415
+            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
             documents = [
                 explanation_document(
@@ -257,7 +257,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
     """Return a ShardedModel of the cluster, and what is around it."""
-    from shardwright.cli.named_models import read_named  # noqa: PLC0415
+    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     cluster = _cluster(arguments)
@@ -283,10 +283,10 @@ def _surroundings(
     settings: Settings,
 ) -> Surroundings:
     if cluster:
-        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
 
         return read_surroundings_of(cluster, settings.stated)
-    found = read_surroundings(there, settings.stated)
+    found = read_surroundings(there, settings.stated, arguments.nodes)
     return (
         replace(found, usage=()) if arguments.gpus else found
     )  # GPUs that are named are free
@@ -305,7 +305,7 @@ def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
 
 
 def _cluster(arguments: Namespace) -> "Target":
-    from shardwright.cli.clusters import Target  # noqa: PLC0415
+    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
     return Target(
         connection=connection_of(arguments),
@@ -489,7 +489,7 @@ def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
 
 
 def _read_settings(file: str) -> Settings:
-    return name_the_file(file, lambda: read_settings(read_text(file)))
+    return name_the_file(file, partial(read_settings, read_text(file)))
 
 
 def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
@@ -557,12 +557,12 @@ def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
-def _bundles(answer: PlannedModel) -> Iterator[Bundle]:
+def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:
     if isinstance(answer.report.outcome, Plan):
         yield bundle_for(answer.subject, answer.report.outcome)
 
 
-def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
+def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, Any]]:
     """Yield the rendered objects; without an owner that exists the API server would refuse the
     owner reference.
     """
@@ -571,6 +571,8 @@ def _objects(answer: PlannedModel, bundle: Bundle) -> Iterator[Mapping[str, Any]
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415
+
     metadata = {
         key: value
         for key, value in item["metadata"].items()

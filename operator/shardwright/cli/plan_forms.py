@@ -49,6 +49,6 @@ def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:
     if form == "yaml":
         print_yaml(documents)
     else:
-        from shardwright.cli.outputs import print_list  # noqa: PLC0415
+        from shardwright.cli.outputs import print_list  # noqa: PLC0415 - text does not pay for it
 
         print_list(f"{documents[0]['kind']}List", documents, form)

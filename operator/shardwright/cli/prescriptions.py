@@ -170,9 +170,8 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
             f"{_in_namespace(it)} waits for you: {it.about}: {it.said}"
         ),
         Ailment.MODEL_STUCK: lambda it: (
-            f"{_in_namespace(it)} has not been ready for more than {STUCK_MINUTES} minutes: "
-            f"{it.about}"
-            f": {it.said}"
+            f"{_in_namespace(it)} has not been ready for more "
+            f"than {STUCK_MINUTES} minutes: {it.about}: {it.said}"
         ),
         Ailment.FETCH_FAILED: lambda it: f"{_job_for(it)} has failed",
         Ailment.FETCH_SUSPENDED: lambda it: (
@@ -183,8 +182,8 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
             "controller has not taken it up"
         ),
         Ailment.FETCH_SLOW: lambda it: (
-            f"{_job_for(it)} has run for more than {SLOW_SECONDS} s: its pod may have no node or "
-            "no image"
+            f"{_job_for(it)} has run for more than {SLOW_SECONDS} "
+            "s: its pod may have no node or no image"
         ),
         Ailment.POLICIES_NOT_ENFORCED: lambda _: (
             "a pod was reached on a port that its NetworkPolicy closes: "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -14,20 +15,28 @@ from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
-from shardwright.cli.output import print_lines, width_of_output, with_progress
+from shardwright.cli.output import (
+    IN_A_FILE_COLUMNS,
+    print_lines,
+    print_text,
+    width_of_output,
+    with_bar,
+)
 from shardwright.cli.outputs import print_document
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
-from shardwright.pipeline import plan_serving
+from shardwright.hardware.stated import Stated
+from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
-from shardwright.resolving.subject import resolve
+from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import to_milliseconds
 
 COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
@@ -136,17 +145,27 @@ def print_size(arguments: Namespace) -> Exit:
         gpus_per_node=arguments.nodes_of,
         network_gbps_per_gpu=arguments.network,
     )
-    catalogue = _fetched(arguments) if arguments.fetch else {}
-    sizes = [
-        _size(arguments, gpus, settings, catalogue)
-        for gpus in with_progress(named, "products")
-    ]
+    subject = _subject(arguments, settings)
+    prices = estimator_of(subject.model, subject.request, subject.traits)
+    with with_bar(len(named)) as show:
+        sizes = [
+            _size(subject, prices, gpus, settings.stated, partial(show, done))
+            for done, gpus in enumerate(named)
+        ]
     by = counted_by(sizes)
     found = sorted(sizes, key=lambda sized: sized.counts(by))
-    if arguments.output != "text":
-        print_document("GpuSizes", _document(arguments, found), arguments.output)
-    else:
-        print_lines(_lines(arguments, found, by))
+    match arguments.output:
+        case "text":
+            print_lines(_lines(arguments, found, by))
+        case "wide":
+            width = width_of_output(IN_A_FILE_COLUMNS)
+            print_lines(_wide(found, width), width=width)
+        case "name":
+            for sized in found:
+                if sized.best:
+                    print_text(f"{sized.best.gpus}x{sized.named.gpu.id}")
+        case form:
+            print_document("GpuSizes", _document(arguments, found), form)
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
 
 
@@ -164,52 +183,67 @@ def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
 
 
 def _settings(arguments: Namespace) -> Settings:
-    from shardwright.api.settings import read_settings  # noqa: PLC0415
+    from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
 
     file = arguments.settings
     return (
-        name_the_file(file, lambda: read_settings(read_text(file)))
+        name_the_file(file, partial(read_settings, read_text(file)))
         if file
         else Settings()
     )
 
 
-def _fetched(arguments: Namespace) -> Mapping[str, Mapping[str, object]]:
-    """Fetch the hub's description of a model that is not built in, by its id."""
-    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415
+def _subject(arguments: Namespace, settings: Settings) -> Subject:
+    """Return the question for any number of GPUs, all of which are to be used.
 
-    resource = read_typed(typed_manifest(arguments))
-    return fetched_for(resource, fetch_unknown((("", resource),)))
+    Raises:
+        InputError: The model is not known, or does not take the load.
+    """
+    manifest = typed_manifest(arguments)
+    manifest["spec"]["budget"] = {"gpus": MOST_GPUS, "fill": True}
+    resource = read_typed(manifest)
+    fetched: Mapping[str, Mapping[str, object]] = {}
+    if arguments.fetch:
+        from shardwright.cli.checkpoints import (  # noqa: PLC0415 - most models are built in
+            fetch_unknown,
+            fetched_for,
+        )
+
+        fetched = fetched_for(resource, fetch_unknown((("", resource),)))
+    try:
+        return resolve(
+            Question(resource=resource, settings=settings, catalogue=fetched)
+        )
+    except InputError as error:
+        raise InputError(map(of_option, error.problems)) from None
 
 
 def _size(
-    arguments: Namespace,
+    subject: Subject,
+    prices: Prices,
     named: NamedGpus,
-    settings: Settings,
-    catalogue: Mapping[str, Mapping[str, object]],
+    stated: Stated,
+    tell: Callable[[str], None],
 ) -> Sized:
-    """Return the fewest GPUs of a product, and what some more of them give."""
-    manifest = typed_manifest(arguments)
+    """Return the fewest GPUs of a product, and what some more of them give; ``tell`` takes what is
+    being asked.
+
+    ``prices`` are of this model and load: what is priced for one number of GPUs or for one product
+    is not priced again for the next.
+    """
 
     def ask(gpus: int) -> Plan | NoPlan:
-        manifest["spec"]["budget"] = {"gpus": gpus, "fill": True}
-        try:
-            subject = resolve(
-                Question(
-                    resource=read_typed(manifest),
-                    settings=settings,
-                    catalogue=catalogue,
-                )
-            )
-        except InputError as error:
-            raise InputError(map(of_option, error.problems)) from None
-        nodes = read_nodes(nodes_of([replace(named, count=gpus)]), settings.stated)
-        return plan_serving(subject, take_stock(subject, nodes, (), ())).outcome
+        tell(f"{gpus} x {named.gpu.id}")
+        nodes = read_nodes(nodes_of([replace(named, count=gpus)]), stated)
+        stock = take_stock(subject, nodes, (), ())
+        space = replace(subject.request.space, max_gpus=gpus)
+        request = replace(subject.request, space=space)
+        return make_plan(subject.model, stock, request, subject.traits, prices).outcome
 
     return Sized(
         named=named,
         steps=size(ask, MOST_GPUS),
-        gpu_hour_price=settings.stated.prices.get(named.gpu.id),
+        gpu_hour_price=stated.prices.get(named.gpu.id),
     )
 
 
@@ -254,6 +288,38 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     header = ("GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
     yield from table(header, [_cells(step) for step in _near(first)], width=width)
+
+
+def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
+    """Yield one line for each product, with both prices."""
+    header = (
+        "GPU",
+        "GPUS",
+        "LAYOUT",
+        "OUTPUT",
+        "FIRST TOKEN",
+        "PER TOKEN",
+        "OUTPUT A GPU",
+        *_PRICE_HEADERS[Counted.RELATIVE],
+        *_PRICE_HEADERS[Counted.STATED],
+    )
+    rows = [
+        (
+            *_row(sized),
+            _output_of_a_gpu(sized),
+            *_price(sized, Counted.RELATIVE),
+            "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
+        )
+        for sized in found
+    ]
+    yield from table(header, rows, width=width, indent="")
+
+
+def _output_of_a_gpu(sized: Sized) -> str:
+    if sized.best is None or not isinstance(sized.best.outcome, Plan):
+        return ""
+    each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
+    return f"{format_count(each)} tok/s"
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:

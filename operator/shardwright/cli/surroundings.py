@@ -3,11 +3,10 @@ and from a cluster.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import (
@@ -40,9 +39,11 @@ class Surroundings:
     reservations: tuple[Reservation, ...] = ()
 
 
-def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surroundings:
+def read_surroundings(
+    sources: Iterable[Given], stated: Stated = NONE, files: Sequence[str] = ()
+) -> Surroundings:
     """Read the surroundings from the objects of ``--nodes`` files. ``stated`` holds the statements
-    of the settings.
+    of the settings, ``files`` the names that were given.
 
     Raises:
         InputError: there is no Node among them.
@@ -62,11 +63,7 @@ def read_surroundings(sources: Iterable[Given], stated: Stated = NONE) -> Surrou
         raise InputError(mistyped)
     if not nodes:
         raise InputError(
-            [
-                _no_nodes(
-                    ", ".join(sorted({source.file for source in objects})) or "--nodes"
-                )
-            ]
+            [_no_nodes(", ".join(sorted({source.file for source in objects}) or files))]
         )
     return Surroundings(
         nodes=read_nodes(nodes, stated, read_published(slices, classes)),
@@ -129,6 +126,8 @@ def _mode_of(model: Object) -> tuple[str, bool]:
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
+    from shardwright.api.record import RECORD_KEY, PlanRecord, decode  # noqa: PLC0415
+
     metadata, kept = (
         mapping(config_map.get("metadata")),
         mapping(config_map.get("data")).get(RECORD_KEY),

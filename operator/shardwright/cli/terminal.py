@@ -1,12 +1,20 @@
 """Styled lines in a terminal: each role of a word has its colour."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from shardwright.reporting.lines import Line, Role
@@ -62,3 +70,22 @@ def track(items: Iterable[T], noun: str) -> Iterator[T]:
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield from progress.track(items)
+
+
+@contextmanager
+def bar(total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show a bar on stderr until the block ends, and then nothing more of it.
+
+    Yields:
+        What takes how many of all are done, and what is being looked at.
+    """
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done, what: progress.update(task, completed=done, description=what)

@@ -62,7 +62,7 @@ def whole(text: str) -> object:
     """
     plain = text.replace(",", "")
     return (
-        int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004
+        int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004 - a JSON number
     )
 
 
@@ -252,7 +252,7 @@ def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
 
 
 def _is_file(model: str) -> bool:
-    return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113
+    return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113 - a name too long is no file
 
 
 def _of_files_only(flag: str) -> Problem:

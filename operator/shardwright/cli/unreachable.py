@@ -23,8 +23,8 @@ _OPERATOR_PLANS: Final = (
     "FILE' needs no right to see nodes"
 )
 _ASK_FOR_IT: Final = (
-    "ask your administrator for this right; 'kubectl auth can-i --list' shows those that you "
-    "have"
+    "ask your administrator for this right; 'kubectl "
+    "auth can-i --list' shows those that you have"
 )
 
 
@@ -40,9 +40,8 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
     whose = f"context {context}" if context else "the command line"
     if error.code == _UNAUTHORIZED:
         what = (
-            f"{server} does not accept the credentials of {whose} (401 "
-            f"{error.reason or 'Unauthorized'}"
-            ")"
+            f"{server} does not accept the credentials of "
+            f"{whose} (401 {error.reason or 'Unauthorized'})"
         )
         return Problem(
             code="CredentialsRefused",
@@ -103,8 +102,8 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
             "ConnectionRefusedError": "nobody listens there",
         }.get(type(cause).__name__, " ".join(str(cause or error).split()))
     remedy = (
-        f"check that the cluster runs, a VPN, and the server of {whose}; --context names "
-        "another"
+        "check that the cluster runs, a VPN, and the "
+        f"server of {whose}; --context names another"
     )
     return Problem(
         code="NoAnswer", what=f"{server} does not answer: {why}", remedy=remedy

@@ -1,5 +1,7 @@
 """How to reach the API server: in-cluster service account or kubeconfig, with credentials that
 renew themselves.
+
+No request is sent here: the first one shows whether the way works.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""What an answer means: an object, a refusal by the API server, or somebody else's words."""
+"""What an answer means: an object, a refusal by the API server, or somebody else's words.
+
+Whether a request is sent again is not decided here, but by the client for each verb.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -35,7 +38,7 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
         ApiError: it is a refusal, or no JSON object. Only a Status object counts as the API
             server's own word: a load balancer that answers 404 has not deleted anything.
     """
-    if code >= 300:  # noqa: PLR2004
+    if code >= 300:  # noqa: PLR2004 - status codes of HTTP
         _refuse(call, code, header, text)
     body = _list(call, text) if call.project else _json(text) if text else {}
     if body is None:
@@ -77,13 +80,13 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
             code, str(status.get("reason") or ""), message, retry_after_seconds(header)
         )
     what = f"{call.method} {call.path}: HTTP {code}"
-    if code == 404 and text.strip() == NO_SUCH_PATH:  # noqa: PLR2004
+    if code == 404 and text.strip() == NO_SUCH_PATH:  # noqa: PLR2004 - status codes of HTTP
         raise ApiError(
             code,
             UNKNOWN_PATH,
             f"{what}: the API server does not serve {call.resource.plural}",
         )
-    if code == 429 or code >= 500:  # noqa: PLR2004
+    if code == 429 or code >= 500:  # noqa: PLR2004  # it passes, whoever says it
         raise ApiError(
             code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header)
         )

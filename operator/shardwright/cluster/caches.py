@@ -1,5 +1,7 @@
 """The readers of everything that the operator watches beside its ShardedModels, and the store that
 they fill.
+
+Nothing is decided here: what concerns a model is handed to its look.
 """
 
 import asyncio
@@ -159,7 +161,7 @@ class Caches:
         kind = _kind(source)
         name = f"{kind} of {source.namespace}" if source.namespace else kind
 
-        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001
+        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  # a fact
             concern = take(changes)
             if listed:
                 self._listed.add(name)

@@ -1,4 +1,7 @@
-"""One request to the API server, how urgent it is, and the error that it may end in."""
+"""One request to the API server, how urgent it is, and the error that it may end in.
+
+It knows no connection and sends nothing.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +65,7 @@ class ApiError(Exception):
     @property
     def passes(self) -> bool:
         """Return whether the same request may succeed a little later."""
-        return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004
+        return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004 - status codes of HTTP
 
 
 class NotLeadingError(ApiError):

@@ -154,7 +154,7 @@ class Claims:
             reader.stop()
 
     def _reader(self, name: str) -> Reader[str]:
-        def take_over(changes: Mapping[Key, Change[str]], listed: bool) -> None:  # noqa: FBT001
+        def take_over(changes: Mapping[Key, Change[str]], listed: bool) -> None:  # noqa: FBT001  # a fact
             for (_, claim), change in changes.items():
                 self._owners.pop(claim, None)
                 if change.value is not None:

@@ -1,5 +1,7 @@
 """Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each
 verb.
+
+It does not know what it carries: projections and typed objects are made by its callers.
 """
 
 import asyncio
@@ -136,7 +138,7 @@ class Client:
         try:
             return await self.send(call)
         except ApiError as error:
-            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004
+            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004 - a status code of HTTP
                 return None
             raise
 
@@ -340,7 +342,7 @@ class Client:
                 ):
                     raise
                 failed = error
-            pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
+            pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
             if monotonic() + pause >= self._deadline:
                 raise _no_time(failed) from failed
             await asyncio.sleep(pause)

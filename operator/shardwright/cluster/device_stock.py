@@ -1,5 +1,7 @@
 """Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come: what each node
 is by all of them.
+
+What a slice means is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with here.
 """
 
 from collections import defaultdict

@@ -145,7 +145,7 @@ class Elector:
     def pause_seconds(self) -> float:
         """Return the pause in seconds before the next :meth:`tick`."""
         pace = 1.0 if self._renewed_at is not None else CANDIDATE_PACE
-        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311
+        return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads load
 
     async def tick(self) -> bool:
         """Try to get or keep the Lease and return whether that worked; errors count as not
@@ -154,6 +154,8 @@ class Elector:
         if self.must_fence:
             self._lost = True
             return False
+        # From before the request: it may have been stored at any time since, and whoever waits for
+        # the Lease counts from then.
         started = self._clock()
         # A connection that says nothing must leave time for another try on a new one.
         client = self._client.until(
@@ -214,6 +216,8 @@ class Elector:
         )
 
     def _look(self, spec: Mapping[str, Any]) -> None:
+        # Since when it stands still, by our own clock: the times in it are by that of its holder
+        # (ADR 8).
         if spec != self._seen:
             self._seen, self._seen_at = spec, self._clock()
 

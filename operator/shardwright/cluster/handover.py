@@ -48,7 +48,7 @@ class Handover(Generic[V]):
         self._listed = False
         self._called = False
 
-    def put(self, changes: Mapping[Key, Change[V]], listed: bool) -> None:  # noqa: FBT001
+    def put(self, changes: Mapping[Key, Change[V]], listed: bool) -> None:  # noqa: FBT001  # a fact
         """Hand changes over; ``listed``: they complete a LIST. Called on the reader's thread."""
         with self._lock:
             self._waiting.update(changes)

@@ -1,4 +1,7 @@
-"""Many to one: what goes by a key, in the order in which it came."""
+"""Many to one: what goes by a key, in the order in which it came.
+
+It knows nothing of Kubernetes.
+"""
 
 from typing import Generic, TypeVar
 

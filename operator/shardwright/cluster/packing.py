@@ -2,6 +2,8 @@
 
 Objects of one sort that we have rendered differ in little, so the first one is what the others are
 compressed against.
+
+Nothing packed leaves this process: the form may change with every release.
 """
 
 import json

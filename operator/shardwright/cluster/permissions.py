@@ -1,5 +1,7 @@
 """Asks the API server before starting what the service account may do, so that a missing rule has a
 clear name.
+
+It grants nothing, and what is missing stops nothing here: the operator says it and goes on.
 """
 
 import asyncio

@@ -198,6 +198,7 @@ class Reader(threading.Thread, Generic[V]):
             except ReadError as error:
                 self._fail(error)
             except Exception as error:
+                # What was taken over may be half of a batch: only a LIST tells what there is.
                 log.exception("a fault of ours while reading %s", self.name)
                 self._version = ""
                 self._fail(ReadError(Trouble.FAULT, repr(error)))
@@ -209,6 +210,7 @@ class Reader(threading.Thread, Generic[V]):
         while True:
             fields = self._page(cursor, found)
             metadata = metadata_of(fields)
+            # Of the first page: what changes while the others are read is in the watch from there.
             version = version or str(metadata.get("resourceVersion") or "")
             cursor = str(metadata.get("continue") or "")
             if not version:
@@ -324,6 +326,7 @@ class Reader(threading.Thread, Generic[V]):
             for event in lines.feed(chunk):
                 self._take_event(event, changes)
         finally:
+            # What came before a broken event counts: the version to watch from has passed it.
             self._miss_written(changes)
             if changes:
                 self._apply(changes)
@@ -538,4 +541,4 @@ def _number(version: str) -> int:
 
 
 def _spread(seconds: float) -> float:
-    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311
+    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  # spreads load, guards nothing

@@ -1,4 +1,7 @@
-"""The resources that the operator reads and writes, and their addresses."""
+"""The resources that the operator reads and writes, and their addresses.
+
+What those objects say is not known here.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,7 @@
-"""Asks the API server who brings a token, and whether he may read what this process serves."""
+"""Asks the API server who brings a token, and whether he may read what this process serves.
+
+No answer is kept here: who may no longer read is refused at the next request.
+"""
 
 from collections.abc import Mapping
 from enum import Enum, auto

@@ -1,5 +1,7 @@
 """What is read of the cluster for ever, and what is kept of each object: small values that
 compare.
+
+Nothing is read here: ``reader`` lists and watches what these describe.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""A new ssh key for a group whose leader starts the ranks of its followers."""
+"""A new ssh key for a group whose leader starts the ranks of its followers.
+
+The operator cannot read it again.
+"""
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (

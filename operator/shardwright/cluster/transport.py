@@ -122,7 +122,7 @@ class Transport:
         return read_answer(call, code, response.headers.get, text)
 
     def _converse(self, call: Call, until: float) -> tuple[HTTPResponse, bytes]:
-        connection = self._pool._get_conn()  # noqa: SLF001
+        connection = self._pool._get_conn()  # noqa: SLF001  # a kept one that still stands, or a new one
         keep = False
         try:
             self._connect(connection, until)
@@ -145,7 +145,7 @@ class Transport:
             self._busy.discard(connection)
             if not keep:
                 connection.close()
-            self._pool._put_conn(connection)  # noqa: SLF001
+            self._pool._put_conn(connection)  # noqa: SLF001 - the pool has no public way
         return response, text
 
     def _connect(self, connection: Any, until: float) -> None:
@@ -153,7 +153,7 @@ class Transport:
             return
         connection.timeout = min(_seconds_left(until), CONNECT_TIMEOUT_SECONDS)
         if self._pool.proxy and self._pool.scheme == "https":
-            self._pool._prepare_proxy(connection)  # noqa: SLF001
+            self._pool._prepare_proxy(connection)  # noqa: SLF001  # connects, too
         else:
             connection.connect()
 
@@ -230,8 +230,8 @@ def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> byte
             raise ApiError(
                 0,
                 TOO_LARGE,
-                f"{call.method} {call.path}: the answer has more than {most >> 20} MiB, and is "
-                "not read",
+                f"{call.method} {call.path}: the answer has "
+                f"more than {most >> 20} MiB, and is not read",
             )
         if response.length != 0:
             _wait_no_longer(socket, until)

@@ -1,5 +1,7 @@
 """How a user of the command line reaches a cluster: kubeconfigs are merged and flags override them,
 as kubectl does.
+
+The operator has no user: its own way is in ``access``.
 """
 
 import os

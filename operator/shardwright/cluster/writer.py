@@ -1,4 +1,8 @@
-"""Carries out decisions: creates, applies by force what is ours, deletes by uid."""
+"""Carries out decisions: creates, applies by force what is ours, deletes by uid.
+
+What to write is never decided here; a write to what exists names its uid, so that nothing that has
+taken its place is hit.
+"""
 
 import json
 from base64 import b64encode

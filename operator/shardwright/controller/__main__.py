@@ -9,7 +9,7 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 def main() -> int:
     """Run the operator, or say in one line what to install where its libraries are missing."""
     try:
-        from shardwright.controller.main import main as run  # noqa: PLC0415
+        from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
     except ModuleNotFoundError as error:
         if str(error.name).startswith("shardwright"):
             raise

@@ -1,4 +1,7 @@
-"""Objects of a model as the caches keep them, packed, and as a look reads them."""
+"""Objects of a model as the caches keep them, packed, and as a look reads them.
+
+What is in them is not looked at here.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The metrics as they are scraped."""
+"""The metrics as they are scraped.
+
+It makes no series: ``metrics`` has them.
+"""
 
 import gzip
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Files that the kubelet renews: read again when they change, and the last good content stays in
 use.
+
+Their content is not understood here but by the function that each is given.
 """
 
 import json
@@ -54,7 +56,7 @@ class Watched(Generic[Parsed]):
         try:
             self.content = self._read(seen.decode())
         except (ValueError, InputError) as error:
-            log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400
+            log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400  # the message is the whole story
             return False
         log.info("%s was read anew", self._what)
         return True

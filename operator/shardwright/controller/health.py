@@ -1,4 +1,7 @@
-"""What the probes of the kubelet are told."""
+"""What the probes of the kubelet are told.
+
+A model that does not serve changes nothing here: a restart would not mend it.
+"""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus

@@ -1,5 +1,7 @@
 """What `helm test` runs: whether what the chart has installed works, seen from a pod beside the
 operator's.
+
+It repairs nothing, and leaves nothing behind but what it could not delete.
 """
 
 import argparse
@@ -122,8 +124,8 @@ async def check_served(client: Client) -> InstalledCheck:
     names = {item["name"] for item in (await client.send(call)).get("resources", ())}
     fine = {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= names
     missing = (
-        "is not served; install the CustomResourceDefinition (crds.enabled, or shardwright "
-        "crd)"
+        "is not served; install the CustomResourceDefinition "
+        "(crds.enabled, or shardwright crd)"
     )
     return InstalledCheck(
         what="crd",
@@ -168,8 +170,8 @@ async def check_planned(client: Client, target: CheckedInstallation) -> Installe
             SHARDED_MODELS, target.models_namespace, made["name"], uid=made["uid"]
         )
     silent = (
-        f"no word about a model within {target.seconds:g} s; the log of the operator's pods "
-        "says why"
+        f"no word about a model within {target.seconds:g} "
+        "s; the log of the operator's pods says why"
     )
     return InstalledCheck(what="plan", fine=bool(said), said=said or silent)
 
@@ -188,7 +190,7 @@ async def _until(
 
 def _get(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310
+        with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 - the chart's own address
             return str(reply.status)
     except urllib.error.HTTPError as error:
         with error:

@@ -64,7 +64,7 @@ class Intake:
         )  # who waits for a turn to restart, and has not been woken for it
         self._woken: dict[Key, _Woken] = {}  # who has
 
-    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001
+    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  # a fact
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         if key[0] in self._view.left:

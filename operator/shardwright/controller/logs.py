@@ -48,7 +48,7 @@ class JsonLines(logging.Formatter):
 
 
 class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for the type checker only
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
         """Say that a record is lost, where Python would print a traceback."""
         lost = logging.LogRecord(
             record.name,
@@ -96,7 +96,7 @@ def _message(record: logging.LogRecord) -> str:
     """Return the message; where its arguments do not fit it, both as they are."""
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # whatever the arguments raise
         return f"{record.msg} {record.args!r}"
 
 

@@ -1,4 +1,7 @@
-"""The entry point of the operator: ``shardwright-operator``."""
+"""The entry point of the operator: ``shardwright-operator``.
+
+What runs is in ``operator``; here is only what must be there before it.
+"""
 
 import asyncio
 import logging

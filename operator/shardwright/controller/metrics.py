@@ -3,6 +3,8 @@
 Labels are bounded: verbs, resources, codes, condition types, reasons, components. The series of a
 model carry its namespace and name, are made from the same values as its status, and go when it
 goes.
+
+Nothing is decided from a metric.
 """
 
 import sys

@@ -420,7 +420,7 @@ class Operator:
             with suppress(TimeoutError):
                 await asyncio.wait_for(
                     self._sync_due.wait(),
-                    mean * random.uniform(0.9, 1.1),  # noqa: S311
+                    mean * random.uniform(0.9, 1.1),  # noqa: S311  # spreads load
                 )
 
     async def _sync(self) -> bool:

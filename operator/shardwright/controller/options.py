@@ -1,4 +1,7 @@
-"""The command line of the operator."""
+"""The command line of the operator.
+
+What is wrong in combination is refused here, so that nothing else needs to check it.
+"""
 
 import argparse
 import logging
@@ -190,8 +193,8 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         type=Path,
         default=Path(kubeconfig) if kubeconfig else None,
-        help="reach the cluster by this file instead of the pod's service account (environment: "
-        "KUBECONFIG)",
+        help="reach the cluster by this file instead of the "
+        "pod's service account (environment: KUBECONFIG)",
     )
     parser.add_argument("--context", help="context of the kubeconfig")
     parser.add_argument(

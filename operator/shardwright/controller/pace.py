@@ -1,4 +1,7 @@
-"""How fast a namespace may have something done again and again."""
+"""How fast a namespace may have something done again and again.
+
+What is not let through yet is not lost: who asks is told when to come back.
+"""
 
 from typing import Final
 

@@ -1,5 +1,7 @@
 """Answers what a look asks of the planner, one model at a time: what is planned is kept before the
 next one is planned.
+
+It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
 """
 
 import asyncio
@@ -361,15 +363,9 @@ class Planner:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if (
-            isinstance(made, Replanned)
-            and made.short
-            and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
-        ):
+        if isinstance(made, Replanned) and answering.waits_for_itself(ask, made):
             vacated = self._stock(key, subject, ask, vacated=True)
-            if (
-                vacated.inventory() != stock.inventory()
-            ):  # its former generations are in the way
+            if vacated.inventory() != stock.inventory():
                 made = await self._make(key, subject, ask, vacated)
         if (
             isinstance(made, Replanned)

@@ -1,5 +1,7 @@
 """Plans as pages, for people: who asks is asked of the API server, and sees what he may list or
 get.
+
+It never shows more than the API server would, and changes nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class Sources:
     plan: Callable[[Key], Coroutine[Any, Any, tuple[Subject, PlanRecord] | None]]
 
 
-class _Refusal(Exception):  # noqa: N818
+class _Refusal(Exception):  # noqa: N818 - an answer, not an error
     def __init__(self, status: HTTPStatus, why: str = "") -> None:
         super().__init__(why)
         self.reply = HttpReply(status, f"{why or status.phrase}\n".encode())

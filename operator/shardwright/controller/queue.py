@@ -43,7 +43,7 @@ def retry_pause_seconds(failures: int) -> float:
         LONGEST_RETRY_SECONDS,
         FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
     )
-    return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311
+    return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  # guards nothing
 
 
 SHARE: Final = 4

@@ -517,7 +517,7 @@ class Reading:
             ApiError: something could not be read.
         """
         owner, urgent = seen.resource.owner, self._client.at(Urgency.REPAIR)
-        assert isinstance(seen.observed, Observed)  # noqa: S101
+        assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
         ranks: dict[str, set[int]] = {name: set() for name in sorted(groups)}
         for member in seen.observed.members:
             if member.group in ranks:

@@ -1,5 +1,7 @@
 """Reads revisions of models, and what they ask now, word for word: both from the API server, and
 kept of few.
+
+Which revision is wanted is not decided here.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """What resources resolve to, as it was worked out last: for as many of them as there is room
 for.
+
+What is forgotten costs time, never an answer: it is resolved anew.
 """
 
 from collections import Counter

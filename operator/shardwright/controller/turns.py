@@ -1,5 +1,7 @@
 """Turns at something that one at a time may have: the most urgent first, then whoever has had it
 least lately, by namespace.
+
+It ends no turn: who has one gives it back.
 """
 
 import asyncio

@@ -133,7 +133,7 @@ class Watches(threading.Thread):
                 ASK_SECONDS,
             )
             asyncio.run(self._operate())
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # whatever ends it, what there is has not changed by it
             return f"{type(error).__name__}: {error}"
         return "nobody has said why"
 

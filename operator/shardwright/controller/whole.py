@@ -1,5 +1,7 @@
 """Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but
 that (``cluster.kept_model``).
+
+Nothing is kept of them: the caches hold what is looked at often.
 """
 
 import asyncio

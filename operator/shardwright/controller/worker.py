@@ -200,7 +200,7 @@ class Worker:
         while not self._stopped:
             self.start()
             process = self._process
-            assert process is not None  # noqa: S101
+            assert process is not None  # noqa: S101 - it has been started
             alarm = asyncio.get_running_loop().call_later(
                 STARVED * self.budget.cpu_seconds, process.kill
             )
@@ -262,7 +262,7 @@ class _Process:
 
     def wait_ready(self) -> bool:
         """Wait until it can be asked, and return whether it can."""
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         self._ready = self._ready or read_message(self._process.stdout) is not None
         return self._ready
 
@@ -272,8 +272,8 @@ class _Process:
         Raises:
             EndedError: the process has ended.
         """
-        assert self._process.stdin is not None  # noqa: S101
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         try:
             write_message(self._process.stdin, self._shared.dumps(work))
             data = read_message(self._process.stdout)
@@ -295,13 +295,13 @@ class _Process:
         self._process.wait()
         self._logging.join()
         for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None  # noqa: S101
+            assert pipe is not None  # noqa: S101 - it is a pipe
             with suppress(BrokenPipeError):
                 pipe.close()
 
     def _log(self) -> None:
         """Log what it prints, which is nothing but for a fault, until it ends."""
-        assert self._process.stderr is not None  # noqa: S101
+        assert self._process.stderr is not None  # noqa: S101 - it is a pipe
         with self._process.stderr as source:
             for line in iter(lambda: source.readline(LOGGED_MAX_LENGTH), b""):
                 log.warning("worker: %s", line.decode(errors="replace").rstrip())

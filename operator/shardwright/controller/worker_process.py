@@ -4,6 +4,8 @@ operator's end closes.
 ``python -m shardwright.controller.worker_process CPU_SECONDS MEMORY_BYTES``; questions come on
 standard input, answers go to what was standard output. What anything else prints goes to standard
 error.
+
+It reads no cluster and no file, and keeps nothing that the operator could not give it anew.
 """
 
 import faulthandler
@@ -60,7 +62,7 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
         return shared.dumps(
             Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began)
         )
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
     reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))

@@ -72,12 +72,33 @@ class Fabric:
 
 
 def tensor_fabric(candidate: Candidate) -> Fabric:
-    """Return the links of a candidate's tensor groups, from where its ranks are placed."""
+    """Return the links of a candidate's tensor groups, from where its ranks are placed.
+
+    Formula: none: :func:`group_fabric` of the tensor degree.
+    Unit: ranks; links in bytes/s and seconds.
+    Error: none of its own; that of the links' figures.
+    Source: derived: the ranks of a tensor group are neighbours in rank order.
+
+    >>> fabric = tensor_fabric(on_h100s(Layout(tensor=16), nodes=2))
+    >>> fabric.inner_ranks, fabric.inner.name, fabric.outer_ranks, fabric.outer.name
+    (8, 'NVLink4 NVSwitch', 2, '400 Gb/s RDMA')
+    """
     return group_fabric(candidate, candidate.layout.tensor)
 
 
 def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
-    """Return the links among ``ranks`` neighbouring ranks of one stage."""
+    """Return the links among ``ranks`` neighbouring ranks of one stage.
+
+    Formula: inner ranks = the ranks that fit a node or a scale-up domain, outer ranks = ranks /
+        GPUs a node.
+    Unit: ranks; links in bytes/s and seconds.
+    Error: none of its own; that of the links' figures.
+    Source: derived from the placement; ``CUSTOM_KERNEL_RANKS`` from vLLM 0.32.
+
+    >>> fabric = group_fabric(on_h100s(Layout(tensor=8)), 4)
+    >>> fabric.ranks, fabric.inner.name, fabric.own_kernel
+    (4, 'NVLink4 NVSwitch', True)
+    """
     pool, placement = candidate.pool, candidate.placement
     if ranks == 1:
         return Fabric()
@@ -111,6 +132,21 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     """Return the time to sum ``size_bytes`` over a group of ranks; zero for a group of one.
 
     Across nodes: reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
+
+    Formula: start-up + 2 (n - 1) / n x bytes / bandwidth + steps x latency, of the ring, or less
+        where a tree or a one-shot kernel is faster; then the same for 1 / n of the bytes across
+        nodes.
+    Unit: seconds.
+    Error: inside a node start-up was measured at 5.3 to 6.3 us (taken as 5 and one or two steps of
+        the link) and bandwidth at 0.70 to 0.81 of the link (0.75); across nodes assumed.
+    Source: the constants above, from ai-dynamo/aiconfigurator@095f58a51; the terms of ring and tree
+        are derived.
+
+    >>> eight = tensor_fabric(on_h100s(Layout(tensor=8)))
+    >>> 1e6 * all_reduce_seconds(2**20, eight)  # microseconds of 1 MiB
+    12.437...
+    >>> 5 + 2 * 1 + 2 * 7 / 8 * 2**20 / (450e9 * 0.75) * 1e6  # two-shot
+    12.437...
     """
     if fabric.ranks == 1:
         return 0.0
@@ -122,6 +158,19 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
 def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
     """Return the time in which every rank of a group sends ``size_bytes`` in all, equal parts to
     everyone.
+
+    Formula: start-up + latency + bytes x share of the ranks inside / bandwidth inside, and the same
+        outside.
+    Unit: seconds.
+    Error: assumed: no published time of an all-to-all was compared.
+    Source: derived: every rank sends (n - 1) / n of its bytes; start-up and bandwidth as for an
+        all-reduce.
+
+    >>> eight = tensor_fabric(on_h100s(Layout(tensor=8)))
+    >>> 1e6 * all_to_all_seconds(2**20, eight)  # microseconds of 1 MiB
+    13.718...
+    >>> 10 + 1 + 7 / 8 * 2**20 / (450e9 * 0.75) * 1e6
+    13.718...
     """
     if fabric.ranks == 1:
         return 0.0
@@ -143,6 +192,16 @@ def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
 def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> float:
     """Return the time to hand ``size_bytes`` from one rank to the next stage's; zero without a
     link.
+
+    Formula: start-up + latency + bytes / (bandwidth x share reached).
+    Unit: seconds.
+    Error: assumed: the start-up is that of NCCL's all-reduce, the share that of collectives.
+    Source: derived from ``NCCL_SECONDS``, ``SCALE_UP_EFFICIENCY`` and ``NETWORK_EFFICIENCY``.
+
+    >>> 1e6 * send_seconds(2**20, h100.scale_up, network=False)  # microseconds of 1 MiB
+    14.106...
+    >>> 10 + 1 + 2**20 / (450e9 * 0.75) * 1e6
+    14.106...
     """
     if link is None:
         return 0.0

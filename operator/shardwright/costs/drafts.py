@@ -30,7 +30,21 @@ from shardwright.modelspec.spec import ModelSpec
 
 
 def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
-    """Return the bytes of the draft model on a rank that samples, 0 without one."""
+    """Return the bytes of the draft model on a rank that samples, 0 without one.
+
+    Formula: as :func:`~shardwright.costs.weights.stage_weight_bytes`, of the draft model in one
+        stage.
+    Unit: bytes, on one rank of the last stage.
+    Error: as that of weights; no published row has a draft model.
+    Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/``: the ranks that sample hold it.
+
+    >>> from dataclasses import replace
+    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> draft_weight_bytes(Layout(tensor=4), drafting)
+    15285252096
+    >>> draft_weight_bytes(Layout(tensor=4), vllm)
+    0
+    """
     drafter = traits.drafter
     if drafter is None:
         return 0
@@ -39,7 +53,18 @@ def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
 
 
 def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
-    """Return the bytes of the draft model that a node reads, 0 without one."""
+    """Return the bytes of the draft model that a node reads, 0 without one.
+
+    Formula: as :func:`~shardwright.costs.weights.load_bytes_per_node`, of the draft model.
+    Unit: bytes a node.
+    Error: as that of weights; no published row has a draft model.
+    Source: derived: ranks of a node share its page cache.
+
+    >>> from dataclasses import replace
+    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> draft_load_bytes(Layout(tensor=4), drafting, 8)
+    61064245248
+    """
     drafter = traits.drafter
     return (
         load_bytes_per_node(
@@ -55,6 +80,22 @@ def draft_activation_bytes(
 ) -> int:
     """Return the peak while the draft model passes, 0 without one: what its target has just
     computed is kept.
+
+    Formula: tokens of the batch x bytes a value x hidden size of the target +
+        :func:`~shardwright.costs.activations.activation_bytes` of the draft model.
+    Unit: bytes, on one rank of the last stage.
+    Error: assumed to be that of activations: not measured (docs/memory.md).
+    Source: vLLM 0.32, by reading (docs/memory.md).
+
+    >>> from dataclasses import replace
+    >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
+    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> draft_activation_bytes(llama, Layout(tensor=4), limits, drafting)
+    1326972928
+    >>> 1326972928 - 8192 * 2 * 8192 == activation_bytes(
+    ...     qwen, Layout(tensor=4), limits, vllm.logit_copies, last=True
+    ... )
+    True
     """
     drafter = traits.drafter
     if drafter is None:
@@ -86,7 +127,19 @@ def draft_passes(
     kv_bits: int,
     traits: EngineTraits,
 ) -> DraftPasses:
-    """Return the passes beside a target that is cut so and has these links."""
+    """Return the passes beside a target that is cut so and has these links.
+
+    Formula: none: the floor of one pass of the draft model, as
+        :func:`~shardwright.costs.roofline.stage_floor` has it for a stage.
+    Unit: seconds and bytes/s, as the fields of a floor and of links.
+    Error: as that of a step; no measurement has drafts (docs/planner-speed.md).
+    Source: derived: a draft model is priced as a stage of its size.
+
+    >>> drafter, links = Drafter(model=qwen), task.replica.links
+    >>> passes = draft_passes(drafter, Layout(tensor=8), links, h100, 16, vllm)
+    >>> passes.floor.layers, passes.hot_share, passes.further_tokens
+    (48, 0.0625, 1)
+    """
     layout, passing = drafter.layout(target), _passing(drafter)
     work = ModelWork.of(passing)
     (held,) = stage_weight_parts(passing, layout, traits)
@@ -128,6 +181,21 @@ def with_drafting(
 
     As many tokens are drafted as the step verifies beside the newest one. ``imbalance`` as in
     :func:`~shardwright.costs.roofline.step_time`.
+
+    Formula: the step + one pass over its tokens + (drafts - 1) passes over one token a request,
+        part by part.
+    Unit: seconds.
+    Error: no measurement has drafts; launching the kernels of a draft model one by one is not
+        counted.
+    Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/``, by reading.
+
+    >>> from shardwright.costs.coefficients import coefficients_of
+    >>> fitted, floor = coefficients_of("vLLM", ""), task.replica.kinds[0].floor
+    >>> batch = Batch(sequences=1, verified=3, context_tokens=2304, sampled=3)
+    >>> step = step_time(floor, task.replica.links, 0.0, batch, fitted)
+    >>> itself = DraftPasses(floor=floor, links=task.replica.links)
+    >>> 2.9 < with_drafting(step, itself, batch, fitted).total / step.total < 3.1
+    True
     """
     prompts = max(0.0, batch.sampled - batch.sequences * batch.verified)
     requests = batch.sequences + prompts

@@ -35,8 +35,24 @@ class Limits:
 
 
 def requests_per_replica(workload: Workload, layout: Layout) -> int:
-    """Return the planned requests in flight of one replica."""
+    """Return the planned requests in flight of one replica.
+
+    Formula: ceil(requests in flight / replicas).
+    Unit: requests.
+    Error: exact, of requests that are spread evenly.
+    Source: derived.
+
+    >>> requests_per_replica(load, Layout(replicas=3))  # of 64
+    22
+    """
     return math.ceil(workload.concurrency / layout.replicas)
+
+
+def requests_per_rank(workload: Workload, layout: Layout) -> int:
+    """Return the same of one attention rank: all that its memory depends on of the number in
+    flight.
+    """
+    return math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
 
 
 def limits_to_try(
@@ -46,9 +62,24 @@ def limits_to_try(
 
     More sequences than the engine's default are wished for only when the load (``share`` requests)
     has them, and fewer than the load has are tried last. With adapters a batch must hold the drafts
-    of all sequences. Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``. A limit that
-    the engine is told stays as it is, and the other leaves it room: a batch has a token of every
-    sequence.
+    of all sequences. A limit that the engine is told stays as it is, and the other leaves it room:
+    a batch has a token of every sequence.
+
+    Formula: both limits are halved, tokens down to ``FEWEST_TOKENS``, sequences down to the load's
+        and then to ``FEWEST_SEQUENCES``.
+    Unit: tokens, sequences.
+    Error: none: they are set, not predicted; how far to go down is assumed.
+    Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``.
+
+    >>> for tried in limits_to_try(load, vllm, h100, share=64):
+    ...     print(tried.batched_tokens, tried.sequences)
+    8192 1024
+    4096 512
+    2048 256
+    1024 128
+    1024 64
+    1024 32
+    1024 16
     """
     tokens, sequences = default_batch(traits, gpu)
     needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
@@ -96,7 +127,16 @@ def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
 
 
 def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
-    """Return the tokens and the sequences of a batch that the engine takes by itself on a GPU."""
+    """Return the tokens and the sequences of a batch that the engine takes by itself on a GPU.
+
+    Formula: none: the first row of the engine's ``batch_defaults`` that the GPU qualifies for.
+    Unit: tokens, sequences.
+    Error: exact for versions that were read.
+    Source: vLLM 0.32 ``engine/arg_utils.py:get_batch_defaults``.
+
+    >>> default_batch(vllm, h100)
+    (8192, 1024)
+    """
     capability = gpu.compute_capability
     for row in traits.batch_defaults:
         if gpu.memory_bytes >= row.gpu_bytes and (

@@ -123,6 +123,11 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
     """Return the number of nodes of a replica that hold different stages. Attention ranks, and
     tensor ranks beside them, hold the same ones.
 
+    Formula: ceil(stages / stages that a node holds).
+    Unit: nodes.
+    Error: exact, where the ranks of a stage lie side by side.
+    Source: derived.
+
     >>> (
     ...     distinct_nodes(Layout(tensor=8, pipeline=2), 8),
     ...     distinct_nodes(Layout(attention_data=48, expert=48), 4),
@@ -133,7 +138,18 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
 
 
 def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpeed:
-    """Return the read speed of a node: the ``stated`` one in bytes/s, or else an assumed one."""
+    """Return the read speed of a node: the ``stated`` one in bytes/s, or else an assumed one.
+
+    Formula: none: a table.
+    Unit: bytes/s of one node.
+    Error: a factor of 2 where it is stated, 4 where the storage is known, 10 where it is not;
+        assumed.
+    Source: the constants above, all assumed.
+
+    >>> speed = read_speed(Storage.HUB)
+    >>> speed.bytes_per_second, speed.spread, speed.basis
+    (200000000, 4.0, 'assumed')
+    """
     if stated is not None:
         return ReadSpeed(
             bytes_per_second=stated,
@@ -151,6 +167,12 @@ def loading_time(
     stated_bytes_per_second: float | None = None,
 ) -> LoadingTime:
     """Return the time for which the busiest node of a replica reads.
+
+    Formula: bytes / read speed; times the nodes that hold different stages, where each fetches the
+        whole model.
+    Unit: seconds.
+    Error: the spread of :func:`read_speed`, both ways; assumed.
+    Source: derived.
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.

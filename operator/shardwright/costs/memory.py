@@ -15,7 +15,7 @@ from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
-from shardwright.costs.limits import Limits, limits_to_try, requests_per_replica
+from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
 from shardwright.costs.overheads import Device, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
@@ -66,7 +66,18 @@ class ReplicaMemory:
 def stage_holds(
     model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits
 ) -> tuple[StageHold, ...]:
-    """Return the layers and bytes that every stage of a layout holds on its fullest rank."""
+    """Return the layers and bytes that every stage of a layout holds on its fullest rank.
+
+    Formula: none of its own: weights, slots of adapters, the draft model and K/V of each stage.
+    Unit: bytes.
+    Error: that of its parts: weights below 0.6 %, K/V none (docs/planner-models.md).
+    Source: derived from ``weights``, ``adapters``, ``drafts`` and ``kvcache``.
+
+    >>> for hold in stage_holds(llama, Layout(tensor=4, pipeline=2), "auto", vllm):
+    ...     print(hold.layers, hold.weights.total_bytes, hold.kv.bytes_per_token)
+    (0, 40) 17639407616 40960
+    (40, 80) 17639424000 40960
+    """
     weights, adapters = (
         stage_weight_parts(model, layout, traits),
         stage_adapter_bytes(model, layout, traits),
@@ -99,20 +110,46 @@ def replica_memory(
 ) -> ReplicaMemory:
     """Return the memory with the highest limits that carry the load, else that start, else that
     come closest.
+
+    Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
+        :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
+    Unit: bytes, tokens, requests.
+    Error: K/V tokens: median 3.1 % of 15 published rows; 13 of 19 lie inside the band
+        (docs/benchmarks/memory.md).
+    Source: derived; docs/memory.md.
+
+    >>> layout, device = Layout(tensor=4), Device.of(on_h100s(Layout(tensor=4)))
+    >>> holds = stage_holds(llama, layout, "auto", vllm)
+    >>> found = replica_memory(llama, layout, holds, device, load, vllm)
+    >>> (stage,) = found.stages
+    >>> stage.budget_bytes - stage.weights_bytes - stage.activations_bytes
+    40701698376
+    >>> stage.kv_cache_bytes == 40701698376 - stage.overhead_bytes, found.kv_tokens
+    (True, 450272)
     """
-    share = math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
-    mean_tokens = workload.input_tokens + workload.output_tokens
     frame = Frame(
         model=model,
         layout=layout,
         holds=holds,
         device=device,
         traits=traits,
-        mean_tokens=mean_tokens,
+        mean_tokens=workload.input_tokens + workload.output_tokens,
     )
+    return memory_under(frame, workload, {})
+
+
+def memory_under(
+    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
+) -> ReplicaMemory:
+    """Return the same in a frame. ``seen`` is what was tried there for other numbers in flight;
+    what is tried now is added to it.
+    """
+    share = requests_per_rank(workload, frame.layout)
     tried = []
-    for limits in limits_to_try(workload, traits, device.gpu, share):
-        tried.append(memory_at(frame, limits))
+    for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
+        if limits not in seen:
+            seen[limits] = memory_at(frame, limits)
+        tried.append(seen[limits])
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
@@ -154,7 +191,27 @@ class Frame:
 
 
 def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
-    """Return the memory at given limits, whether it starts or not."""
+    """Return the memory at given limits, whether it starts or not.
+
+    Formula: K/V bytes = budget - weights - activations - overhead; tokens = what the worst stage
+        holds.
+    Unit: bytes, tokens, requests.
+    Error: as :func:`replica_memory`.
+    Source: derived; docs/memory.md.
+
+    >>> layout = Layout(tensor=4)
+    >>> frame = Frame(
+    ...     model=llama,
+    ...     layout=layout,
+    ...     holds=stage_holds(llama, layout, "auto", vllm),
+    ...     device=Device.of(on_h100s(layout)),
+    ...     traits=vllm,
+    ...     mean_tokens=2560,
+    ... )
+    >>> limits = Limits(batched_tokens=2048, sequences=256, model_len=3072)
+    >>> memory_at(frame, limits).kv_tokens
+    470736
+    """
     copies = frame.traits.logit_copies
     middle, end = (
         activation_bytes(frame.model, frame.layout, limits, copies, last=last)

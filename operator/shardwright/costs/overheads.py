@@ -96,6 +96,20 @@ def overhead_bytes(
     behind on a rank.
 
     Graphs of the layers are among them where the engine takes them from its budget.
+
+    Formula: libraries + communication buffers + bytes of a graph x layers x captured batches +
+        ``LOADING_RESIDUE`` x weights.
+    Unit: bytes, on one rank.
+    Error: ``BAND_SHARE`` (25 %) of it, and more, is in the band; graphs 1.22 GiB at 80 layers as
+        printed (mem-064), libraries 0.02 to 0.35 GiB for 0.29.
+    Source: fitted to the memory rows (docs/memory.md); the number of batches from vLLM 0.32.
+
+    >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
+    >>> device = Device.of(on_h100s(Layout(tensor=4)))
+    >>> overhead_bytes(Layout(tensor=4), device, vllm, limits, 80, 35 * 2**30) / MIB
+    3651.97...
+    >>> 300 + 1850 + 314 / 1024 * 80 * 51 + 0.007 * 35 * 1024
+    3651.97...
     """
     captures = captured_batches(limits, device, traits) * (
         ADAPTER_CAPTURES if traits.adapters else 1
@@ -114,7 +128,16 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     """Return the number of captured batch sizes: the sizes that the engine is told, or else 1, 2,
     4, steps of 8 below 256 and steps of 16 from there.
 
+    Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens).
+    Unit: batch sizes.
+    Error: exact.
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
+
+    >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
+    >>> captured_batches(limits, Device.of(on_h100s(Layout(tensor=4))), vllm)
+    51
+    >>> 3 + 31 + 17  # 1, 2, 4; 8 to 248; 256 to 512
+    51
     """
     told = traits.told
     if told.captured is not None:
@@ -137,6 +160,17 @@ def band_bytes(
 ) -> int:
     """Return the possible error, one way, of the space for K/V. It doubles beside options that
     nobody counts.
+
+    Formula: ``BAND_BYTES`` + ``BAND_SHARE`` x (activations + overhead) + ``BAND_OF_WEIGHTS`` x
+        weights.
+    Unit: bytes, one way.
+    Error: 13 of 19 published rows lie inside it (docs/benchmarks/memory.md).
+    Source: fitted (docs/memory.md); twice as wide beside what nobody counts, assumed.
+
+    >>> band_bytes(35 * 2**30, 2 * 2**30, 3 * 2**30) / MIB
+    2032.40...
+    >>> 394 + 0.25 * (2 + 3) * 1024 + 0.01 * 35 * 1024
+    2032.4
     """
     return math.ceil(
         BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights

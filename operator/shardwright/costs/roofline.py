@@ -169,7 +169,16 @@ def _units(storage: str) -> tuple[str, ...]:
 
 
 def matmul_flops(gpu: Gpu, storage: str) -> float:
-    """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so."""
+    """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so.
+
+    Formula: none: the measured rate where the catalogue has one, else the data sheet's.
+    Unit: FLOP/s, dense.
+    Error: what of it an engine reaches is fitted: ``Coefficients.compute_efficiency``.
+    Source: ``hardware/gpus.csv``, its columns of measured rates.
+
+    >>> matmul_flops(h100, "bf16") / 1e12, matmul_flops(h100, "fp8") / 1e12
+    (794.5, 1402.6)
+    """
     rates = gpu.matmul_flops or gpu.flops
     units = _units(storage)
     return next((rates[unit] for unit in units if unit in rates), 0.0) or max(
@@ -180,6 +189,14 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
 def widened(gpu: Gpu, storage: str) -> bool:
     """Return whether weights stored so are widened before they are multiplied, for want of a
     unit.
+
+    Formula: none: whether the GPU has the first unit of ``_UNITS``.
+    Unit: yes or no.
+    Error: exact, as far as the data sheet goes.
+    Source: derived from ``hardware/gpus.csv``.
+
+    >>> widened(h100, "fp8"), widened(h100, "nvfp4")
+    (False, True)
     """
     units = _units(storage)
     return bool(storage) and storage not in _PLAIN and units[0] not in gpu.flops
@@ -190,6 +207,20 @@ def stage_floor(
 ) -> StageFloor:
     """Return the least times of a stage on a GPU that reaches its data sheet. K/V is kept with
     ``kv_bits`` per value.
+
+    Formula: bytes / memory bandwidth, FLOP / FLOP/s of the unit.
+    Unit: seconds, per step, token or token of context.
+    Error: a lower bound; what of it is reached is fitted.
+    Source: derived: the roofline model, on the data sheet's figures.
+
+    >>> from shardwright.costs.work import ModelWork
+    >>> from shardwright.costs.memory import stage_holds
+    >>> (hold,), work = stage_holds(llama, Layout(), "auto", vllm), ModelWork.of(llama)
+    >>> stage = work.stage(Layout(), (0, 80), hold.weights, last=True)
+    >>> stage_floor(stage, work, h100, 16).weights
+    0.0414...
+    >>> (hold.weights.total_bytes - hold.weights.embedding_bytes) / 3.35e12
+    0.0414...
     """
     bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
     attention = tuple(
@@ -249,6 +280,25 @@ def step_time(
 
     ``hot_share`` is the share of the experts that one token uses, ``imbalance`` what the busiest
     rank has over the mean (None: the fitted one).
+
+    Formula: join(products, reading weights) + join(scores, reading K/V) + collectives + matrices x
+        start-up + tokens x activation traffic + requests x request time; join is the norm of power
+        ``_OVERLAP``.
+    Unit: seconds.
+    Error: of TPOT, which it leads to: median 10.7 % in sample, 12.7 % with the model's shape held
+        out (docs/benchmarks/accuracy.md).
+    Source: derived (docs/planner-speed.md); shares and start-ups are fitted, the power is assumed.
+
+    >>> from shardwright.costs.coefficients import coefficients_of
+    >>> fitted, floor = coefficients_of("vLLM", ""), task.replica.kinds[0].floor
+    >>> one = Batch(sequences=1, sampled=1)
+    >>> step = step_time(floor, task.replica.links, 0.0, one, fitted)
+    >>> busy = (floor.token * (1 + 64) + floor.head_token) / fitted.compute_efficiency
+    >>> read = floor.weights / fitted.memory_efficiency
+    >>> round(1000 * (step.weights + step.compute), 3)  # ms, without context
+    5.788
+    >>> round(1000 * (read**3 + busy**3) ** (1 / 3), 3)
+    5.788
     """
     tokens = batch.tokens
     dense = floor.token * _rows(tokens, fitted, widened=floor.widened)
@@ -405,5 +455,15 @@ def _context_seconds(
 
 
 def hidden_bytes(model: ModelWork) -> int:
-    """Return the bytes of one token's activations as they cross links."""
+    """Return the bytes of one token's activations as they cross links.
+
+    Formula: hidden size x 2.
+    Unit: bytes a token.
+    Error: exact for models that compute in 16 bits.
+    Source: derived: bf16 and fp16 are two bytes a value.
+
+    >>> from shardwright.costs.work import ModelWork
+    >>> hidden_bytes(ModelWork.of(llama)), 8192 * 2
+    (16384, 16384)
+    """
     return model.hidden * _ACTIVATION_BYTES

@@ -153,7 +153,21 @@ class Speed:
 
 
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """Return the speed at which one replica serves a load."""
+    """Return the speed at which one replica serves a load.
+
+    Formula: requests per second = running / stay; stay = prefill + waiting + steps x time of a
+        step, where waiting is what the prompts of others take.
+    Unit: seconds, requests per second.
+    Error: output tokens per second 10.0 %, TPOT 10.7 %, TTFT 29.8 %, medians in sample
+        (docs/benchmarks/accuracy.md).
+    Source: derived (docs/planner-speed.md); ``OUT_OF_STEP``, ``UNEVEN_STEPS`` and the coefficients
+        are fitted or measured.
+
+    >>> from shardwright.costs.coefficients import coefficients_of
+    >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
+    >>> round(speed.requests_per_second * speed.stay_seconds, 6)  # of 64 in flight
+    64.0
+    """
     return (
         _static(replica, load, fitted)
         if load.workload.arrival is Arrival.STATIC_BATCH
@@ -434,6 +448,21 @@ def performance(
 ) -> Performance:
     """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
     alike, with ``running`` requests in a replica.
+
+    Formula: TPOT = time after the first token / output tokens; tokens per second = replicas x
+        requests per second x output tokens; the band multiplies them.
+    Unit: seconds, tokens and requests per second.
+    Error: as :func:`serve`.
+    Source: derived.
+
+    >>> from shardwright.costs.coefficients import coefficients_of
+    >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
+    >>> band = Band(low=0.5, high=2.0, basis="modelled")
+    >>> seen = performance(speed, task.load, 2, running=64, band=band)
+    >>> seen.output_tokens_per_second == 2 * speed.requests_per_second * 512
+    True
+    >>> seen.high == 2 * seen.output_tokens_per_second
+    True
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second

@@ -289,8 +289,8 @@ do.
 """
 
 UNLISTED: Final = (
-    "is on no list of settings that change neither the plan nor who may do what in "
-    "the pod"
+    "is on no list of settings that change neither "
+    "the plan nor who may do what in the pod"
 )
 """Why any other name is refused."""
 

@@ -5,14 +5,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.engines import vllm
+from shardwright.engines import sglang, trtllm_traits, vllm
 from shardwright.engines.eras import release_of
 from shardwright.engines.release_months import release_month
-from shardwright.layouts.traits import EngineTraits, Remainder
-from shardwright.units import GIB
-
-TENSORRT_LLM: Final = "TensorRT-LLM"
-SGLANG: Final = "SGLang"
+from shardwright.layouts.traits import EngineTraits
 
 _RULES_READ_IN: Final = "0.33.0"
 
@@ -40,56 +36,12 @@ def _vllm(version: str | None) -> EngineTraits:
     )
 
 
-def _tensorrt_llm(version: str | None) -> EngineTraits:
-    """Return TensorRT-LLM's rules where they differ from vLLM's.
-
-    Sources: engines.md section 10 (``mapping.py:pp_layers``, defaults of trtllm-serve: batch 2,048,
-    8,192 tokens, 32 tokens a block, 0.9 of what is free after the weights, requests admitted only
-    whole).
-    """
-    del version
-    return replace(
-        vllm.traits(_RULES_READ_IN),
-        name=TENSORRT_LLM,
-        remainder=Remainder.FIRST,
-        memory_utilization=0.95,
-        kv_block_tokens=32,
-        max_sequences=2048,
-        max_batched_tokens=8192,
-        architectures=None,
-        quantizations=None,
-        reserves_output=True,
-        cache_follows_weights=True,
-        refuses_long_requests=False,
-        mixes_expert_cuts=True,
-        batch_defaults=(),
-        fixed_overhead_bytes=GIB // 2,
-        least_capability=None,
-        widens_fp8_from=None,
-        oldest_for={},
-    )
-
-
-def _sglang(version: str | None) -> EngineTraits:
-    """Return SGLang's rules where they differ from vLLM's: pages of one token (its own default)."""
-    del version
-    return replace(
-        vllm.traits(_RULES_READ_IN),
-        name=SGLANG,
-        memory_utilization=0.95,
-        kv_block_tokens=1,
-        architectures=None,
-        quantizations=None,
-        refuses_long_requests=False,
-        mixes_expert_cuts=True,
-        mixes_prompts=False,
-        fixed_overhead_bytes=GIB // 2,
-        oldest_for={},
-    )
-
-
 _ENGINES: Final[Mapping[str, Callable[[str | None], EngineTraits]]] = MappingProxyType(
-    {vllm.NAME: _vllm, TENSORRT_LLM: _tensorrt_llm, SGLANG: _sglang}
+    {
+        vllm.NAME: _vllm,
+        trtllm_traits.NAME: trtllm_traits.traits,
+        sglang.NAME: sglang.traits,
+    }
 )
 
 BY_LOWER_NAME: Final[Mapping[str, str]] = MappingProxyType(

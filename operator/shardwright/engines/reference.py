@@ -39,8 +39,8 @@ _HEADINGS: Final[Mapping[OptionClass, tuple[str, str]]] = {
     OptionClass.INCOMPATIBLE: (
         "Never",
         (
-            "Nobody can admit them: they would contradict the plan, or break what the operator "
-            "relies on."
+            "Nobody can admit them: they would contradict "
+            "the plan, or break what the operator relies on."
         ),
     ),
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from shardwright.engines import known
+from shardwright.engines import known, trtllm_traits
 from shardwright.engines.arguments import Serving, Start
 from shardwright.engines.options import TENSORRT_LLM, argument_list, configuration
 from shardwright.layouts.traits import EngineTraits
@@ -31,24 +31,9 @@ _UNPROVEN: Final = (
 
 def traits(version: str) -> EngineTraits:
     """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
-    know.
-
-    Its prices are those that speed is predicted with; degrees that it cannot be told are refused.
-    Sources: engines.md section 10 (``mapping.py``: attention data parallelism replaces the tensor
-    ranks of the attention, context parallelism adds GPUs and is Helix only; every class is cut into
-    stages by the same base class).
+    know: those that speed is predicted with, and what every plan says of them.
     """
-    return replace(
-        known.traits_of(known.TENSORRT_LLM, version),
-        without_pipeline=frozenset(),
-        experts_at_least_tensor=frozenset(),
-        experts_on_every_stage=frozenset(),
-        width_divides_replica=frozenset(),
-        shares_context=False,
-        data_beside_tensor=False,
-        deals_experts_evenly=True,
-        warnings=(_UNPROVEN,),
-    )
+    return replace(known.traits_of(trtllm_traits.NAME, version), warnings=(_UNPROVEN,))
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:

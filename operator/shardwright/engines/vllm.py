@@ -155,15 +155,15 @@ _TAKES_EAGLE3: Final = frozenset(
 
 _SOURCES: Final[Mapping[str, str]] = {
     "remainder": (
-        "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, "
-        "32, 31)"
+        "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices "
+        "(126 layers over 4: 31, 32, 32, 31)"
     ),
     "vocabulary_padding": (
         "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64"
     ),
     "memory_utilization": (
-        "option default --gpu-memory-utilization: 0.92 in vLLM 0.32.0 and 0.33.0, 0.9 in "
-        "older ones"
+        "option default --gpu-memory-utilization: 0.92 "
+        "in vLLM 0.32.0 and 0.33.0, 0.9 in older ones"
     ),
     "kv_block_tokens": (
         "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels force 64)"
@@ -173,8 +173,8 @@ _SOURCES: Final[Mapping[str, str]] = {
         "less than 70 GiB"
     ),
     "max_sequences": (
-        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less "
-        "than 70 GiB"
+        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, "
+        "GPUs of less than 70 GiB"
     ),
     "batch_defaults": "the same for GPUs of 70 GiB and more, and of 160 GiB and more",
     "fixed_overhead_bytes": "fitted, docs/memory.md: 0.02 to 0.35 GiB on one GPU",
@@ -243,14 +243,14 @@ _SOURCES: Final[Mapping[str, str]] = {
         "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading"
     ),
     "repeats_shared_experts": (
-        "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by "
-        "reading"
+        "vLLM 0.32.0 model classes, built over 2 tensor "
+        "x 4 data ranks; Qwen3-Next and V2 by reading"
     ),
     "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
     "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
     "experts_on_every_stage": (
-        "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError "
-        "without one"
+        "vLLM 0.32.0 source, models/qwen3_moe.py, "
+        "glm4_moe.py and others: RuntimeError without one"
     ),
     "quantizations": (
         "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, "

@@ -134,8 +134,8 @@ COUNTED: Final[Mapping[str, str]] = {
     "max-cudagraph-capture-size": "the largest batch that graphs are captured for: their memory",
     "max-num-batched-tokens": "the tokens of a step, which the plan neither lowers nor raises",
     "max-num-seqs": (
-        "the requests that run at once in a replica, which the plan neither lowers "
-        "nor raises"
+        "the requests that run at once in a replica, "
+        "which the plan neither lowers nor raises"
     ),
     "mm-encoder-tp-mode": "`data`: every rank holds the whole tower for images",
 }

@@ -124,8 +124,8 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
         "is of models that generate no text, where only those that do are planned"
     ),
     "mm-encoder-only": (
-        "makes an encoder of it that generates no text, where only those that do "
-        "are planned"
+        "makes an encoder of it that generates no "
+        "text, where only those that do are planned"
     ),
     "offload-backend": "keeps weights out of the GPU, where the plan counts them",
     "offload-group-size": "keeps weights out of the GPU, where the plan counts them",

@@ -175,8 +175,8 @@ def _rack(node: RawNode, gpus: int) -> Domain:
     clique = match[0] if match and set(match[1]) - set("0-") else None
     if node.label_prefix and not stated:
         warning = (
-            f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the "
-            "tray"
+            f"no {node.label_prefix}nvlink-domain label: "
+            "the NVLink domain is taken to be the tray"
         )
         return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
     if name := stated or clique:

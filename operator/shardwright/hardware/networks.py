@@ -67,7 +67,7 @@ def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) 
 
 
 def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
-    link = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004
+    link = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
     gbps = next(
         (rate for name, rate in GPU_GBPS_WITH_RDMA.items() if link.startswith(name)),
         None,
@@ -83,7 +83,7 @@ def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
 
 
 @lru_cache(maxsize=1024)
-def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FBT001
+def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FBT001 - a fact, not a mode
     return Link(
         name=f"{gbps:g} Gb/s {'RDMA' if rdma else 'Ethernet'}",
         bytes_per_second=gbps * GIGA / 8,

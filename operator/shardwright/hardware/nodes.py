@@ -193,8 +193,8 @@ def _no_numbers(raw: RawNode) -> Iterator[str]:
         said = raw.stated(key)
         if said and positive_number(said) is None:
             yield (
-                f"shardwright.io/{key} {printable(said)} is not a number above 0 and counts as "
-                "not set"
+                f"shardwright.io/{key} {printable(said)} is "
+                "not a number above 0 and counts as not set"
             )
 
 

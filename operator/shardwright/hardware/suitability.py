@@ -309,7 +309,7 @@ def _mixed(node: RawNode, resource: str) -> Problem | None:
         )
         for spelled in _BY_VALUE
     )
-    if models < 2:  # noqa: PLR2004
+    if models < 2:  # noqa: PLR2004 - one model is what is wanted
         return None
     return Problem(
         code="MixedGpus",

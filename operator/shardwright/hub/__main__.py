@@ -31,7 +31,7 @@ REST: Final = "--rest"
 def main(words: list[str]) -> int:
     """Do one of the two, and return the exit status: 0 unless there is no checkpoint."""
     message = Path(os.environ.get("SHARDWRIGHT_MESSAGE_FILE", "/dev/termination-log"))
-    rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108
+    rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108 - a folder of the pod's own
     if words == [REST]:
         message.write_text(rest.read_text())
         return 0

@@ -179,7 +179,7 @@ def _cached(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         raise not_cached(model, revision or NEWEST, str(hub.cache)) from None
 
 
-class _NotThere(Exception):  # noqa: N818
+class _NotThere(Exception):  # noqa: N818 - it says nothing to anybody
     """No snapshot of this commit."""
 
 

@@ -23,7 +23,7 @@ class HubRefusal(Enum):
     NO_REVISION = "no such commit"
     NO_FILE = "no such file in the commit"
     GATED = "its owner decides who may read it"
-    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105
+    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105 - no secret
     NO_RIGHT = "the token may not read it"
 
 
@@ -81,8 +81,8 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
             return _denied(model, f"is gated on {endpoint}", remedy)
         case HubRefusal.TOKEN_UNKNOWN:
             remedy = (
-                f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset "
-                "HF_TOKEN"
+                f"make one at {endpoint}/settings/tokens "
+                "and set HF_TOKEN to it, or unset HF_TOKEN"
             )
             return _denied("the token", f"is not one of {endpoint}", remedy)
         case HubRefusal.NO_RIGHT:

@@ -92,7 +92,7 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             outcome.set_exception(error)
 
     Thread(target=run, daemon=True).start()
@@ -107,7 +107,7 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
         "User-Agent": f"shardwright/{__version__}",
         "Accept-Encoding": "identity",
     }
-    request = Request(url, headers=headers)  # noqa: S310
+    request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     opener = (

@@ -28,19 +28,25 @@ def split_layers(
     than the model's.
 
     Sources: vLLM 0.32 ``distributed/utils.py:get_pp_indices``; TensorRT-LLM
-    ``mapping.py:pp_layers`` (``tensor_split``).
+    ``mapping.py:pp_layers`` (``tensor_split``); SGLang ``srt/distributed/utils.py:get_pp_indices``.
 
     >>> split_layers(126, 4, Remainder.BEFORE_LAST)
     ((0, 31), (31, 63), (63, 95), (95, 126))
     >>> split_layers(126, 4, Remainder.FIRST)
     ((0, 32), (32, 64), (64, 95), (95, 126))
+    >>> split_layers(126, 4, Remainder.LAST)
+    ((0, 31), (31, 62), (62, 94), (94, 126))
     >>> split_layers(61, 4, Remainder.BEFORE_LAST, (16, 16, 15, 14))
     ((0, 16), (16, 32), (32, 47), (47, 61))
     """
     if partition:
         return tuple(pairwise(accumulate(partition, initial=0)))
     each, rest = divmod(layers, pipeline)
-    first_longer = pipeline - 1 - rest if remainder is Remainder.BEFORE_LAST else 0
+    first_longer = {
+        Remainder.FIRST: 0,
+        Remainder.BEFORE_LAST: pipeline - 1 - rest,
+        Remainder.LAST: pipeline - rest,
+    }[remainder]
     sizes = (
         each + (first_longer <= stage < first_longer + rest)
         for stage in range(pipeline)

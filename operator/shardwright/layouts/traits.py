@@ -15,6 +15,7 @@ class Remainder(StrEnum):
 
     BEFORE_LAST = "BeforeLast"  #: vLLM: the stages just before the last one
     FIRST = "First"  #: TensorRT-LLM: the first stages
+    LAST = "Last"  #: SGLang: the last stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

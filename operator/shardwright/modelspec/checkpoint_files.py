@@ -188,7 +188,7 @@ def _readable(value: object) -> str:
 def _commit(value: object) -> str | None:
     digits = value if isinstance(value, str) else ""
     return (
-        digits if len(digits) == 40 and set(digits) <= set("0123456789abcdef") else None  # noqa: PLR2004
+        digits if len(digits) == 40 and set(digits) <= set("0123456789abcdef") else None  # noqa: PLR2004 - a SHA-1
     )
 
 

@@ -23,8 +23,8 @@ UNCOUNTED_TOWERS: Final = (
 """What is warned of models whose towers for images and for sound are not counted, in this order."""
 
 SLOW_FP32: Final = (
-    "the model computes in FP32: its speed is predicted with 16-bit rates, which it does not "
-    "reach"
+    "the model computes in FP32: its speed is predicted "
+    "with 16-bit rates, which it does not reach"
 )
 
 

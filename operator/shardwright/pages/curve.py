@@ -148,7 +148,7 @@ def _steps(
 
 def _round_values(low: float, high: float) -> Iterator[float]:
     """Yield 1, 2, 5, 10, … between two logarithms; powers of ten alone where those are many."""
-    steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004
+    steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004 - more than eight marks are a crowd
     for power in range(math.floor(low), math.ceil(high) + 1):
         for step in steps:
             if low <= math.log10(step) + power <= high:

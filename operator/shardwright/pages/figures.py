@@ -71,9 +71,9 @@ def percent(share: float) -> str:
     >>> percent(0.17), percent(0.036), percent(0.0007)
     ('17%', '3.6%', '< 0.1%')
     """
-    if share >= 0.1:  # noqa: PLR2004
+    if share >= 0.1:  # noqa: PLR2004 - ten percent: no digit behind the point tells more
         return f"{share:.0%}"
-    return f"{share:.1%}" if share >= 0.001 else "< 0.1%"  # noqa: PLR2004
+    return f"{share:.1%}" if share >= 0.001 else "< 0.1%"  # noqa: PLR2004 - rounds to a tenth of a percent
 
 
 def rate(bytes_per_second: float) -> str:

@@ -300,8 +300,8 @@ def _harmless(value: object) -> object:
 
 @cache
 def _environment() -> "ImmutableSandboxedEnvironment":
-    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415
-    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - commands without a page do not pay for it
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - as the line above
 
     return ImmutableSandboxedEnvironment(
         loader=FunctionLoader(_load),

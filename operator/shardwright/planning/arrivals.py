@@ -37,6 +37,11 @@ class Prices(Protocol):
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory of a candidate."""
 
+    def speed(self, candidate: Candidate) -> Performance:
+        """Return the latencies of a candidate; its throughput may be that of a load that is not
+        offered.
+        """
+
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate."""
 
@@ -69,6 +74,10 @@ class _Open:
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory at the number in flight that the rate comes to."""
         return self._settled(candidate)[0].memory(candidate)
+
+    def speed(self, candidate: Candidate) -> Performance:
+        """Return the speed at the number in flight that the rate comes to, whatever is offered."""
+        return self._settled(candidate)[1].performance
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""

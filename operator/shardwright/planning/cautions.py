@@ -89,8 +89,8 @@ def warnings(
 def _unknown_pods(inventory: Inventory) -> Iterator[str]:
     if inventory.known_pods is KnownPods.NONE:
         yield (
-            "no pods are known: every allocatable GPU counts as free, the planned ones may be "
-            "taken"
+            "no pods are known: every allocatable GPU "
+            "counts as free, the planned ones may be taken"
         )
     if inventory.known_pods is KnownPods.WATCHED:
         yield (
@@ -144,14 +144,14 @@ def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
     room = "which are free" if gpus <= free else f"of which {free:,} are free"
     served = (
-        f"{copies_of(wanted.layout)} would serve it on {gpus:,} GPUs of {wanted.pool.name}, "
-        f"{room}"
+        f"{copies_of(wanted.layout)} would serve it on "
+        f"{gpus:,} GPUs of {wanted.pool.name}, {room}"
     )
     if best.carries_load:
         if gpus < best.candidate.layout.gpus and wanted.layout.replicas > 1:
             yield (
-                f"fewer GPUs would serve the rate: {served} (replicas: {wanted.layout.replicas:,}"
-                ")"
+                f"fewer GPUs would serve the rate: {served} "
+                f"(replicas: {wanted.layout.replicas:,})"
             )
         return
     how = (
@@ -408,9 +408,8 @@ def _slowed_by_drafts(
     drafting = best.estimate.performance.tpot_seconds
     if alone < drafting * (1 - _NOTICEABLE_SHARE):
         yield (
-            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output token are predicted "
-            "with them, "
-            f"{alone * 1e3:,.1f} ms without"
+            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output "
+            f"token are predicted with them, {alone * 1e3:,.1f} ms without"
         )
 
 
@@ -426,8 +425,8 @@ def _lighter(
         return
     if traits.kv_cache_bytes is not None:
         yield (
-            "requests queue for K/V: spec.engine.args.kv-cache-memory-bytes says how much "
-            "there is"
+            "requests queue for K/V: "
+            "spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
         return
     if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:

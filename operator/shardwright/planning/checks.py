@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from shardwright.costs.estimates import Estimate, StageMemory
+from shardwright.costs.estimates import Estimate, Performance, StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
@@ -68,10 +68,14 @@ class Judge:
     """Judges candidates of one request; what depends on degrees or pool alone is looked at once."""
 
     def __init__(
-        self, model: ModelSpec, request: Request, traits: EngineTraits
+        self,
+        model: ModelSpec,
+        request: Request,
+        traits: EngineTraits,
+        prices: Prices | None = None,
     ) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self.prices = estimator_of(model, request, traits)
+        self.prices = prices or estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[
             str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
@@ -108,7 +112,7 @@ class Judge:
     def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
         objective = self._request.objective
         if objective.ttft_seconds is not None or objective.tpot_seconds is not None:
-            yield from limit_violations(prices.estimate(candidate), objective)
+            yield from limit_violations(prices.speed(candidate), objective)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
@@ -141,7 +145,10 @@ class Judge:
         return self._of_pool[pool.name]
 
     def _room_but_for(self, candidate: Candidate) -> bool:
-        """Return whether there would be room, were no node barred: then that is all that lacks."""
+        """Return whether there would be room, were no node barred: then that is all that lacks.
+
+        How replicas are spread over a label changes nothing of that: as many have room.
+        """
         pool = candidate.pool
         if not candidate.barred:
             return False
@@ -302,8 +309,8 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
         limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off "
         "by take the rest",
         gap=f"{format_bytes(missing)} short",
-        remedy=f"lower it to {room:,} or less, or leave it out: the plan then says how much there "
-        "is",
+        remedy=f"lower it to {room:,} or less, or leave "
+        "it out: the plan then says how much there is",
         path=KV_BYTES_PATH,
     )
     return Violation(problem=problem, miss=missing / pinned_bytes)
@@ -354,11 +361,11 @@ def _cache_violation(
     return Violation(problem=problem, miss=missing / longest)
 
 
-def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Violation]:
+def limit_violations(speed: Performance, objective: Objective) -> Iterator[Violation]:
     """Yield the limits on latency that the predicted mean, or the percentile that is derived from
     it, exceeds.
     """
-    speed, of = estimate.performance, objective.statistic
+    of = objective.statistic
     which = "" if of is Statistic.MEAN else f"an assumed {of} of the "
     limits = (
         (

@@ -123,8 +123,8 @@ def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
         code="PartitionImpossible",
         path="partition",
         what=f"a partition of {given}",
-        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}, the layers of "
-        "the model",
+        limit=f"must be {layout.pipeline} numbers above 0 "
+        f"with the sum {layers}, the layers of the model",
         gap="a stage has no layer"
         if fits
         else f"it is {len(layout.partition)} with the sum {sum(layout.partition)}",
@@ -161,8 +161,8 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         copies = layout.tensor // kind.kv_heads
         if layout.tensor <= kind.kv_heads or degree > copies:
             limit = (
-                f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context "
-                f"{degree}"
+                f"leave {max(1, copies)} copies at tensor "
+                f"{layout.tensor}, fewer than context {degree}"
             )
             yield _context(
                 f"{kind.kv_heads} K/V heads",

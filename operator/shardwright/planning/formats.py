@@ -127,8 +127,8 @@ def _too_old(gpu: Gpu, traits: EngineTraits) -> Problem:
     return Problem(
         code="GpuTooOld",
         what=f"{traits.name} {traits.version}",
-        limit=f"runs on NVIDIA GPUs of compute capability {_shown(traits.least_capability)} and "
-        "newer",
+        limit="runs on NVIDIA GPUs of compute capability "
+        f"{_shown(traits.least_capability)} and newer",
         gap=f"{gpu.id} has {_shown(gpu.compute_capability)}",
         remedy="select other GPUs",
         path="spec.placement",

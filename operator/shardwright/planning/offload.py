@@ -241,8 +241,8 @@ def host_problems(
         yield Problem(
             code="KvOffloadTooSmall",
             what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
-            limit=f"must be at least {engines} Gi with {engines} engines in a pod: each is told "
-            "whole GiB",
+            limit=f"must be at least {engines} Gi with {engines} "
+            "engines in a pod: each is told whole GiB",
             gap=f"{format_bytes(engines * GIB - wanted.pod_bytes)} short",
             remedy="raise it, or say Auto",
             path=PATH,

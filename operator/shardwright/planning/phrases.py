@@ -150,7 +150,7 @@ def price(amount: float) -> str:
     >>> price(0.41234), price(12.345), price(1234.5)
     ('0.412', '12.3', '1,234')
     """
-    decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004
+    decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004 - three digits
     return f"{amount:,.{decimals}f}"
 
 
@@ -175,4 +175,4 @@ def duration(seconds: float) -> str:
     """
     if seconds >= 1:
         return f"{seconds:,.1f} s"
-    return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004 - three digits

@@ -11,6 +11,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.arrivals import Prices
 from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
@@ -58,12 +59,19 @@ class Considered:
 
 
 def consider(
-    model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits
+    model: ModelSpec,
+    inventory: Inventory,
+    request: Request,
+    traits: EngineTraits,
+    prices: Prices | None = None,
 ) -> Considered:
     """Return every candidate for a model on an inventory, judged; the same input gives the same
     candidates.
+
+    ``prices`` are those of the same model under the same load, where other inventories or budgets
+    were asked about before: what was priced for them is not priced again.
     """
-    judge = Judge(model, request, traits)
+    judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
     candidates = partial(
         enumerate_candidates,
@@ -89,12 +97,18 @@ def consider(
 
 
 def make_plan(
-    model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits
+    model: ModelSpec,
+    inventory: Inventory,
+    request: Request,
+    traits: EngineTraits,
+    prices: Prices | None = None,
 ) -> Report:
     """Return the best plan for a model on an inventory, or why there is none; the same input gives
     the same report.
+
+    ``prices`` are as for :func:`consider`.
     """
-    return choose(consider(model, inventory, request, traits))
+    return choose(consider(model, inventory, request, traits, prices))
 
 
 def choose(considered: Considered) -> Report:

@@ -188,8 +188,8 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
         yield f"{cut} on {gpus} GPUs {_why_first(other, best)}, but brings less and answers later."
     elif near_tie(other, best):
         yield (
-            f"{cut} on {gpus} GPUs is better by less than predictions tell apart; this one is "
-            "simpler."
+            f"{cut} on {gpus} GPUs is better by less than "
+            "predictions tell apart; this one is simpler."
         )
     else:
         yield (
@@ -249,8 +249,8 @@ def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
     capacity = _served(best)
     if best.carries_load:
         return (
-            f"It carries {shape}, {rate / capacity:.0%} of the {capacity:.3g} that it serves "
-            "at most."
+            f"It carries {shape}, {rate / capacity:.0%} of "
+            f"the {capacity:.3g} that it serves at most."
         )
     if best.falls_behind:
         return (
@@ -312,8 +312,8 @@ def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
     )
     if cost is not None:
         yield (
-            f"A million output tokens cost {price(cost)}: {gpus} x {pool.gpu_hour_price:g} an "
-            "hour."
+            f"A million output tokens cost {price(cost)}: "
+            f"{gpus} x {pool.gpu_hour_price:g} an hour."
         )
     elif (each := scale.price(pool)) is not None:
         named = {
@@ -321,9 +321,8 @@ def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
             PriceBasis.ASSUMED: "assumed by its data sheet",
         }[each.basis]
         yield (
-            f"It costs as much as {gpus * each.per_hour:.3g} H100: {gpus} x {each.per_hour:g}, "
-            f"{named}"
-            "."
+            f"It costs as much as {gpus * each.per_hour:.3g} "
+            f"H100: {gpus} x {each.per_hour:g}, {named}."
         )
 
 
@@ -503,8 +502,8 @@ def _queues_more(
     if rate is not None:
         behind = "falls behind" if other.falls_behind else "has no headroom"
         return (
-            f"{behind}: serves {_served(other):.3g} requests a second at most, {rate:g} are "
-            "offered"
+            f"{behind}: serves {_served(other):.3g} requests "
+            f"a second at most, {rate:g} are offered"
         )
     return (
         f"queues{'' if best.carries_load else ' more'}: only "
@@ -515,7 +514,7 @@ def _queues_more(
 
 def _more(ratio: float) -> str:
     change = ratio - 1
-    if abs(change) < 0.005:  # noqa: PLR2004
+    if abs(change) < 0.005:  # noqa: PLR2004 - rounds to no percent
         return "the same"
     return f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
 

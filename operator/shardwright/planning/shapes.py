@@ -59,8 +59,8 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
             "The layers of the stages are not those of the model, or a stage has none."
         ),
         "ContextDegreeImpossible": (
-            "The ranks cannot share K/V: none of them would hold a copy, or the attention "
-            "forbids it."
+            "The ranks cannot share K/V: none of them would "
+            "hold a copy, or the attention forbids it."
         ),
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
         "QuantizationUnknownToEngine": (

@@ -116,7 +116,7 @@ def _unfit(
             fault=BY_CODE.get(problem.code, NodeFault.UNUSABLE),
             says=f"cannot be used: {problem.sentence()}",
         )
-    assert isinstance(node, NodeFacts)  # noqa: S101
+    assert isinstance(node, NodeFacts)  # noqa: S101 - an exclusion has a problem
     if node.product != plan.product:
         return Unfit(
             node=name,

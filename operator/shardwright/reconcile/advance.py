@@ -14,10 +14,9 @@ What runs is left running by anything that is not a valid, placed, deployable pl
 it is, and it is kept alive meanwhile: a group that breaks starts again as it was.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
@@ -38,7 +37,7 @@ from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
-from shardwright.reconcile.made_secrets import seed_of
+from shardwright.reconcile.making import as_made, earlier_of, stateful_sets
 from shardwright.reconcile.observed import (
     STATEFUL_SET,
     Observed,
@@ -68,14 +67,11 @@ from shardwright.reconcile.revisions import (
     history_of,
     renewed,
 )
-from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.earlier import Earlier
 from shardwright.rendering.names import (
     GENERATION_MAX,
     base_name,
@@ -252,7 +248,7 @@ def _good(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
         )
-        earlier = _earlier(seen, known, subject, planned.record)
+        earlier = earlier_of(seen, known, subject, planned.record)
         served = Served(
             subject=subject, record=planned.record, earlier=earlier, mixed=mixed
         )
@@ -262,38 +258,6 @@ def _good(
             return Step(tell=True)
         deployed = replace(deployed, history=history)
     return _end(seen, known, planned, deployed, now)
-
-
-def _earlier(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
-) -> Earlier | None:
-    """Return the pods of the revision that is gone back to, where another release had made them."""
-    gone_back = seen.former is not None and seen.former.subject is subject
-    return (
-        seen.former.pods_of(record.plan, _placed(seen, known, subject, record))
-        if seen.former and gone_back
-        else None
-    )
-
-
-def _placed(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
-) -> Deployment:
-    """Return a deployment with what is found out where and when its pods are made."""
-    cluster = seen.cluster or Cluster()
-    sets = _sets(known.observed)
-    return replace(
-        bounded(subject.deployment, cluster),
-        cluster_domain=cluster.domain,
-        sought=record.sought,
-        secret_seed=seed_of(seen.keys, seen.resource.owner, sets),
-    )
-
-
-def _sets(observed: Observed) -> list[Mapping[str, Any]]:
-    return [
-        live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET
-    ]
 
 
 def _taken_back(
@@ -442,7 +406,7 @@ def _deploy(
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
     rejected = record.rejected == subject.deployment.asked != ""
-    earlier = _earlier(seen, known, subject, record) is not None
+    earlier = earlier_of(seen, known, subject, record) is not None
     rules = replace(
         known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
     )
@@ -463,6 +427,7 @@ def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> boo
     if (
         planned.undeployable
         or planned.unplaced
+        or planned.stays
         or not (record.plan.deployable or subject.intent.plan_only)
     ):
         return False
@@ -619,7 +584,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         return Bundle(objects=())
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
-    sets = _sets(observed)
+    sets = stateful_sets(observed).values()
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(
         zip(
@@ -629,10 +594,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         )
     )
     pods = plan.nodes_per_replica
-    asking = replace(
-        _placed(seen, known, subject, record),
-        earlier=_earlier(seen, known, subject, record),
-    )
+    asking = as_made(seen, known, subject, record)
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(

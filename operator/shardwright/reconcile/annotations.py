@@ -249,7 +249,7 @@ def _restarts_value(before: RestartsBefore | None) -> str:
 def _restarts_before(text: str) -> RestartsBefore | None:
     """Read an annotation about restarts, None if it holds a text that we never write."""
     words = _word(text).split()
-    count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004
+    count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004  # as it is written
     return (
         None
         if count is None
@@ -273,4 +273,4 @@ def _uids(text: str) -> str:
 
 def _number(text: str) -> int | None:
     """Return a number of at most six digits, else None: somebody may have written anything."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None  # noqa: PLR2004
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None  # noqa: PLR2004 - six digits, as it says

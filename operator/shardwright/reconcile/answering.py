@@ -1,5 +1,8 @@
 """What the planner answers to what a look asks, on what there is for the model; and what a model
 that waits claims.
+
+Nothing is priced here: :mod:`shardwright.replanning` and the pipeline make plans, this says which
+of their answers holds. The worker runs it, so it gets values and asks nobody.
 """
 
 from collections import Counter
@@ -73,6 +76,19 @@ def plans_anew(ask: Ask) -> bool:
     return ask.on is None or ask.choice not in {
         PlanChoice.RESCALE,
         PlanChoice.REHOUSE,
+        PlanChoice.RESTORE,
+    }
+
+
+def waits_for_itself(ask: Ask, made: Replanned) -> bool:
+    """Return whether a model that has no room is answered once more, as if former generations of
+    its own groups were gone.
+
+    Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
+    Where groups only come, go or move, the plan of record goes on meanwhile, and ends them.
+    """
+    return made.short is not None and ask.choice in {
+        PlanChoice.REPLAN,
         PlanChoice.RESTORE,
     }
 

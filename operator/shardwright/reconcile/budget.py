@@ -1,4 +1,8 @@
-"""What a question may cost, and what is said where it costs more."""
+"""What a question may cost, and what is said where it costs more.
+
+How a budget is enforced is not said here: the worker's process ends, and ``controller.worker`` sees
+it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

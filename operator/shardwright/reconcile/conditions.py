@@ -1,4 +1,8 @@
-"""The conditions of a ShardedModel, made of what one look at it found."""
+"""The conditions of a ShardedModel, made of what one look at it found.
+
+Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
+``findings``.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -33,11 +37,9 @@ _UNKNOWN_PODS: Final = {
     KnownPods.NONE: (
         "pods cannot be listed, so all GPUs count as free: allow list and watch on pods"
     ),
-    KnownPods.WATCHED: "only pods of watched namespaces can be listed, so GPUs that others use "
-    "count as "
-    "free, and pods may wait "
-    "for them: install the chart with clusterPods: true, or give the operator nodes of its own "
-    "with nodeSet",
+    KnownPods.WATCHED: "only pods of watched namespaces can be listed, so GPUs "
+    "that others use count as free, and pods may wait for them: install the chart "
+    "with clusterPods: true, or give the operator nodes of its own with nodeSet",
 }
 _CAUSES: Final = {
     Cause.ASKED: Reason.ASKED,
@@ -82,7 +84,7 @@ def _of_hidden(found: Findings, kind: ConditionType, summary: Summary) -> Condit
 def _summarised(
     found: Findings,
     kind: ConditionType,
-    holds: bool,  # noqa: FBT001
+    holds: bool,  # noqa: FBT001  # a fact, not an option
     summary: Summary,
 ) -> Condition:
     if holds:
@@ -192,7 +194,7 @@ def _strangers(found: Findings) -> Condition:
     """
     if not found.strangers:
         return _condition(found, ConditionType.FOREIGN_PODS, False, Reason.IDLE)
-    more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004
+    more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004 - three are named
     message = (
         f"{', '.join(found.strangers[:3])}{more}: labelled as pods of this model, and no "
         "StatefulSet of it controls them"
@@ -234,14 +236,14 @@ def _pending(found: Findings) -> Condition:
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = (
-            f"{_names(held)}: below spec.rollout.partition, they keep their pods until it is "
-            "lowered"
+            f"{_names(held)}: below spec.rollout.partition, "
+            "they keep their pods until it is lowered"
         )
     if older := found.of_another_release:
         fields = sorted({field for group in older for field in group.pending})
         coming = (
-            f"the next restart of a group changes {', '.join(fields[:FIELDS_SAID_MAX])} of "
-            "its pods"
+            "the next restart of a group changes "
+            f"{', '.join(fields[:FIELDS_SAID_MAX])} of its pods"
         )
         said[Reason.OLDER_RENDERING] = (
             f"{_names(older)}: rendered by another release of the operator, or for another "
@@ -319,7 +321,7 @@ def rolled_back(found: Findings) -> Condition:
 
 def _names(groups: Sequence[GroupState]) -> str:
     """Return the names of groups, the first three."""
-    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""  # noqa: PLR2004
+    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""  # noqa: PLR2004 - three are named
     return ", ".join(group.name for group in groups[:3]) + more
 
 
@@ -352,7 +354,7 @@ def _plan_stale(found: Findings) -> Condition:
 def _condition(
     found: Findings,
     kind: ConditionType,
-    status: bool | None,  # noqa: FBT001
+    status: bool | None,  # noqa: FBT001  # a fact, not an option
     reason: str,
     message: str = "",
 ) -> Condition:

@@ -2,6 +2,9 @@
 
 It follows from the plan of record, which says what was decided, and from an annotation of the
 resource. What was decided ends when the spec changes.
+
+How an earlier revision is kept and read is in ``revisions``, what may not be gone back to in
+``holds``.
 """
 
 from dataclasses import replace

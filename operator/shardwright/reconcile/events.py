@@ -1,4 +1,7 @@
-"""What is worth an event: a new plan, a changed outcome, a group that restarts, a repair."""
+"""What is worth an event: a new plan, a changed outcome, a group that restarts, a repair.
+
+An event is made of what changed, never of what is: a look that finds the same says nothing.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

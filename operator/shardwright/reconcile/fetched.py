@@ -49,19 +49,19 @@ ALREADY_EXISTS: Final = "AlreadyExists"
 ``apimachinery/pkg/apis/meta/v1``.
 """
 
-_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105
+_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name
 _BY_HAND: Final = (
     "make its ConfigMap with `shardwright fetch`, and name that in "
     "spec.model.configMapRef"
 )
 _REMEDIES: Final = {
     "HubAccessDenied": (
-        "accept its terms there, and name a Secret with a token that may read it "
-        f"in {_TOKEN}"
+        "accept its terms there, and name a Secret "
+        f"with a token that may read it in {_TOKEN}"
     ),
     "HubModelMissing": (
-        "correct the id or the revision, or name a Secret with a token that may read it in "
-        f"{_TOKEN}"
+        "correct the id or the revision, or name a Secret "
+        f"with a token that may read it in {_TOKEN}"
     ),
     "HubUnavailable": (
         "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the engine"
@@ -221,8 +221,8 @@ def _holding(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _said(problem: Problem, job: str) -> Problem:
     """Return a problem that a pod has found, with the way out that its user has."""
     again = (
-        f"it is tried again within {KEPT_SECONDS // 60} minutes, or at once when Job {job} is "
-        "deleted"
+        f"it is tried again within {KEPT_SECONDS // 60} "
+        f"minutes, or at once when Job {job} is deleted"
     )
     if problem.code == "ConfigFetchFailed":
         return replace(problem, path=PATH, remedy=again)

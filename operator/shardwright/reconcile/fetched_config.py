@@ -3,6 +3,9 @@ ConfigMaps of the namespace.
 
 Anybody can work out its name, and write an owner reference: what it says counts where the operator
 has signed it, for this resource and under this name.
+
+What the Job that reads it looks like is ``rendering.fetch_job``'s, and when one is started
+``fetched``'s.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""What one look at a ShardedModel found, and its outcome in a word and a sentence."""
+"""What one look at a ShardedModel found, and its outcome in a word and a sentence.
+
+Facts only: the rules that led to them are in ``decide`` and ``rollout``, and their sentences are
+made last, in ``sentences``.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """A group as it is wanted and as it is, and what the user says of its life; ``groups`` has the
 steps of that life.
+
+Nothing is decided of a group here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """What follows from what one look has read, before anything is decided: who stands where, what is
 wrong with which node.
+
+No rule of the life of groups is here: what is known is the same whatever the user wants.
 """
 
 from collections.abc import Mapping

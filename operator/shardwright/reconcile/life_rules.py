@@ -1,4 +1,7 @@
-"""What the user wants of the life of the groups, as the rules of that life read it."""
+"""What the user wants of the life of the groups, as the rules of that life read it.
+
+What the user wants is not judged here: the API's own rules have refused what makes no sense.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,7 @@
-"""The pods of a group as the rules of its life need them, projected from Pod objects."""
+"""The pods of a group as the rules of its life need them, projected from Pod objects.
+
+A pod is read, not judged: whether a failed one ends its group is for ``groups`` to say.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its
 groups.
+
+No object is left out because it is not ours: that one is in the way must be seen, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +17,7 @@ from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
-SECRET: Final = "Secret"  # noqa: S105
+SECRET: Final = "Secret"  # noqa: S105 - a kind
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:

@@ -1,5 +1,8 @@
 """When may a status be written? What is new at once; what comes back again and again, or says the
 same in other words, later.
+
+When a model is looked at is not decided here; a look that may not write its status yet comes back
+for it.
 """
 
 from collections.abc import Iterable, Mapping

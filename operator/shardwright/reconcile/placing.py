@@ -1,4 +1,8 @@
-"""What becomes of the plan of record in this look: kept, or asked anew of the planner."""
+"""What becomes of the plan of record in this look: kept, or asked anew of the planner.
+
+What the planner answers is made in ``answering``, off this process; what is asked here may have no
+answer yet.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +20,7 @@ from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
-from shardwright.reconcile.rights import barred, too_many
+from shardwright.reconcile.rights import barred, outgrown, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.seen import Ask, Cluster, Seen
@@ -35,9 +39,10 @@ class StandingPlan:
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has
     no GPUs and may not run, ``undeployable`` why the one that there is cannot be run, ``barred``
-    why the pods of the new one would not be let in, ``stale`` what is wrong with the plan that
-    stands, ``better`` one that would be better, ``anew`` what one would be that were made now.
-    ``events`` say that it is new.
+    why the pods that are to be made would not be let in, ``stays``: nor would those of the plan
+    that stands as they are asked for now, so all groups keep the pods that they have. ``stale`` is
+    what is wrong with the plan that stands, ``better`` one that would be better, ``anew`` what one
+    would be that were made now. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -46,6 +51,7 @@ class StandingPlan:
     unplaced: bool = False
     undeployable: Problem | None = None
     barred: Problem | None = None
+    stays: bool = False
     stale: Problem | None = None
     better: Better | None = None
     anew: Prospect | None = None
@@ -71,14 +77,8 @@ def plan_that_stands(
         seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None
     )
     if choice is PlanChoice.KEEP and record:
-        why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
-        return StandingPlan(
-            record=record,
-            report=record.report(),
-            stale=stale,
-            unplaced=why is not None,
-            barred=why,
-        )
+        stands = StandingPlan(record=record, report=record.report(), stale=stale)
+        return _let_in(seen, known, subject, stands)
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
     if (
@@ -99,14 +99,35 @@ def plan_that_stands(
     if planned.record != record and (
         why := barred(seen, known, subject, planned.record)
     ):
-        return StandingPlan(
-            record=record,
-            report=planned.report,
-            unplaced=not has_its_gpus,
-            barred=why,
-            stale=stale,
+        planned = StandingPlan(
+            record=record, report=planned.report, barred=why, stale=stale
         )
-    return replace(planned, unplaced=not has_its_gpus and planned.record == record)
+    unplaced = not has_its_gpus and planned.record == record
+    return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
+
+
+def _let_in(
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan
+) -> StandingPlan:
+    """Return the same with why the pods of the plan that stands are not let in as they are asked
+    for now.
+    """
+    record = known.record
+    if (
+        record is None
+        or planned.record != record
+        or planned.undeployable
+        or record.cut_hash != subject.cut_hash
+    ):
+        return planned
+    begun = _has_begun(seen, known)
+    why = (outgrown if begun else barred)(seen, known, subject, record)
+    return replace(
+        planned,
+        barred=planned.barred or why,
+        stays=why is not None,
+        unplaced=planned.unplaced or (why is not None and not begun),
+    )
 
 
 def _choice(

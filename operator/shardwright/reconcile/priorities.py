@@ -63,6 +63,6 @@ class Priorities:
             what=f"PriorityClass {name}",
             limit="does not exist in this cluster",
             gap="the API server refuses its pods",
-            remedy=f"create it, name one that there is (kubectl get priorityclass), or leave {PATH}"
-            " out",
+            remedy="create it, name one that there is "
+            f"(kubectl get priorityclass), or leave {PATH} out",
         )

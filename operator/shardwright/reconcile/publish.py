@@ -1,5 +1,7 @@
 """What one look leaves behind: status, events, what to keep of the cluster for the model, and when
 to look again.
+
+Nothing is written here: the writes of the look have ended before, and the shell publishes.
 """
 
 from collections.abc import Mapping
@@ -205,7 +207,7 @@ def publish(
         record=record,
         distrusted=distrusted,
         kept=_kept(seen, known, planned, found),
-        pods=_pods(seen, planned),
+        pods=_pods(seen, known, planned),
         known=seen.cluster is not None
         and not isinstance(seen.subject, tuple)
         and not (known.unreadable and known.standing),
@@ -217,7 +219,7 @@ def publish(
     )
 
 
-def _pods(seen: Seen, planned: StandingPlan) -> Pods | None:
+def _pods(seen: Seen, known: Known, planned: StandingPlan) -> Pods | None:
     if (
         planned.record is None
         or planned.unplaced
@@ -225,7 +227,7 @@ def _pods(seen: Seen, planned: StandingPlan) -> Pods | None:
         or not isinstance(seen.subject, Subject)
     ):
         return None
-    return pods_of(seen.cluster, seen.subject, planned.record.plan)
+    return pods_of(seen, known, seen.subject, planned.record)
 
 
 def _in_place(seen: Seen, known: Known) -> PlanRecord | None:

@@ -9,7 +9,7 @@ own configuration), only the API server says.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -184,16 +184,18 @@ def quota_problem(
     wanted: Pods,
     own: Sequence[Pods] = (),
     promised: Sequence[Pods] = (),
+    kept: Sequence[Pods] = (),
 ) -> Problem | None:
     """Return which quota keeps pods out, with its limit and what is missing; None where all are let
     in.
 
     Args:
         allowance: The quotas of the namespace, with what is used of each.
-        wanted: All pods of the plan.
+        wanted: The pods of the plan that are to be made.
         own: Those pods of the model that there are: they are used already, and go or are among the
-            wanted ones.
+            wanted or kept ones.
         promised: Pods of other models of the namespace that are still to be made.
+        kept: The other pods of the plan, which stay or come again as they were.
     """
     need, pods = wanted
     for quota in allowance.quotas:
@@ -209,19 +211,31 @@ def quota_problem(
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
-            if (whole := need.amounts[name] * pods) and max(
-                gone, Decimal(0)
-            ) + whole > hard:
-                return _exceeded(quota, name, max(gone, Decimal(0)), whole)
+            gone, whole = max(gone, Decimal(0)), _sum(quota, name, (wanted, *kept))
+            if need.amounts[name] * pods and gone + whole > hard:
+                return _exceeded(quota, name, gone, whole, runs=bool(own))
     return None
 
 
-def grows(wanted: Pods, before: Pods) -> bool:
-    """Return whether pods count for more than others in anything."""
-    (need, pods), (had, there) = wanted, before
+def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
+    """Return whether pods count for more than others in anything, or for something else."""
+    made = [(need, count) for need, count in wanted if count]
+    names = {name for need, _ in made for name in need.amounts}
     return any(
-        value * pods > had.amounts.get(name, Decimal(0)) * there
-        for name, value in need.amounts.items()
+        not any(_counts_alike(need, had) for had, _ in before) for need, _ in made
+    ) or any(_amount(name, made) > _amount(name, before) for name in names)
+
+
+def _counts_alike(need: Need, had: Need) -> bool:
+    """Return whether a pod is within quotas that another one is within, as far as amounts go."""
+    alike = replace(had, amounts=need.amounts, unstated=need.unstated)
+    return need == alike and need.unstated <= had.unstated
+
+
+def _amount(name: str, pods: Iterable[Pods]) -> Decimal:
+    return sum(
+        (need.amounts.get(name, Decimal(0)) * count for need, count in pods),
+        Decimal(0),
     )
 
 
@@ -316,24 +330,20 @@ def _has_class(scope: QuotaScope, name: str) -> bool:
 
 
 def _sum(quota: Quota, name: str, pods: Iterable[Pods]) -> Decimal:
-    return sum(
-        (
-            need.amounts.get(name, Decimal(0)) * count
-            for need, count in pods
-            if _is_about(quota, need)
-        ),
-        Decimal(0),
-    )
+    return _amount(name, (item for item in pods if _is_about(quota, item[0])))
 
 
-def _exceeded(quota: Quota, name: str, gone: Decimal, whole: Decimal) -> Problem:
+def _exceeded(
+    quota: Quota, name: str, gone: Decimal, whole: Decimal, *, runs: bool
+) -> Problem:
+    meanwhile = "what runs goes on" if runs else "it holds no GPU"
     return Problem(
         code="QuotaExceeded",
         what=f"ResourceQuota {quota.name}",
         limit=f"allows {_said(quota.hard[name])} {name}, of which {_said(gone)} are used or "
         "promised to other models",
         gap=f"the plan needs {_said(whole)}, {_said(gone + whole - quota.hard[name])} too many; "
-        "it holds no GPU meanwhile",
+        f"{meanwhile} meanwhile",
         remedy="have the quota raised, ask for fewer replicas or GPUs, or delete what uses it",
     )
 

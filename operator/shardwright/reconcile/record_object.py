@@ -3,6 +3,8 @@ and signed.
 
 Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as
 its signature does (:mod:`shardwright.reconcile.record_trust`).
+
+What a record says is the wire's (``api.record``), and it is not checked here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,8 +111,8 @@ def would_end(name: str, groups: Sequence[str]) -> Problem:
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",
         limit="is not believed",
-        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one "
-        f"{groups[0]}",
+        gap=f"and a plan made anew would end {len(groups)} "
+        f"groups that run, the first one {groups[0]}",
         remedy="give the operator back the key that signed it, or delete it to have a new plan "
         "made all the same",
     )

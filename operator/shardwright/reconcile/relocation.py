@@ -188,7 +188,7 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
         code="PlanInvalid",
         what=f"planned node {names[0]} {first.what}",
         gap=f"as do {len(names) - 1} more nodes"
-        if len(names) > 2  # noqa: PLR2004
+        if len(names) > 2  # noqa: PLR2004 - one is named, a second beside it
         else f"as does {names[1]}"
         if names[1:]
         else "",

@@ -1,32 +1,41 @@
 """May the pods of a plan be made? GPUs are kept for those alone that the namespace lets in."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import NAMESPACE_LIMITS
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
+from shardwright.reconcile.group import as_it_stands
 from shardwright.reconcile.known import Known
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
+from shardwright.reconcile.making import as_made, stateful_sets
 from shardwright.reconcile.quotas import (
+    Need,
     Pods,
-    ceilings,
     grows,
     need_of,
     quota_problem,
     range_problem,
 )
 from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.names import generation_of, group_names
+from shardwright.rendering.objects import asked_of
 from shardwright.rendering.pod import pod_template
 from shardwright.resolving.subject import Subject
 
 
-def pods_of(cluster: Cluster, subject: Subject, plan: Plan) -> Pods | None:
+def pods_of(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> Pods | None:
     """Return the pods of a plan as quotas count them, None where it has none or nothing is
     limited.
     """
+    cluster, plan = seen.cluster or Cluster(), record.plan
     if (
         not cluster.allowance
         or not plan.groups
@@ -34,15 +43,19 @@ def pods_of(cluster: Cluster, subject: Subject, plan: Plan) -> Pods | None:
         or subject.intent.plan_only
     ):
         return None
-    spec = pod_template(plan, bounded(subject.deployment, cluster), 0)["spec"]
-    return need_of(spec, cluster.allowance, cluster.priorities.default), len(
-        plan.groups
-    ) * plan.nodes_per_replica
+    spec = _spec_of(plan, as_made(seen, known, subject, record))
+    return _need(cluster, spec), len(plan.groups) * plan.nodes_per_replica
 
 
-def bounded(deployment: Deployment, cluster: Cluster) -> Deployment:
-    """Return the deployment with what its namespace says of the limits of containers."""
-    return replace(deployment, ceilings=ceilings(cluster.allowance))
+def _spec_of(plan: Plan, deployment: Deployment) -> Mapping[str, Any]:
+    """Return the spec of the pods of a plan: those of all groups count for the same."""
+    here = replace(deployment.on(plan.resource), numbers=plan.numbers)
+    spec: Mapping[str, Any] = pod_template(plan, here, 0)["spec"]
+    return spec
+
+
+def _need(cluster: Cluster, spec: Mapping[str, Any]) -> Need:
+    return need_of(spec, cluster.allowance, cluster.priorities.default)
 
 
 def too_many(cluster: Cluster) -> Problem | None:
@@ -81,9 +94,8 @@ def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
     """Return the number of GPUs that the namespace may keep with a plan. None means any number: the
     plan needs no more than the one that runs.
     """
-    before = (
-        known.record.plan if known.record and _own(seen, known) is not None else None
-    )
+    runs = stateful_sets(known.observed, seen.resource.owner.uid)
+    before = known.record.plan if known.record and runs else None
     return (
         None
         if before and _gpus(plan) <= _gpus(before)
@@ -97,8 +109,8 @@ def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | 
     if most is None or cluster.gpus + gpus <= most:
         return None
     gap = (
-        f"others keep {cluster.gpus}, and the plan needs {gpus}: {cluster.gpus + gpus - most} "
-        "too many"
+        f"others keep {cluster.gpus}, and the plan needs "
+        f"{gpus}: {cluster.gpus + gpus - most} too many"
     )
     return _limited("gpus", most, gap, "ask for fewer replicas or GPUs")
 
@@ -113,48 +125,73 @@ def barred(
     """Return why the pods of a plan are not let in that is to be started, None where they are, or
     are there already.
 
-    What counts for no more than the plan that runs is never barred: it takes the place of what it
-    replaces, and what a quota says is used lags behind pods that end.
+    What counts for no more than what it takes the place of is never barred: what a quota says is
+    used lags behind pods that end. Groups of which the same is asked keep the pods that they have.
     """
-    cluster = seen.cluster or Cluster()
+    cluster, uid = seen.cluster or Cluster(), seen.resource.owner.uid
     if record is None or not record.plan.deployable or subject.intent.plan_only:
         return None
-    own, before = _own(seen, known), known.record
     if problem := _too_many_gpus(
         cluster, record.plan, _most_gpus(seen, known, record.plan)
     ):
         return problem
-    wanted = pods_of(cluster, subject, record.plan)
-    if wanted is None:
+    if not cluster.allowance or not record.plan.groups:
         return None
-    had = pods_of(cluster, subject, before.plan) if before and own is not None else None
-    if own is not None and had and not grows(wanted, had):
-        return None
-    problem = range_problem(
-        pod_template(record.plan, bounded(subject.deployment, cluster), 0)["spec"],
-        cluster.allowance,
-    )
-    return problem or quota_problem(
-        cluster.allowance, wanted, own or (), cluster.promised
-    )
-
-
-def _own(seen: Seen, known: Known) -> tuple[Pods, ...] | None:
-    """Return the pods of a model that there are, None where it has not even a StatefulSet."""
-    cluster, uid = seen.cluster or Cluster(), seen.resource.owner.uid
+    deployment = as_made(seen, known, subject, record)
+    lives = stateful_sets(known.observed, uid)
+    before = _pods(cluster, lives.values())
+    same = _as_asked(lives, record.plan, deployment)
+    kept = _pods(cluster, (lives[name] for name in same))
+    spec = _spec_of(record.plan, deployment)
+    made = (len(record.plan.groups) - len(kept)) * record.plan.nodes_per_replica
+    wanted = _need(cluster, spec), made
+    more = grows((wanted, *kept), before)
+    if made and (more or wanted[0] not in [had for had, _ in before]):
+        problem = range_problem(spec, cluster.allowance)
+    else:
+        problem = None
+    if problem or not more:
+        return problem
     there = Counter(member.set_uid for member in known.observed.members)
-    lives = [
-        live
-        for (kind, _), live in known.observed.objects.items()
-        if kind == STATEFUL_SET and controller_uid(live) == uid
-    ]
-    if not lives:
+    uids = (live["metadata"]["uid"] for live in lives.values())
+    own = [(had, there[of]) for (had, _), of in zip(before, uids, strict=True)]
+    return quota_problem(cluster.allowance, wanted, own, cluster.promised, kept)
+
+
+def outgrown(
+    seen: Seen, known: Known, subject: Subject, record: PlanRecord
+) -> Problem | None:
+    """Return why the groups of a plan that runs keep the pods that they have: those that are asked
+    for now would not be let in. None where they would, or where the first of them have come.
+    """
+    if not (seen.cluster or Cluster()).allowance:
         return None
-    default = cluster.priorities.default
+    lives = stateful_sets(known.observed, seen.resource.owner.uid)
+    deployment = as_made(seen, known, subject, record)
+    begun = any(_as_asked(lives, record.plan, deployment))
+    return None if begun else barred(seen, known, subject, record)
+
+
+def _as_asked(
+    lives: Mapping[str, Mapping[str, Any]], plan: Plan, deployment: Deployment
+) -> Iterator[str]:
+    """Yield the names of the StatefulSets, of each group the latest, of which a plan asks just
+    what was asked of them.
+    """
+    latest = {generation_of(name)[0]: name for name in sorted(lives, key=generation_of)}
+    roots = group_names(deployment.base, plan.group_numbers)
+    for index, root in enumerate(roots):
+        name = latest.get(root, "")
+        if name and asked_by(lives[name]) == asked_of(plan, deployment, index) != "":
+            yield name
+
+
+def _pods(cluster: Cluster, lives: Iterable[Mapping[str, Any]]) -> tuple[Pods, ...]:
+    """Return the pods that StatefulSets have, or had before they were stopped."""
     return tuple(
         (
-            need_of(live["spec"]["template"]["spec"], cluster.allowance, default),
-            there[live["metadata"]["uid"]],
+            _need(cluster, live["spec"]["template"]["spec"]),
+            as_it_stands(live, 0)["spec"]["replicas"],
         )
         for live in lives
     )

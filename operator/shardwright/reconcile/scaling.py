@@ -1,4 +1,7 @@
-"""Which groups go where fewer are wanted: those whose end costs least."""
+"""Which groups go where fewer are wanted: those whose end costs least.
+
+How many go is not decided here: ``life_rules`` counts them.
+"""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum

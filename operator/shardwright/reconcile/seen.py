@@ -1,5 +1,7 @@
 """All that one look at a ShardedModel has read: one frozen value, and what has come of it so
 far.
+
+A look never reads anything else, so what it decides can be replayed from this value.
 """
 
 from collections.abc import Mapping

@@ -47,12 +47,12 @@ _WORDS: Final = {
     Awaited.STOP_AGAIN: "was scaled up while it stopped",
     Awaited.NODES: "waits for the autoscaler to make {said}",
     Awaited.LATE_NODES: (
-        "{said} should have been made by now: look at what the autoscaler says of "
-        "the pods"
+        "{said} should have been made by now: look "
+        "at what the autoscaler says of the pods"
     ),
     Awaited.ROOM: (
-        "pods of others have taken GPUs of its nodes; starts again as a whole when there is "
-        "room"
+        "pods of others have taken GPUs of its nodes; "
+        "starts again as a whole when there is room"
     ),
     Awaited.PAUSE: "restarts at {said}",
     Awaited.CHANGE: "its engine has failed {said} times in a row",
@@ -70,8 +70,8 @@ _WORDS: Final = {
 }
 
 NO_PLACE_ASKED: Final = (
-    "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout "
-    "retry'"
+    "what runs goes on; change the spec, or have it "
+    "run with 'kubectl shardwright rollout retry'"
 )
 """What is done for a revision that has no place, and how that ends."""
 
@@ -220,13 +220,13 @@ def better_sentence(found: Better) -> str:
     'only by list prices that the plan was not made with: it stands until the spec changes'
     """  # noqa: E501
     gives_way = (
-        f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an "
-        "hour"
+        "a plan that serves gives way to one that is "
+        f"{GAIN_MIN:.0%} better, at most once an hour"
     )
     if found.relisted:
         gives_way = (
-            "only by list prices that the plan was not made with: it stands until the spec "
-            "changes"
+            "only by list prices that the plan was not "
+            "made with: it stands until the spec changes"
         )
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
 

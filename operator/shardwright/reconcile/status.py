@@ -1,4 +1,7 @@
-"""The status of a ShardedModel, whole: what was found, the plan, the groups, the counts."""
+"""The status of a ShardedModel, whole: what was found, the plan, the groups, the counts.
+
+Nothing is decided here.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Plans on nodes that an autoscaler is to make: how their groups ask for them, and which nodes they
 have got.
+
+Which pools of an autoscaler there are is ``hardware.to_come``'s; no node is asked for but by pods.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

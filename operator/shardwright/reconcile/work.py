@@ -1,5 +1,7 @@
 """What is asked of the worker: questions that users' input decides the cost of, each with the pure
 function that answers it.
+
+How questions reach the worker, and what happens to one that costs too much, is not said here.
 """
 
 import json

@@ -1,5 +1,7 @@
 """What to write next: creations, applications, patches, deletions; values that ``cluster`` carries
 out.
+
+A write to an object that exists names its uid, so that no other of the same name is hit.
 """
 
 from collections.abc import Iterable, Mapping

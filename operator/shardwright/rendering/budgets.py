@@ -1,5 +1,7 @@
 """Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host
 memory.
+
+Speeds of storage are assumed in ``costs.loading``; nothing is measured or planned here.
 """
 
 from dataclasses import dataclass

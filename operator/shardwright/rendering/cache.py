@@ -1,5 +1,7 @@
 """The cache of a pod: thrown away with it, or on a claim that an init container fills before the
 engine starts.
+
+Weights that lie on a claim of the user are in ``sources``: this is for what is downloaded.
 """
 
 from typing import Any, Final

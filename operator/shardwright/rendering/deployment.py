@@ -1,4 +1,7 @@
-"""What the user said about running the model, beside the plan: the second input of rendering."""
+"""What the user said about running the model, beside the plan: the second input of rendering.
+
+Nothing is checked here: the API's rules and ``resolving`` have done so.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -127,7 +130,7 @@ class VolumeKind(StrEnum):
     """Where a volume of a user comes from."""
 
     CONFIG_MAP = "ConfigMap"
-    SECRET = "Secret"  # noqa: S105
+    SECRET = "Secret"  # noqa: S105 - a kind
     CLAIM = "Claim"
     SCRATCH = "Scratch"
 

@@ -1,5 +1,7 @@
 """The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
 shape, whatever the model.
+
+Whether one is needed, and what becomes of its answer, is ``reconcile.fetched``'s.
 """
 
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from shardwright.rendering import names
 from shardwright.rendering.deployment import Owner, SecretKey
 from shardwright.rendering.hashing import digest
 from shardwright.rendering.labels import MANAGED_BY, model_selector, owned_metadata
-from shardwright.rendering.pod import HUB_TOKEN_VARIABLE, literal
+from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.ssh import USER_ID
 
 HUB_MODEL: Final = "shardwright.io/hub-model"
@@ -58,7 +60,7 @@ largest that is read.
 """
 
 _MODULE: Final = ("python", "-m", "shardwright.hub")
-_FOLDER: Final = "/tmp"  # noqa: S108
+_FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
         "containers": [_container(fetch, "rest", ["--rest"], [])],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}],
     }
-    assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101
+    assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101 - a container more needs a message more
     if fetch.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in fetch.pull_secrets]
     return {

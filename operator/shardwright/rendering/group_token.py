@@ -11,7 +11,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import made_secret
 
-SECRET_TYPE: Final = "shardwright.io/group-token"  # noqa: S105
+SECRET_TYPE: Final = "shardwright.io/group-token"  # noqa: S105 - a type
 
 FOLDER: Final = "/etc/shardwright-group"
 FILE: Final = "token"

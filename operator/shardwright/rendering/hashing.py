@@ -1,5 +1,7 @@
 """Hashes of what was rendered: the same content gives the same hash, whatever the order of its
 keys.
+
+What a difference leads to is not decided here: ``reconcile.drift`` compares.
 """
 
 import hashlib

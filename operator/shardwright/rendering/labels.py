@@ -1,4 +1,7 @@
-"""Labels and metadata that rendered objects carry, and what selects what."""
+"""Labels and metadata that rendered objects carry, and what selects what.
+
+No label says how a pod is doing: that is in its status.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,6 +1,8 @@
 """What this release makes of a model's pods, and whether it can make those of another.
 
 It is the same wherever the groups stand, so two releases can be told apart by it.
+
+Whether pods are made again for it is decided in ``reconcile``.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 Names of variables: documentation and sources of runai-model-streamer 0.17 with its
 plug-ins for S3, Google Cloud Storage and Azure, which vLLM 0.32 and 0.33 load.
+
+No credential is read: the kubelet hands over the keys of the Secret that is named.
 """
 
 from collections.abc import Mapping

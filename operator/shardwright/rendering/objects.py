@@ -1,4 +1,7 @@
-"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets."""
+"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets.
+
+The pods themselves are made in ``pod``, and nothing here looks at a cluster.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,8 +153,11 @@ def disruption_budget(subject: RenderInputs, ready_pods: int) -> dict[str, Any]:
         "kind": "PodDisruptionBudget",
         "metadata": subject.metadata(names.client_service(subject.base)),
         "spec": {
+            # A group ends with its first pod that is evicted: then more than one pod is missing,
+            # and nobody may evict one of another group until this one is Ready again.
             "minAvailable": max(ready_pods - 1, 0),
             "selector": {"matchLabels": model_selector(subject.base)},
+            # A pod that serves nobody must not hold up a drain.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
@@ -231,7 +237,9 @@ def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
         "spec": {
             "replicas": plan.nodes_per_replica,
             "serviceName": names.peers_service(name),
+            # Ranks wait for each other before any is Ready: one by one, the first would never be.
             "podManagementPolicy": "Parallel",
+            # A new template restarts nothing: when pods go is for the operator to say (ADR 15).
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(subject.base, name)},
             "template": template,

@@ -40,6 +40,7 @@ from shardwright.rendering.labels import (
     common_labels,
     group_selector,
 )
+from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.names import peers_service
 from shardwright.rendering.resources import workers_per_pod
 from shardwright.rendering.scripts import (
@@ -47,7 +48,12 @@ from shardwright.rendering.scripts import (
     REMEMBERED,
     RENDEZVOUS_PORT,
     SCRIPTS_DIR,
+    RankNetwork,
+    RayJoining,
     ScriptSettings,
+    ScriptTimes,
+    SshJoining,
+    TokenWatch,
     scripts,
 )
 from shardwright.rendering.ssh import USER_ID
@@ -65,18 +71,6 @@ other from an engine that does not come up: the launch script ends the latter, b
 budget.
 """
 
-HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
-
-
-def literal(text: str) -> str:
-    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
-    in what we render.
-
-    >>> literal("$(HF_TOKEN) costs $5")
-    '$$(HF_TOKEN) costs $$5'
-    """
-    return text.replace("$", "$$")
-
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     """Return the size of the shared memory of one pod."""
@@ -92,26 +86,35 @@ def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return the settings for the scripts of a plan."""
     engine = ENGINES[deployment.engine]
+    joined_over_ssh = ssh.joins(plan, deployment)
     return ScriptSettings(
         engine=engine.label,
-        address_variable=engine.address_variable,
         demands_key=deployment.api_key is not None,
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
-        over_ssh=ssh.joins(plan, deployment),
-        shared_variables=_shared_variables(plan, deployment)
-        if ssh.joins(plan, deployment)
-        else (),
-        over_ray=ray.joins(plan, deployment),
-        downloads=bool(sources.downloads(deployment)),
-        silence_seconds=deployment.silence_seconds,
-        idle_seconds=deployment.idle_seconds,
-        rdma=bool(plan.rdma),
-        tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
+        downloads=bool(sources.downloads(deployment)),
         shm_bytes=shared_memory_bytes(plan, deployment),
-        start_seconds=start_budget(plan, deployment).load_seconds
-        + budgets.LAST_WORDS_SECONDS,
+        ssh=SshJoining(
+            joins=joined_over_ssh,
+            shared_variables=_shared_variables(plan, deployment)
+            if joined_over_ssh
+            else (),
+        ),
+        ray=RayJoining(joins=ray.joins(plan, deployment)),
+        network=RankNetwork(
+            address_variable=engine.address_variable,
+            rdma=bool(plan.rdma),
+            tcp_only=not deployment.network.rdma,
+        ),
+        times=ScriptTimes(
+            start_seconds=start_budget(plan, deployment).load_seconds
+            + budgets.LAST_WORDS_SECONDS
+        ),
+        tokens=TokenWatch(
+            silence_seconds=deployment.silence_seconds,
+            idle_seconds=deployment.idle_seconds,
+        ),
     )
 
 
@@ -207,7 +210,9 @@ def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, A
 def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "affinity": _affinity(plan, deployment, group),
+        # No engine asks the API server anything, so none gets a token for it.
         "automountServiceAccountToken": False,
+        # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
         "enableServiceLinks": False,
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
@@ -240,6 +245,7 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "runAsUser": USER_ID,
         "runAsGroup": USER_ID,
         "fsGroup": USER_ID,
+        # Else the kubelet changes the group of every file of a volume at every start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -340,6 +346,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "securityContext": _container_security(
             deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
         ),
+        # Of an engine that leaves no message, the end of its log is what status can show.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -421,6 +428,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         **written_folders(own, dict(deployment.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
+    # What is needed is there: a restart must not depend on whether the hub can be reached.
     return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
@@ -564,7 +572,7 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {
         "cache": cache.CACHE_DIR,
         "run": "/run/shardwright",
-        "shm": "/dev/shm",  # noqa: S108
+        "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
         "tmp": TMP_DIR,
     }
     mounts: list[dict[str, Any]] = [

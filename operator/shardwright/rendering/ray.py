@@ -1,5 +1,7 @@
 """What a group needs whose pods are joined by Ray: a cluster of its own, whose head runs beside the
 leader's engine.
+
+Whether Ray is used is for ``spec.engine.executor`` to say.
 """
 
 from typing import Final

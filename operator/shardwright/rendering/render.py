@@ -1,4 +1,8 @@
-"""Plan to bundle: which Kubernetes objects run it. Same plan, same bytes."""
+"""Plan to bundle: which Kubernetes objects run it. Same plan, same bytes.
+
+It reads no cluster and decides nothing: what differs between two renderings differs in their
+inputs.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -8,7 +8,7 @@ environment.
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib import resources
 from math import ceil
@@ -81,85 +81,145 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders,
-    ports, seconds.
+class SshJoining:
+    """How the leader starts the ranks of its followers, where it ``joins`` them over ssh.
 
-    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's
-    address, ``api_key_variable`` what clients must send, where the resource ``demands_key``. Where
-    ranks are started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
-
-    Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or
-    the rank ends.
-
-    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
-    attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is
-    the size of ``shm_dir`` as it was planned.
-    An engine serves within ``start_seconds`` of its start, or its rank ends.
-    A leader that brings no token for ``silence_seconds`` is not ready, nor one whose tokens nobody
-    has looked at for ``look_seconds`` more; 0: nobody watches its tokens.
+    ``shared_variables`` are what it tells all of them; it tries each for ``tries_seconds``.
     """
 
-    ranks: int
-    engine: str = "vllm"
-    address_variable: str = "VLLM_HOST_IP"
-    api_key_variable: str = API_KEY_VARIABLE
-    demands_key: bool = False
-    workers: int = 1
-    over_ssh: bool = False
+    joins: bool = False
     shared_variables: tuple[str, ...] = ()
-    ssh_port: int = SSH_PORT
-    ssh_seconds: int = SSH_SECONDS
+    port: int = SSH_PORT
+    tries_seconds: int = SSH_SECONDS
     key_dir: str = ssh.KEY_DIR
-    token_file: str = f"{group_token.FOLDER}/{group_token.FILE}"
     user_id: int = ssh.USER_ID
-    over_ray: bool = False
-    ray_port: int = ray.PORT
-    ray_join_seconds: int = ray.JOIN_SECONDS
-    ray_answer_seconds: int = ray.ANSWER_SECONDS
-    ray_store_bytes: int = RAY_STORE_BYTES
-    ray_dir: str = ray.FOLDER
-    downloads: bool = False
-    rdma: bool = False
-    tcp_only: bool = False
-    attention_replicas: int = 0
-    run_dir: str = "/run/shardwright"
-    infiniband_dir: str = "/sys/class/infiniband"
-    shm_dir: str = "/dev/shm"  # the engine's shared memory, a volume of the pod  # noqa: S108
-    shm_bytes: int = 0
-    scripts_dir: str = SCRIPTS_DIR
-    termination_log: str = "/dev/termination-log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayJoining:
+    """How the pods of a group become one Ray cluster, where that ``joins`` them: it has all of them
+    within ``join_seconds`` or the rank ends.
+    """
+
+    joins: bool = False
+    port: int = ray.PORT
+    join_seconds: int = ray.JOIN_SECONDS
+    answer_seconds: int = ray.ANSWER_SECONDS
+    store_bytes: int = RAY_STORE_BYTES
+    folder: str = ray.FOLDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankNetwork:
+    """How a rank is reached: ``address_variable`` holds its pod's address.
+
+    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none.
+    """
+
+    address_variable: str = "VLLM_HOST_IP"
     http_port: int = HTTP_PORT
     rendezvous_port: int = RENDEZVOUS_PORT
+    rdma: bool = False
+    tcp_only: bool = False
+    infiniband_dir: str = "/sys/class/infiniband"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptPaths:
+    """Where a pod has what its scripts read and write; each is a volume or a file of a volume."""
+
+    run_dir: str = "/run/shardwright"
+    shm_dir: str = "/dev/shm"  # noqa: S108 - the engine's shared memory, a volume of the pod
+    scripts_dir: str = SCRIPTS_DIR
+    termination_log: str = "/dev/termination-log"
+    token_file: str = f"{group_token.FOLDER}/{group_token.FILE}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptTimes:
+    """How long the scripts wait. An engine serves within ``start_seconds`` of its start, or its
+    rank ends.
+    """
+
     start_seconds: float = budgets.LEAST_SECONDS + budgets.LAST_WORDS_SECONDS
     leader_gone_seconds: float = LEADER_GONE_SECONDS
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
-    unfit_key_exit_code: int = UNFIT_KEY_EXIT_CODE
-    unmet_exit_code: int = UNMET_EXIT_CODE
-    group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
-    overdue_exit_code: int = OVERDUE_EXIT_CODE
+    drain_seconds: int = budgets.DRAIN_SECONDS
+    shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchExitCodes:
+    """The exit codes by which the launch script says why a rank has ended."""
+
+    unfit_key: int = UNFIT_KEY_EXIT_CODE
+    unmet: int = UNMET_EXIT_CODE
+    group_ended: int = GROUP_ENDED_EXIT_CODE
+    overdue: int = OVERDUE_EXIT_CODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenWatch:
+    """When a leader counts as not ready for want of tokens.
+
+    That is when it brings none for ``silence_seconds`` (0: nobody watches its tokens), or when
+    nobody has looked at them for ``look_seconds`` more. One that nobody asks is asked after
+    ``idle_seconds``.
+    """
+
     silence_seconds: float = 0
     idle_seconds: float = 0
     look_seconds: float = LOOK_SECONDS
-    watch_pause_seconds: float = WATCH_PAUSE_SECONDS
-    drain_seconds: int = budgets.DRAIN_SECONDS
-    shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
+    pause_seconds: float = WATCH_PAUSE_SECONDS
+
+    @property
+    def stale_seconds(self) -> int:
+        """Return the age at which what was seen of the tokens says nothing any more."""
+        return ceil(self.silence_seconds + self.look_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings:
+    """What the scripts of one resource know: ranks of a group (nodes) and their workers, and by
+    topic how they meet, where their files are, and how long they wait.
+
+    ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` what clients must
+    send, where the resource ``demands_key``. Of a group that has attention replicas on several
+    pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the shared memory as
+    it was planned.
+    """
+
+    ranks: int
+    engine: str = "vllm"
+    workers: int = 1
+    attention_replicas: int = 0
+    api_key_variable: str = API_KEY_VARIABLE
+    demands_key: bool = False
+    downloads: bool = False
+    shm_bytes: int = 0
+    ssh: SshJoining = SshJoining()
+    ray: RayJoining = RayJoining()
+    network: RankNetwork = RankNetwork()
+    paths: ScriptPaths = ScriptPaths()
+    times: ScriptTimes = ScriptTimes()
+    exit_codes: LaunchExitCodes = LaunchExitCodes()
+    tokens: TokenWatch = TokenWatch()
 
 
 @lru_cache(maxsize=REMEMBERED)
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    files = [*_SHELL, *(ssh.FILES if settings.over_ssh else ())]
+    files = [*_SHELL, *(ssh.FILES if settings.ssh.joins else ())]
     programs = ["rendezvous"] if settings.ranks > 1 else []
     programs += (
-        ["serving", f"counters_{settings.engine}"] if settings.silence_seconds else []
+        ["serving", f"counters_{settings.engine}"]
+        if settings.tokens.silence_seconds
+        else []
     )
     programs += ["weights"] if settings.downloads else []
-    values = asdict(settings) | {
-        "stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)
-    }
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     rendered = {
         name: _environment().get_template(name).render(values) for name in files
     }
@@ -187,8 +247,8 @@ def _quoted(value: object) -> str:
 
 @cache
 def _environment() -> "ImmutableSandboxedEnvironment":
-    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415
-    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - a sixth of the start of commands that only plan
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - as the line above
 
     environment = ImmutableSandboxedEnvironment(
         loader=FunctionLoader(_load),

@@ -1,5 +1,7 @@
 """Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, what is
 downloaded before it starts.
+
+That there is room and a right to read is not checked here.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import made_secret
 
-SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105
+SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105 - a type
 
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""

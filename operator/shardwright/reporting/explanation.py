@@ -383,9 +383,8 @@ def _stages(plan: Plan) -> Iterator[Fact]:
             / speed.tpot_seconds
         )
         what = (
-            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} of {each:,} "
-            f"request{'s' if each > 1 else ''}"
-            " in flight"
+            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} "
+            f"of {each:,} request{'s' if each > 1 else ''} in flight"
         )
         yield Fact(
             label="Stages",
@@ -396,8 +395,8 @@ def _stages(plan: Plan) -> Iterator[Fact]:
 def _cache(plan: Plan, request: Request | None) -> str:
     """Say how many tokens a replica holds, and whether that is enough for its share of the load."""
     holds = (
-        f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per "
-        "request"
+        f"{format_count(plan.kv_tokens)} tokens per "
+        f"replica, up to {plan.max_model_len:,} per request"
     )
     if plan.carries_load or request is None:
         return (

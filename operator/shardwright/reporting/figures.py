@@ -38,7 +38,7 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(1020), format_seconds(16_200)
     ('17 min', '4.5 h')
     """
-    if seconds >= 600:  # noqa: PLR2004
+    if seconds >= 600:  # noqa: PLR2004 - ten minutes: nobody counts seconds
         return (
             f"{seconds / 60:.0f} min"
             if seconds < 2 * 3600
@@ -48,7 +48,7 @@ def format_seconds(seconds: float) -> str:
         return f"{format_count(seconds * 1000, digits=2)} ms"
     return (
         f"{seconds:,.0f} s"
-        if seconds >= 100  # noqa: PLR2004
+        if seconds >= 100  # noqa: PLR2004 - where two digits are no longer enough
         else f"{format_count(seconds, digits=2)} s"
     )
 

@@ -300,7 +300,7 @@ def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
     """Return where an adapter comes from; a rule has seen to it that it comes from somewhere."""
     if adapter.pvc is not None:
         return _folder_of(adapter.pvc)
-    assert adapter.hugging_face is not None  # noqa: S101
+    assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
     return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
 
 
@@ -308,7 +308,7 @@ def _draft_source(draft: DraftHead) -> ClaimPath | HubCommit:
     """Return where a draft model comes from; a rule has seen to it that it comes from somewhere."""
     if draft.pvc is not None:
         return _folder_of(draft.pvc)
-    assert draft.revision is not None  # noqa: S101
+    assert draft.revision is not None  # noqa: S101 - for the type checker
     return HubCommit(id=draft.id, revision=draft.revision)
 
 

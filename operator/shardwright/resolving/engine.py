@@ -229,12 +229,12 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             code="EngineTextTooLarge",
             path="spec.engine",
-            what=f"{size:,} bytes of variables{', labels, annotations' if marks else ''} and "
-            "arguments",
+            what=f"{size:,} bytes of "
+            f"variables{', labels, annotations' if marks else ''} and arguments",
             limit=f"must be at most {most:,} with so many replicas",
             gap=f"{size - most:,} too many",
-            remedy="shorten them, or run fewer replicas; a large file belongs on a claim or into "
-            "the image",
+            remedy="shorten them, or run fewer replicas; a "
+            "large file belongs on a claim or into the image",
         )
 
 

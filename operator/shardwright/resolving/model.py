@@ -109,7 +109,7 @@ def drafter_for(
         at = speculation_path(spec.workload)
         return predictor_of(at, held, model, speculation.tokens)
     head = speculation.head
-    assert head is not None  # noqa: S101
+    assert head is not None  # noqa: S101 - its caller has found it
     if speculation.method == "EAGLE3":
         return eagle_of(path, _eagle(head, path, question, model), model, traits)
     stored = (
@@ -127,7 +127,7 @@ def _config_of(question: Question, spec: Spec) -> Mapping[str, object]:
     if question.config_text is not None:
         return parse_config(question.config_text, source=spec.model.id)
     entry = find_model(spec.model.id, question.catalogue)
-    assert entry is not None  # noqa: S101
+    assert entry is not None  # noqa: S101 - it was looked for before
     return entry.config
 
 
@@ -169,7 +169,7 @@ def _read_known(
     model_id: str, catalogue: Mapping[str, Mapping[str, object]], path: str
 ) -> ModelSpec:
     entry = find_model(model_id, catalogue)
-    assert entry is not None  # noqa: S101
+    assert entry is not None  # noqa: S101 - it was found before
     return (
         _read(entry.config, model_id, f"{path}.id")
         if model_id in catalogue
@@ -183,7 +183,7 @@ def _built_in(model_id: str, path: str) -> ModelSpec:
     takes milliseconds.
     """
     entry = find_model(model_id)
-    assert entry is not None  # noqa: S101
+    assert entry is not None  # noqa: S101 - its caller has found it
     return _read(entry.config, model_id, path)
 
 

@@ -147,7 +147,7 @@ def _lines(report: Report) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_explanation(case: str, update_goldens: bool) -> None:  # noqa: FBT001
+def test_the_explanation(case: str, update_goldens: bool) -> None:  # noqa: FBT001 - a fixture of the suite
     name, pool, request = CASES[case]
     model = a_model(name)
     lines = _lines(make_plan(model, an_inventory(pool), request, vllm_traits()))

@@ -35,7 +35,7 @@ SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
 class _Readable(yaml.SafeDumper):
     """Writes scripts as block text."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # the dumper's own signature
         return True
 
 
@@ -49,7 +49,7 @@ _Readable.add_representer(str, _text)
 
 
 def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(
-    update_goldens: bool,  # noqa: FBT001
+    update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
     deployment = a_deployment(
         hub_token=SecretKey(name="hub", key="token"),
@@ -65,7 +65,7 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(
 @pytest.mark.parametrize("name", TRTLLM)
 def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(
     name: str,
-    update_goldens: bool,  # noqa: FBT001
+    update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
     deployment = a_trtllm_deployment(
         hub_token=SecretKey(name="hub", key="token"),
@@ -79,7 +79,7 @@ def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(
 
 
 def test_the_bundle_of_a_group_that_ray_joins_is_the_one_that_was_read(
-    update_goldens: bool,  # noqa: FBT001
+    update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
     text = _readable(a_plan(), a_deployment(over_ray=True))
     golden = GOLDENS / "ray.yaml"

@@ -34,7 +34,7 @@ def told(name: str, api: str) -> list[dict[str, Any]]:
     return [*(dict(item) for item in bundle.of_kind("PodGroup")), shown]
 
 
-def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001
+def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001  # a fixture
     objects = [
         item
         for name, adapter in SCHEDULER_INTEGRATIONS.items()

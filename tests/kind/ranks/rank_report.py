@@ -27,7 +27,7 @@ def register() -> None:
         held = sum(
             weight.numel() * weight.element_size() for weight in model.parameters()
         )
-        print(f"rank {_rank()} holds {held} bytes of weights", flush=True)  # noqa: T201
+        print(f"rank {_rank()} holds {held} bytes of weights", flush=True)  # noqa: T201 - this is the report
         _watch_blocks()
         return process(model, *rest)
 
@@ -39,7 +39,7 @@ def _watch_blocks() -> None:
     initialize = worker.initialize_from_config
 
     def report_blocks(self: Any, settings: Any) -> Any:
-        print(f"rank {_rank()} keeps {settings.num_blocks} blocks of K/V", flush=True)  # noqa: T201
+        print(f"rank {_rank()} keeps {settings.num_blocks} blocks of K/V", flush=True)  # noqa: T201 - this is the report
         return initialize(self, settings)
 
     worker.initialize_from_config = report_blocks

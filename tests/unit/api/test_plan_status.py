@@ -9,8 +9,8 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import NoPlan, Report
 from tests.support.builders_reporting import (
-    a_plan,
     a_report,
+    a_reported_plan,
     an_alternative,
     an_exclusion,
 )
@@ -29,7 +29,7 @@ def fits_the_schema(shown: dict[str, Any]) -> bool:
 
 
 def test_a_plan_is_shown_with_totals_over_all_replicas() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=8, pipeline=2, replicas=2),
         groups=(("n1", "n0"), ("n2", "n3")),
         nodes_per_replica=2,
@@ -53,7 +53,7 @@ def test_a_plan_is_shown_with_totals_over_all_replicas() -> None:
 
 
 def test_replicas_on_the_same_node_count_it_once() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=2, replicas=3),
         groups=(("n0",), ("n0",), ("n1",)),
         nodes_per_replica=1,
@@ -70,7 +70,7 @@ def test_replicas_on_the_same_node_count_it_once() -> None:
 
 
 def test_memory_is_shown_per_stage_in_bytes() -> None:
-    plan = a_plan()
+    plan = a_reported_plan()
     stage = plan.stages[0]
 
     shown = plan_status(a_report(plan))["memory"]["stages"][0]
@@ -84,7 +84,7 @@ def test_memory_is_shown_per_stage_in_bytes() -> None:
 
 
 def test_slots_of_adapters_are_shown_where_there_are_some() -> None:
-    plan = a_plan()
+    plan = a_reported_plan()
     adapted = replace(
         plan, stages=(replace(plan.stages[0], adapter_bytes=7), *plan.stages[1:])
     )
@@ -127,12 +127,14 @@ def test_everything_shown_fits_the_schema() -> None:
 
 def test_too_much_is_cut_to_fit_the_schema() -> None:
     """Ten thousand nodes and endless sentences must not make the API server refuse the status."""
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=8, pipeline=250, replicas=40),
         groups=tuple(
             tuple(f"n{group}-{rank}" for rank in range(250)) for group in range(40)
         ),
-        stages=tuple(replace(a_plan().stages[0], stage=stage) for stage in range(250)),
+        stages=tuple(
+            replace(a_reported_plan().stages[0], stage=stage) for stage in range(250)
+        ),
         reasons=("why " * 1000,) * 100,
         warnings=("oh " * 1000,) * 100,
     )

@@ -18,7 +18,7 @@ from shardwright.api.record import (
 )
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from tests.support.builders_reporting import a_plan, a_report, an_exclusion
+from tests.support.builders_reporting import a_report, a_reported_plan, an_exclusion
 
 RECORDS = Path(__file__).parents[2] / "data" / "records"
 
@@ -37,7 +37,7 @@ RECORD = PlanRecord(
     input_hash="a" * 64,
     cut_hash="b" * 64,
     generation=3,
-    plan=a_plan(
+    plan=a_reported_plan(
         undeployable=Problem(code="NotYetDeployable", what="not yet"),
         warnings=("mind the gap…",),
     ),
@@ -63,7 +63,7 @@ def test_a_kept_plan_is_shown_like_the_report_it_came_from() -> None:
         input_hash="",
         cut_hash="",
         generation=1,
-        plan=a_plan(),
+        plan=a_reported_plan(),
         alternatives=REPORT.alternatives,
         excluded=REPORT.excluded,
         considered=REPORT.considered,
@@ -71,7 +71,7 @@ def test_a_kept_plan_is_shown_like_the_report_it_came_from() -> None:
     read = decode(encode(record))
 
     assert isinstance(read, PlanRecord)
-    assert plan_status(read.report()) == plan_status(a_report(a_plan()))
+    assert plan_status(read.report()) == plan_status(a_report(a_reported_plan()))
 
 
 def test_text_that_is_no_json_is_a_problem() -> None:
@@ -125,7 +125,10 @@ def test_what_a_later_release_said_of_an_object_goes_with_it() -> None:
     assert isinstance(read, PlanRecord)
 
     assert (
-        json.loads(encode(replace(read, plan=a_plan())))["plan"]["undeployable"] is None
+        json.loads(encode(replace(read, plan=a_reported_plan())))["plan"][
+            "undeployable"
+        ]
+        is None
     )
 
 
@@ -226,7 +229,9 @@ def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
 def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
     numbers: tuple[int, ...],
 ) -> None:
-    record = replace(RECORD, plan=a_plan(groups=(("a",), ("b",)), numbers=numbers))
+    record = replace(
+        RECORD, plan=a_reported_plan(groups=(("a",), ("b",)), numbers=numbers)
+    )
     found = decode(encode(record))
     assert isinstance(found, Problem)
     assert (

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardwright.cli.main import main
-from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
+from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.chdir(tmp_path)
-    Files(tmp_path).cluster([a_node("n1"), a_pod("n1", 0)])
+    Files(tmp_path).cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
     return Files(tmp_path)
 
 
@@ -40,6 +40,60 @@ def test_a_file_that_is_not_there(capsys: Capture) -> None:
             "that you may read"
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words", "told"),
+    [
+        (
+            "table.txt",
+            "NAME STATUS\nn1 Ready\n",
+            ("--nodes", "table.txt"),
+            (
+                "error[ManifestUnreadable]: table.txt: a document is not an object; kubectl prints "
+                "objects with '-o yaml' or '-o json'"
+            ),
+        ),
+        (
+            "empty.yaml",
+            "",
+            ("--nodes", "empty.yaml"),
+            (
+                "error[NoNodes]: empty.yaml: no Node is in it; write one with: kubectl get nodes,pods "
+                "-A -o yaml > nodes.yaml"
+            ),
+        ),
+        (
+            "broken.yaml",
+            "kind: [\n",
+            ("--nodes", "broken.yaml"),
+            (
+                "error[ManifestUnreadable]: broken.yaml: while parsing a flow node did not find "
+                "expected node content in line 2, column 1; correct the YAML"
+            ),
+        ),
+        (
+            "other.yaml",
+            "",
+            ("--gpus", "8xH100", "--settings", "none"),
+            (
+                "error[FileUnreadable]: none: No such file or directory; give a file that exists and "
+                "that you may read"
+            ),
+        ),
+    ],
+)
+def test_each_file_is_named_once_and_with_the_way_out(
+    file: str,
+    text: str,
+    words: tuple[str, ...],
+    told: str,
+    files: Files,
+    capsys: Capture,
+) -> None:
+    files.raw(file, text.encode())
+
+    assert _errors(capsys, "plan", "meta-llama/Llama-3.1-8B", *words) == [told]
 
 
 LONG = "a" * 300
@@ -166,7 +220,7 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 def test_a_number_without_quotes_among_our_labels(
     files: Files, capsys: Capture
 ) -> None:
-    node = a_node("n1")
+    node = a_listed_node("n1")
     node["metadata"]["labels"]["shardwright.io/network-gbps-per-gpu"] = 400
     files.manifests(a_manifest())
     files.cluster([node])
@@ -358,7 +412,7 @@ def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
 def test_any_node_gets_an_answer(
     metadata: Any, labels: dict[str, Any], allocatable: Any, taints: Any, files: Files
 ) -> None:
-    node = a_node("n2")
+    node = a_listed_node("n2")
     node["metadata"]["labels"] |= labels
     node["status"]["allocatable"] = allocatable
     node["spec"] = {"taints": taints}
@@ -402,7 +456,7 @@ def test_a_namespace_beside_another_one_is_refused(
         "-f",
         files.manifests(manifest),
         "--nodes",
-        files.cluster([a_node("n1")]),
+        files.cluster([a_listed_node("n1")]),
         "-n",
         "ours",
     ]

@@ -37,7 +37,7 @@ from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from tests.support.builders_cli import a_node
+from tests.support.builders_cli import a_listed_node
 from tests.support.hostile import ODD_TEXTS
 
 MODELS_AND_POLICIES = (Check.MODELS, Check.NETWORK_POLICIES)
@@ -90,7 +90,7 @@ def a_chart(**changed: Any) -> Chart:
         operators=(OPERATOR,),
         rights={ACCOUNT: Rights()},
         claims=CLAIMS,
-        nodes=(read(a_node("n1")),),
+        nodes=(read(a_listed_node("n1")),),
         node_sets={"": ("n1",)},
         classes={"fast": False, "standard": True},
         models=(a_model("m", ready="True"),),
@@ -426,14 +426,15 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
 
 
 def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None:
-    nodes = [a_node(f"n{number}") for number in range(7)]
+    nodes = [a_listed_node(f"n{number}") for number in range(7)]
     for node in nodes:
         node["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-X9"
-    gone = a_node("gone")
+    gone = a_listed_node("gone")
     gone["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
     unknown, none = said(
-        a_chart(nodes=tuple(map(read, [*nodes, gone, a_node("good")]))), Check.NODES
+        a_chart(nodes=tuple(map(read, [*nodes, gone, a_listed_node("good")]))),
+        Check.NODES,
     )
 
     assert unknown[0].startswith(
@@ -450,7 +451,7 @@ def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None
 def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> (
     None
 ):
-    cut = a_node("cut")
+    cut = a_listed_node("cut")
     cut["metadata"]["labels"]["nvidia.com/gpu.product"] = (
         "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
     )

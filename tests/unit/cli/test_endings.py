@@ -13,7 +13,7 @@ import pytest
 
 from shardwright.cli import main as entry
 from shardwright.cli.main import main
-from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
+from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 SOURCES = Path(entry.__file__).parents[2]
@@ -34,7 +34,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.setenv("COLUMNS", "110")
     files = Files(tmp_path)
     files.manifests(a_manifest("llama"))
-    files.cluster([a_node("n1"), a_pod("n1", 0)])
+    files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
     return files
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from shardwright.cli.main import main
-from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
+from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 from tests.support.builders_model import a_config
 from tests.support.loopback_hub import (
     COMMIT,
@@ -34,7 +34,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("NO_PROXY", "*")
     files = Files(tmp_path)
-    files.cluster([a_node("n1"), a_pod("n1", 0)])
+    files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
     return files
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from shardwright.engines.environment import VLLM
-from tests.support.builders_cli import Files, a_manifest, a_node
+from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ def run(
 def files(tmp_path: Path) -> Files:
     files = Files(tmp_path)
     files.manifests(a_manifest())
-    files.cluster([a_node("n1")])
+    files.cluster([a_listed_node("n1")])
     return files
 
 
@@ -65,9 +65,9 @@ def hostile_cluster(files: Files) -> None:
     nodes = []
     for number, text in enumerate(HOSTILE.values()):
         tainted, named, labelled = (
-            a_node(f"t{number}"),
-            a_node(text),
-            a_node(f"l{number}"),
+            a_listed_node(f"t{number}"),
+            a_listed_node(text),
+            a_listed_node(f"l{number}"),
         )
         tainted["spec"] = {
             "taints": [{"key": text, "value": text, "effect": "NoSchedule"}]

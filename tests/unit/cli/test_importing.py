@@ -183,7 +183,7 @@ def test_what_runs_no_vllm_is_refused() -> None:
 
     with pytest.raises(
         InputError,
-        match="Deployment web no container of it starts vLLM; only what runs vLLM can be imported",
+        match="Deployment web has no container that starts vLLM; only what runs vLLM can be imported",
     ):
         import_object(nginx)
 
@@ -227,3 +227,71 @@ def test_the_model_of_a_command_line(words: list[str], model: str) -> None:
 def test_a_command_that_starts_something_else() -> None:
     assert launch_of(["nginx", "-g", "daemon off;"], {}) is None
     assert launch_of(["sh", "-c", "python train.py --model org/m"], {}) is None
+
+
+def _server(*args: str) -> dict[str, Any]:
+    container = {"name": "vllm", "command": ["vllm", "serve", "org/m", *args]}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "ours"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "speculation"),
+    [
+        (
+            ["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1}'],
+            {"method": "MTP", "tokens": 1},
+        ),
+        (
+            [
+                "--speculative-config.method=ernie_mtp",
+                "--speculative-config.num_speculative_tokens=3",
+            ],
+            {"method": "MTP", "tokens": 3},
+        ),
+        (
+            ['--speculative_config={"method": "ngram"}'],
+            {"method": "PromptLookup"},
+        ),
+        (
+            [
+                "--speculative-config",
+                json.dumps({"model": "o/d", "revision": "a" * 40}),
+            ],
+            {"method": "DraftModel", "head": {"id": "o/d", "revision": "a" * 40}},
+        ),
+    ],
+)
+def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) -> None:
+    found = import_object(_server(*args))
+
+    assert found.manifest["spec"]["workload"] == {"speculation": speculation}
+    assert found.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("nonsense", "it is no JSON"),
+        ("[" * 9_000, "it is no JSON"),
+        ("[1]", "it is no JSON object"),
+        ('{"method": "dflash", "model": "o/d"}', "drafts by dflash are not planned"),
+        (
+            '{"method": "eagle3", "model": "o/d"}',
+            "write spec.workload.speculation with",
+        ),
+        ('{"method": "eagle3"}', "it names no head or draft model of the hub"),
+    ],
+)
+def test_drafting_that_no_field_says_is_left_out_with_its_reason(
+    config: str, why: str
+) -> None:
+    found = import_object(_server("--speculative-config", config))
+
+    assert "workload" not in found.manifest["spec"]
+    (left,) = found.left_out
+    assert left.path.endswith("--speculative-config")
+    assert left.why.startswith(why)

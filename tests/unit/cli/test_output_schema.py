@@ -18,7 +18,7 @@ from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history
 from shardwright.reconcile.revisions import revisions_of
-from tests.support.builders_cli import Files, a_manifest, a_node
+from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -158,12 +158,21 @@ def test_what_is_known_is_a_list_however_much_is_in_it(
     assert counts[1:] == [1, 0]
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_version_names_what_it_knows(form: str, capsys: Capture) -> None:
+    assert main(["version", "-o", form]) == 0
+
+    printed = yaml.safe_load(capsys.readouterr().out)
+    check(printed, "Version")
+    assert [engine["name"] for engine in printed["engines"]] == ["vLLM", "TensorRT-LLM"]
+
+
 def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     files = Files(tmp_path)
     words = ["plan", "-f", files.manifests(a_manifest()), "-o", "json", "--nodes"]
-    assert main([*words, files.cluster([a_node("n1")])]) == 0
+    assert main([*words, files.cluster([a_listed_node("n1")])]) == 0
     check(json.loads(capsys.readouterr().out), "PlanReportList")
-    assert main(["explain", *words[1:], files.cluster([a_node("n1")])]) == 0
+    assert main(["explain", *words[1:], files.cluster([a_listed_node("n1")])]) == 0
     check(json.loads(capsys.readouterr().out), "PlanExplanationList")
     assert (
         main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0

@@ -12,7 +12,13 @@ from shardwright.api.published import Status
 from shardwright.cli.main import main
 from shardwright.rendering.fetch_job import config_name
 from shardwright.rendering.hashing import CONTENT_HASH, content_hash
-from tests.support.builders_cli import DUMPS, Files, a_manifest, a_node, a_pod
+from tests.support.builders_cli import (
+    DUMPS,
+    Files,
+    a_foreign_pod,
+    a_listed_node,
+    a_manifest,
+)
 
 Capture = pytest.CaptureFixture[str]
 
@@ -36,7 +42,7 @@ def _run_json(capsys: Capture, *words: str) -> Any:
 def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> None:
     model, nodes = (
         files.manifests(a_manifest("llama")),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
@@ -52,7 +58,7 @@ def test_nothing_fits_ends_with_one_and_names_the_closest(
     files: Files, capsys: Capture
 ) -> None:
     model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 1
 
@@ -68,7 +74,7 @@ def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_
 ) -> None:
     model, nodes = (
         files.manifests(a_manifest("llama")),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     rendered = _run_json(
@@ -80,7 +86,7 @@ def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_
 
 def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest(parallelism={"tensor": 8}))
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 1)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 1)])
 
     document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
@@ -95,7 +101,7 @@ def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
 def test_without_pods_it_says_that_everything_counts_as_free(
     files: Files, capsys: Capture
 ) -> None:
-    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1")])
+    model, nodes = files.manifests(a_manifest()), files.cluster([a_listed_node("n1")])
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
     assert (
@@ -111,7 +117,7 @@ def test_what_one_model_keeps_is_not_there_for_the_next(
     model = files.manifests(
         a_manifest("first", **pinned), a_manifest("second", **pinned)
     )
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
@@ -126,7 +132,7 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
     model = files.manifests(
         a_manifest("shown", mode="PlanOnly", **pinned), a_manifest("deployed", **pinned)
     )
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
@@ -136,7 +142,9 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
 def test_stdin_may_hold_the_model_and_the_nodes(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = yaml.safe_dump_all([a_manifest("llama"), a_node("n1"), a_pod("n1", 0)])
+    both = yaml.safe_dump_all(
+        [a_manifest("llama"), a_listed_node("n1"), a_foreign_pod("n1", 0)]
+    )
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(both.encode())))
 
     assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
@@ -147,7 +155,7 @@ def test_scripts_are_rendered_as_lines_and_mean_the_same(
 ) -> None:
     model, nodes = (
         files.manifests(a_manifest("llama")),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
     rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes)["items"]
 
@@ -161,7 +169,7 @@ def test_scripts_are_rendered_as_lines_and_mean_the_same(
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
     model, nodes = (
         files.manifests(a_manifest()),
-        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 2)]),
     )
 
     as_json = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
@@ -186,7 +194,7 @@ def test_the_document_holds_the_question_and_status_plan(
             parallelism={"tensor": 2},
         )
     )
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
@@ -215,7 +223,7 @@ def test_the_document_holds_the_question_and_status_plan(
 
 def test_the_same_input_gives_the_same_bytes(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest())
-    there = [a_node("n1"), a_node("n2"), a_pod("n1", 1)]
+    there = [a_listed_node("n1"), a_listed_node("n2"), a_foreign_pod("n1", 1)]
 
     main(["plan", "-f", model, "--nodes", files.cluster(there), "-o", "json"])
     forwards = capsys.readouterr().out
@@ -227,8 +235,8 @@ def test_the_same_input_gives_the_same_bytes(files: Files, capsys: Capture) -> N
 def test_nodes_may_be_json_and_several_files(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest(parallelism={"tensor": 8}, replicas=2))
     first, second = (
-        files.cluster_json([a_node("n1"), a_pod("n1", 0)]),
-        files.cluster([a_node("n2")]),
+        files.cluster_json([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
+        files.cluster([a_listed_node("n2")]),
     )
 
     document = _run_json(
@@ -241,7 +249,7 @@ def test_nodes_may_be_json_and_several_files(files: Files, capsys: Capture) -> N
 def test_nodes_may_come_through_a_pipe(
     files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = yaml.safe_dump_all([a_node("n1"), a_pod("n1", 0)])
+    nodes = yaml.safe_dump_all([a_listed_node("n1"), a_foreign_pod("n1", 0)])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(nodes.encode())))
 
     assert main(["plan", "-f", files.manifests(a_manifest()), "--nodes", "-"]) == 0
@@ -260,7 +268,7 @@ def test_a_folder_is_read_like_kubectl_reads_it(files: Files, capsys: Capture) -
         "-f",
         "models",
         "--nodes",
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     assert [item["metadata"]["name"] for item in documents] == ["a", "b"]
@@ -301,7 +309,7 @@ def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) 
         "-f",
         model,
         "--nodes",
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
@@ -319,7 +327,7 @@ def test_the_config_map_in_which_the_operator_keeps_what_was_read_from_the_hub_i
         "-f",
         model,
         "--nodes",
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
@@ -330,7 +338,7 @@ def test_a_config_file_serves_a_model_that_is_not_built_in(
 ) -> None:
     model, nodes = (
         files.manifests(a_manifest(model="us/ours")),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
     config = files.raw("config.json", json.dumps(_config()).encode())
 
@@ -350,7 +358,7 @@ def test_the_folder_of_a_model_may_stand_for_its_config_with_the_file_beside_it(
     )
     model, nodes = (
         files.manifests(manifest),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
     folder = tmp_path / "a model"
     folder.mkdir()
@@ -366,7 +374,10 @@ def test_the_folder_of_a_model_may_stand_for_its_config_with_the_file_beside_it(
 def test_the_operators_settings_are_merged_as_the_operator_does(
     files: Files, capsys: Capture
 ) -> None:
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_listed_node("n1")]),
+    )
     settings = files.raw(
         "settings.yaml",
         b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n",
@@ -387,14 +398,14 @@ def test_the_operators_settings_are_merged_as_the_operator_does(
 def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured_it(
     files: Files, capsys: Capture
 ) -> None:
-    node = a_node("n1")
+    node = a_listed_node("n1")
     node["metadata"]["labels"] |= {
         "nvidia.com/gpu.product": "NVIDIA-R200",
         "nvidia.com/gpu.memory": "294912",
     }
     model, nodes = (
         files.manifests(a_manifest("llama")),
-        files.cluster([node, a_pod("n1", 0)]),
+        files.cluster([node, a_foreign_pod("n1", 0)]),
     )
     stated = (
         b"gpus: [{product: NVIDIA-R200, memoryMiB: 294912, memoryGigabytesPerSecond: 22000, "
@@ -422,7 +433,10 @@ def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured
 def test_settings_that_cannot_be_used_are_named_with_their_file(
     files: Files, capsys: Capture
 ) -> None:
-    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    model, nodes = (
+        files.manifests(a_manifest("llama")),
+        files.cluster([a_listed_node("n1")]),
+    )
     settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")
 
     assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
@@ -435,19 +449,21 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
 
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
     """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
-    from shardwright.api.record import PlanRecord  # noqa: PLC0415
-    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415
-    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415
-    from shardwright.rendering.deployment import Owner  # noqa: PLC0415
-    from tests.support.builders_reporting import a_plan  # noqa: PLC0415
+    from shardwright.api.record import PlanRecord  # noqa: PLC0415 - only here
+    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415 - only here
+    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415 - only here
+    from shardwright.rendering.deployment import Owner  # noqa: PLC0415 - only here
+    from tests.support.builders_reporting import a_reported_plan  # noqa: PLC0415 - only here
 
-    kept = a_plan(groups=(("n1",),), gpus_per_node=8)
+    kept = a_reported_plan(groups=(("n1",),), gpus_per_node=8)
     record = PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=kept)
     config_map = record_object(
         Owner(name="other", namespace="models", uid="u"), record, SigningKeys()
     )
     model = files.manifests(a_manifest(parallelism={"tensor": 8}))
-    nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map])
+    nodes = files.cluster(
+        [a_listed_node("n1"), a_listed_node("n2"), a_foreign_pod("n1", 0), config_map]
+    )
 
     document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
@@ -458,7 +474,13 @@ def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
         "metadata": {"name": "other", "namespace": "models", "uid": "u"},
     }
     nodes = files.cluster(
-        [a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map, only_planned]
+        [
+            a_listed_node("n1"),
+            a_listed_node("n2"),
+            a_foreign_pod("n1", 0),
+            config_map,
+            only_planned,
+        ]
     )
     assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"][
         "placement"
@@ -471,7 +493,7 @@ def test_rendered_objects_can_be_applied_without_their_owner(
     """An owner reference without uid would be refused by the API server."""
     model, nodes = (
         files.manifests(a_manifest("llama")),
-        files.cluster([a_node("n1"), a_pod("n1", 0)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
     assert main(["render", "-f", model, "--nodes", nodes]) == 0
@@ -504,7 +526,7 @@ def test_a_secret_that_pods_need_is_named_and_never_printed(
                 "-f",
                 model,
                 "--nodes",
-                files.cluster([a_node("n1"), a_node("n2")]),
+                files.cluster([a_listed_node("n1"), a_listed_node("n2")]),
             ]
         )
         == 0
@@ -529,7 +551,7 @@ def test_rendered_objects_keep_an_owner_that_exists(
 ) -> None:
     manifest = a_manifest("llama")
     manifest["metadata"]["uid"] = "4f8a1c9e-0000-4000-8000-000000000001"
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     rendered = _run_json(
         capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes
@@ -546,7 +568,7 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(
     files: Files, capsys: Capture
 ) -> None:
     model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
-    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+    nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     assert main(["render", "-f", model, "--nodes", nodes]) == 1
 
@@ -559,7 +581,10 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(
 def test_every_recorded_node_gets_an_answer(
     dump: str, files: Files, capsys: Capture
 ) -> None:
-    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1", dump)])
+    model, nodes = (
+        files.manifests(a_manifest()),
+        files.cluster([a_listed_node("n1", dump)]),
+    )
 
     assert main(["plan", "-f", model, "--nodes", nodes]) in {0, 1}
 
@@ -575,7 +600,7 @@ def test_explain_says_more_than_plan_in_the_same_order(
         "-f",
         files.manifests(a_manifest()),
         "--nodes",
-        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 2)]),
     ]
 
     codes = [main([command, *arguments]) for command in ("plan",)]
@@ -597,7 +622,7 @@ def test_explain_as_json_adds_the_explanation_to_the_document(
         "-f",
         files.manifests(a_manifest()),
         "--nodes",
-        files.cluster([a_node("n1"), a_pod("n1", 2)]),
+        files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 2)]),
         "-o",
         "json",
     ]
@@ -618,7 +643,7 @@ def test_wide_is_a_line_for_each_and_name_their_names(
         "-f",
         files.manifests(a_manifest("one"), a_manifest("two")),
         "--nodes",
-        files.cluster([a_node("n1")]),
+        files.cluster([a_listed_node("n1")]),
     ]
 
     assert main([*words, "-o", "wide"]) == 0
@@ -677,7 +702,7 @@ def test_explain_as_markdown_is_a_page(files: Files, capsys: Capture) -> None:
             "-f",
             files.manifests(a_manifest()),
             "--nodes",
-            files.cluster([a_node("n1"), a_pod("n1", 0)]),
+            files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
             "-o",
             "markdown",
         ]

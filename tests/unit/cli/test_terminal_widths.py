@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -49,8 +50,12 @@ SCREENS: Final = (
     ),
     "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S",
     "size meta-llama/Llama-3.1-405B-Instruct --ttft 1ms --gpus H100",
+    "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S -o wide",
     "models",
+    "models llama-3.1 -o wide",
     "gpus",
+    "gpus -o wide",
+    "version -o wide",
 )
 
 
@@ -163,3 +168,21 @@ def test_no_colour_in_a_terminal_that_wants_none() -> None:
     assert "\x1b[" not in in_terminal(
         80, "-m", "shardwright.cli.main", "gpus", variables={"NO_COLOR": "1"}
     )
+
+
+def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(
+            "current-context: c\n"
+            "contexts: [{name: c, context: {cluster: c}}]\n"
+            f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
+        )
+        options = ("--kubeconfig", str(kubeconfig), "--request-timeout", "2s")
+        words = ("-m", "shardwright.cli.main", "status", *options)
+
+        written = in_terminal(120, *words).splitlines()
+
+    assert written[0] == f"note: waiting for {server}"
+    assert written[1].startswith(f"error[NoAnswer]: {server} does not answer")

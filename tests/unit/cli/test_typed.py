@@ -273,17 +273,21 @@ def test_what_a_command_does_not_take_is_one_line_and_names_its_help(
 ) -> None:
     for words in (
         ["rollout", "history"],
-        ["models", "-o", "wide"],
+        ["models", "-o", "tablet"],
         ["--no-such-option"],
+        ["rollout", "histroy", "x"],
     ):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
 
-    assert [line.rpartition("; ")[2] for line in _errors(capsys)] == [
+    errors = _errors(capsys)
+    assert "; did you mean history?; " in errors[-1]
+    assert [line.rpartition("; ")[2] for line in errors] == [
         "see 'shardwright rollout --help'",
         "see 'shardwright models --help'",
         "see 'shardwright --help'",
+        "see 'shardwright rollout --help'",
     ]
 
 
@@ -304,6 +308,33 @@ def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
 
 
 LOAD = ("--rps", "12", "--ttft", "2s")
+
+
+def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(
+    capsys: Capture,
+) -> None:
+    gpus = ("--gpus", "H100", "--gpus", "L40S")
+    main(["size", LLAMA, *LOAD, *gpus, "-o", "name"])
+    names = capsys.readouterr().out.splitlines()
+    main(["size", LLAMA, *LOAD, *gpus, "-o", "wide"])
+    header, *rows = capsys.readouterr().out.splitlines()
+
+    found = _sizes(capsys, *LOAD, *gpus)
+    assert names == [f"{size['gpus']}x{size['gpu']}" for size in found]
+    assert header.split()[:2] == ["GPU", "GPUS"]
+    assert ["x".join(row.split()[1::-1]) for row in rows] == names
+    assert main(["plan", LLAMA, *LOAD, "--gpus", names[0], "-o", "name"]) == 0
+
+
+def test_wide_tables_have_more_columns(capsys: Capture) -> None:
+    for command, more in (
+        ("models", ["REVISION", "CONFIG", "FROM"]),
+        ("gpus", ["VENDOR", "GPUS", "A", "NODE", "LINK", "GB/S"]),
+    ):
+        main([command])
+        plain = capsys.readouterr().out.splitlines()[0].split()
+        main([command, "-o", "wide"])
+        assert capsys.readouterr().out.splitlines()[0].split() == [*plain, *more]
 
 
 BASES = {"L40S-48GB": "Listed", "H100-SXM-80GB": "Listed", "H20-96GB": "Assumed"}

@@ -165,6 +165,6 @@ def test_an_api_server_that_does_not_answer_says_nothing_of_schedulers() -> None
     try:
         asyncio.run(Schedulers(Down({})).find("models"))
     except ApiError as error:
-        assert error.code == 503  # noqa: PT017
+        assert error.code == 503  # noqa: PT017  # the point is that it is not caught
     else:
         raise AssertionError("an outage was taken for an answer")

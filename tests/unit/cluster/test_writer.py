@@ -388,7 +388,7 @@ def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again()
     ],
     ids=["invalid", "forbidden", "bad", "conflict", "broken", "no answer"],
 )
-def test_a_refusal_says_whether_it_may_pass(answer: Answer, passes: bool) -> None:  # noqa: FBT001
+def test_a_refusal_says_whether_it_may_pass(answer: Answer, passes: bool) -> None:  # noqa: FBT001  # a fact
     with serving(answer) as (_, client):
         assert refused(client, Create(content=service())).passes is passes
 

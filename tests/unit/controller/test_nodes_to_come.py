@@ -13,7 +13,7 @@ from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from tests.support.builders_nodes import a_node
-from tests.support.builders_pools import a_pool
+from tests.support.builders_pools import an_autoscaled_pool
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import LARGE
 from tests.support.desk import Desk
@@ -29,7 +29,7 @@ class PoolDesk(Desk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.view.expect([a_pool(3)])
+        self.view.expect([an_autoscaled_pool(3)])
         for name in self.names:
             self.hold(name, 8, f"on-{name}")
 

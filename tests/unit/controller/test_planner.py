@@ -249,8 +249,9 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
 @pytest.mark.parametrize(
     ("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))]
 )
+@pytest.mark.parametrize("choice", [PlanChoice.REPLAN, PlanChoice.RESTORE])
 def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_where_there_are_others(
-    count: int, place: tuple[str, ...]
+    count: int, place: tuple[str, ...], choice: PlanChoice
 ) -> None:
     """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod
     yet.
@@ -286,7 +287,9 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     )
     view.keep(key, Kept(record=record))
 
-    answer = answered(planner, key, after, Ask(on=record, choice=PlanChoice.REPLAN))
+    answer = answered(
+        planner, key, after, Ask(on=record, choice=choice, restored=record.plan)
+    )
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))

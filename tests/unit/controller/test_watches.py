@@ -99,7 +99,7 @@ class Heard:
         self.models: list[Any] = []
         self._news = threading.Condition()
 
-    def __call__(self, model: Any, gone: bool) -> None:  # noqa: FBT001
+    def __call__(self, model: Any, gone: bool) -> None:  # noqa: FBT001  # as it is told
         with self._news:
             self.models.append(dict(model))
             self.names.append(model["metadata"]["name"] + (" gone" if gone else ""))

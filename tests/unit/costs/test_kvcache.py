@@ -10,7 +10,12 @@ import pytest
 from shardwright.costs.kvcache import NULL_BLOCKS, kv_bytes_per_token, kv_cache
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import Remainder
-from tests.support.builders_model import a_config, a_model, catalogued, oracle_traits
+from tests.support.builders_model import (
+    a_config,
+    a_small_model,
+    catalogued,
+    oracle_traits,
+)
 from tests.support.oracle import CacheCase, OracleCase, cache_cases, oracle_cases
 
 ACCEPTED = [case for case in oracle_cases() if case.accepted]
@@ -51,7 +56,7 @@ def test_tokens_fill_all_blocks_but_the_one_that_is_held_back() -> None:
 
 
 def test_a_request_takes_whole_blocks() -> None:
-    cache = kv_cache(a_model(), Layout(), 0, "auto", oracle_traits())
+    cache = kv_cache(a_small_model(), Layout(), 0, "auto", oracle_traits())
     assert [cache.blocks_for_request(tokens) for tokens in (1, 16, 17)] == [1, 1, 2]
     assert cache.bytes_for_request(17) == 2 * cache.bytes_per_block
 
@@ -69,7 +74,7 @@ def test_sliding_layers_keep_their_window_and_what_is_in_flight() -> None:
 
 
 def test_a_window_reaches_back_one_token_less_than_it_is_wide() -> None:
-    mistral = a_model(architectures=["MistralForCausalLM"], sliding_window=17)
+    mistral = a_small_model(architectures=["MistralForCausalLM"], sliding_window=17)
     cache = kv_cache(mistral, Layout(), 0, "auto", oracle_traits(max_batched_tokens=16))
     assert cache.blocks_for_request(8192) == (17 - 1 + 2 * 16) // 16 + 1
 
@@ -88,7 +93,7 @@ def test_a_rare_kind_of_layer_sets_the_size_of_the_groups() -> None:
         num_hidden_layers=62,
         sliding_window=1024,
     )
-    model = a_model(**gemma)
+    model = a_small_model(**gemma)
     cache = kv_cache(model, Layout(), 0, "auto", oracle_traits())
     page = 16 * 2 * 4 * 256 * 2
     assert sorted(cache.windows, key=str) == [1024] * 6 + [None]
@@ -103,7 +108,7 @@ def test_a_mistral_whose_layers_all_slide_has_one_group() -> None:
 
 
 def test_fp8_halves_the_bytes() -> None:
-    model, traits = a_model(), oracle_traits()
+    model, traits = a_small_model(), oracle_traits()
     assert kv_bytes_per_token(
         model, Layout(), 0, "fp8", traits
     ) * 2 == kv_bytes_per_token(model, Layout(), 0, "auto", traits)
@@ -120,7 +125,7 @@ def test_latent_attention_is_repeated_on_every_tensor_rank() -> None:
 def test_a_stage_pays_for_its_own_layers_only() -> None:
     traits = oracle_traits(remainder=Remainder.FIRST)
     sizes = [
-        kv_bytes_per_token(a_model(), Layout(pipeline=3), stage, "auto", traits)
+        kv_bytes_per_token(a_small_model(), Layout(pipeline=3), stage, "auto", traits)
         for stage in range(3)
     ]
     assert sizes == [3 * 1024, 3 * 1024, 2 * 1024]

@@ -11,7 +11,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.spec import PipelineRole
 from shardwright.planning.shapes import shape_problems
-from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits
+from tests.support.builders_model import a_moe, a_small_model, catalogued, oracle_traits
 from tests.support.oracle import OracleCase, oracle_cases
 
 ACCEPTED = [
@@ -66,7 +66,7 @@ def test_parts_are_told_apart() -> None:
     embedding = head = 4096 * 512 * 2
     attention = 8 * 2 * (2 * 512 * 512 + 2 * 256 * 512 + 512)
     feed_forward = 8 * 2 * (3 * 512 * 1024 + 512)
-    (stage,) = stage_weight_parts(a_model(), Layout(), oracle_traits())
+    (stage,) = stage_weight_parts(a_small_model(), Layout(), oracle_traits())
     assert stage.embedding_bytes == embedding
     assert stage.attention_bytes == attention
     assert stage.feed_forward_bytes == feed_forward
@@ -76,7 +76,7 @@ def test_parts_are_told_apart() -> None:
 
 def test_tied_embeddings_stand_on_both_ends_of_a_pipeline() -> None:
     tied = stage_weight_parts(
-        a_model(tie_word_embeddings=True), Layout(pipeline=3), oracle_traits()
+        a_small_model(tie_word_embeddings=True), Layout(pipeline=3), oracle_traits()
     )
     assert [stage.embedding_bytes for stage in tied] == [
         4096 * 512 * 2,
@@ -87,21 +87,21 @@ def test_tied_embeddings_stand_on_both_ends_of_a_pipeline() -> None:
 
 def test_tied_embeddings_stand_once_on_one_stage() -> None:
     (stage,) = stage_weight_parts(
-        a_model(tie_word_embeddings=True), Layout(), oracle_traits()
+        a_small_model(tie_word_embeddings=True), Layout(), oracle_traits()
     )
     assert stage.embedding_bytes == 4096 * 512 * 2
 
 
 def test_the_vocabulary_is_padded_before_it_is_cut() -> None:
     odd = stage_weight_parts(
-        a_model(vocab_size=4097), Layout(tensor=4), oracle_traits()
+        a_small_model(vocab_size=4097), Layout(tensor=4), oracle_traits()
     )
     assert odd[0].embedding_bytes == 4160 // 4 * 512 * 2
 
 
 def test_kv_projections_are_repeated_where_there_are_more_ranks_than_kv_heads() -> None:
     at_4, at_8 = (
-        stage_weight_parts(a_model(), Layout(tensor=t), oracle_traits())[
+        stage_weight_parts(a_small_model(), Layout(tensor=t), oracle_traits())[
             0
         ].attention_bytes
         for t in (4, 8)
@@ -142,7 +142,7 @@ def test_attention_data_repeats_attention_and_slices_experts() -> None:
 
 
 def test_fp8_at_load_time_halves_linear_layers_and_leaves_the_ends() -> None:
-    model = a_model()
+    model = a_small_model()
     stored = stage_weight_parts(model, Layout(), oracle_traits())[0]
     loaded = stage_weight_parts(
         apply_quantization(model, "FP8"), Layout(), oracle_traits()
@@ -154,7 +154,7 @@ def test_fp8_at_load_time_halves_linear_layers_and_leaves_the_ends() -> None:
 
 
 def test_a_node_reads_each_stage_that_it_holds_once_and_whole() -> None:
-    model, traits = a_model(), oracle_traits()
+    model, traits = a_small_model(), oracle_traits()
     whole = stage_weight_bytes(model, Layout(), traits)[0]
     stages = stage_weight_bytes(model, Layout(pipeline=2), traits)
     assert load_bytes_per_node(model, Layout(tensor=4), traits, 4) == whole

@@ -8,7 +8,7 @@ from shardwright.costs.weights import stage_weight_parts
 from shardwright.costs.work import AttentionWork, ModelWork, StageWork
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.spec import LatentAttention, ModelSpec, RecurrentAttention
-from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits
+from tests.support.builders_model import a_moe, a_small_model, catalogued, oracle_traits
 from tests.support.builders_plan import a_model as a_known_model
 
 
@@ -38,11 +38,11 @@ def test_a_rank_reads_whole_k_v_heads_unless_ranks_share_them(
     layout: Layout, heads: float
 ) -> None:
     """8 layers of 4 K/V heads, 64 wide."""
-    assert _attention(a_model(), layout).kv_values == 8 * heads * (64 + 64)
+    assert _attention(a_small_model(), layout).kv_values == 8 * heads * (64 + 64)
 
 
 def test_scores_take_a_product_and_a_sum_per_value_of_keys_and_of_values() -> None:
-    work = _attention(a_model(), Layout(tensor=2))
+    work = _attention(a_small_model(), Layout(tensor=2))
 
     assert work.decode_flops == work.prefill_flops == 8 * 2 * (8 / 2) * (64 + 64)
 
@@ -80,7 +80,7 @@ def test_a_recurrent_state_is_read_and_written_and_divided_by_the_tensor_ranks()
 def test_only_the_last_stage_multiplies_with_the_head_be_it_tied_or_not(
     tied: bool,  # noqa: FBT001
 ) -> None:
-    model = a_model(tie_word_embeddings=tied)
+    model = a_small_model(tie_word_embeddings=tied)
 
     assert _work(model, Layout(tensor=2)).head_flops == 2 * 4096 * 512 / 2
     assert _work(model, Layout(tensor=2), last=False).head_flops == 0
@@ -92,7 +92,7 @@ def test_dense_products_are_divided_by_the_tensor_ranks() -> None:
     """
     elements = 8 * (2 * 512 * 512 + 2 * 256 * 512 + 3 * 1024 * 512)
 
-    assert dict(_work(a_model(), Layout(tensor=4)).matmul_flops) == {
+    assert dict(_work(a_small_model(), Layout(tensor=4)).matmul_flops) == {
         "bf16": 2 * elements / 4
     }
 

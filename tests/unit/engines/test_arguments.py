@@ -50,7 +50,7 @@ def test_over_ray_a_group_is_not_told_of_nodes() -> None:
 
 
 @pytest.mark.parametrize("over_ray", [False, True])
-def test_a_single_pod_has_no_multi_node_flags(over_ray: bool) -> None:  # noqa: FBT001
+def test_a_single_pod_has_no_multi_node_flags(over_ray: bool) -> None:  # noqa: FBT001  # a case
     _, options = read_arguments(
         serve_arguments(a_small_plan(), serving(over_ray=over_ray))
     )

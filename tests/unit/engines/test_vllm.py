@@ -1,20 +1,7 @@
 """vLLM's traits."""
 
-from dataclasses import fields
-
 from shardwright.engines.vllm import traits
 from shardwright.layouts.traits import Remainder
-
-
-def test_every_figure_names_its_source() -> None:
-    figures = {field.name for field in fields(traits("0.33.0"))} - {
-        "name",
-        "version",
-        "sources",
-        "runs_on",
-        "image",
-    }
-    assert set(traits("0.33.0").sources) == figures
 
 
 def test_the_figures_are_those_of_the_engine() -> None:

@@ -25,7 +25,7 @@ def held(pod: object) -> int:
     return sum(usage.gpus for usage in read_pod(pod))
 
 
-def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006
+def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006 - never changed
     return {
         "spec": {
             "nodeName": "n",

@@ -16,7 +16,7 @@ from shardwright.modelspec.modules import (
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, WeightFormat
-from tests.support.builders_model import a_config, a_model, a_moe, catalogued
+from tests.support.builders_model import a_config, a_moe, a_small_model, catalogued
 
 BF16 = WeightFormat(name="bf16", bits=16)
 FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=32)
@@ -36,7 +36,7 @@ def _storage(model: ModelSpec, name: str, layer: int | None = 0) -> WeightFormat
 
 
 def _stored(**quantization: object) -> WeightFormat:
-    return _storage(a_model(quantization_config=quantization), "mlp.down_proj")
+    return _storage(a_small_model(quantization_config=quantization), "mlp.down_proj")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_quark_stores_modules_that_a_rule_names_or_matches_in_their_own_way() ->
         "layer_quant_config": rules,
         "exclude": ["lm_head"],
     }
-    model = a_model(quantization_config=method)
+    model = a_small_model(quantization_config=method)
     stored = {
         weight.name: weight.storage
         for weight in model.weights
@@ -383,7 +383,7 @@ def test_modules_of_autoround_have_bits_by_their_name_its_end_or_a_pattern() -> 
         "mlp.up_proj": {"bits": 8},
         r".*self_attn\.o_proj": {"bits": 4, "group_size": 64},
     }
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "auto-round",
             "bits": 4,
@@ -402,7 +402,7 @@ def test_modules_of_autoround_have_bits_by_their_name_its_end_or_a_pattern() -> 
 
 def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
     kept = {"model.layers.0.mlp.down_proj": {"bits": 16}}
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "auto-round",
             "bits": 4,
@@ -454,7 +454,7 @@ def test_a_type_of_weights_that_is_not_known_is_refused_with_its_field(
     quantization: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InputError) as refusal:
-        a_model(quantization_config=quantization)
+        a_small_model(quantization_config=quantization)
     assert refusal.value.problems[0].path.endswith(field)
 
 
@@ -462,7 +462,7 @@ def test_embeddings_head_norms_and_biases_stay() -> None:
     config = a_config(
         architectures=["Qwen2ForCausalLM"], quantization_config={"quant_method": "fp8"}
     )
-    model = a_model(**config)
+    model = a_small_model(**config)
     assert _storage(model, "model.embed_tokens", None) == BF16
     assert _storage(model, "lm_head", None) == BF16
     assert _storage(model, "input_layernorm") == BF16
@@ -485,7 +485,7 @@ def test_a_module_is_left_alone_by_name_by_pattern_or_by_its_last_part(
 
 
 def test_a_listed_module_leaves_all_below_it_alone_and_no_other_layer() -> None:
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "fp8",
             "modules_to_not_convert": ["model.layers.1.self_attn"],
@@ -497,7 +497,7 @@ def test_a_listed_module_leaves_all_below_it_alone_and_no_other_layer() -> None:
 
 
 def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> None:
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "fp8",
             "ignored_layers": ["re:(a+)+$", "re:.*q_proj"],
@@ -519,7 +519,7 @@ def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> Non
 )
 def test_a_list_may_name_the_layers_one_by_one(entry: str) -> None:
     listed = [entry.format(f"{layer}") for layer in range(1, 1000)]
-    model = a_model(
+    model = a_small_model(
         quantization_config={"quant_method": "fp8", "ignored_layers": listed}
     )
     assert {
@@ -538,9 +538,11 @@ def test_patterns_that_are_tried_on_every_name_are_bounded_by_their_bytes() -> N
         InputError,
         match=rf"a star before their end: \d+ bytes must be at most {MAX_GLOB_BYTES} bytes",
     ):
-        a_model(quantization_config={"quant_method": "fp8", "ignored_layers": patterns})
+        a_small_model(
+            quantization_config={"quant_method": "fp8", "ignored_layers": patterns}
+        )
     assert (
-        a_model(
+        a_small_model(
             quantization_config={"quant_method": "fp8", "ignored_layers": patterns[1:]}
         ).quantization
         == "fp8"
@@ -578,7 +580,7 @@ def test_an_expert_whose_name_has_a_line_break_is_of_its_layers_experts_too() ->
 
 def test_an_unknown_method_has_its_own_code() -> None:
     with pytest.raises(InputError) as refusal:
-        a_model(quantization_config={"quant_method": "homemade"})
+        a_small_model(quantization_config={"quant_method": "homemade"})
     (problem,) = refusal.value.problems
     assert (problem.code, problem.path) == (
         "QuantizationUnknown",
@@ -599,11 +601,11 @@ def test_what_is_stored_that_way_already_is_left_as_it_is() -> None:
     deepseek = catalogued("deepseek-ai/DeepSeek-R1")
     assert apply_quantization(deepseek, "FP8") is deepseek
     assert apply_quantization(deepseek, "Auto") is deepseek
-    assert apply_quantization(a_model(), "BF16") == a_model()
+    assert apply_quantization(a_small_model(), "BF16") == a_small_model()
 
 
 def test_fp16_recasts_what_is_not_quantized() -> None:
-    model = apply_quantization(a_model(), "FP16")
+    model = apply_quantization(a_small_model(), "FP16")
     assert model.dtype == "fp16"
     assert {weight.storage for weight in model.weights} == {
         WeightFormat(name="fp16", bits=16)
@@ -638,7 +640,7 @@ def test_groups_of_modules_are_stored_each_in_its_way() -> None:
         },
     }
     groups = {"group_0": rest, "group_1": attention}
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "compressed-tensors",
             "config_groups": groups,
@@ -656,7 +658,7 @@ def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
         for number in range(4096)
     }
     with pytest.raises(InputError) as refusal:
-        a_model(
+        a_small_model(
             quantization_config={
                 "quant_method": "compressed-tensors",
                 "config_groups": groups,
@@ -676,7 +678,7 @@ def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
 def test_modelopt_quantizes_the_head_unless_it_is_listed(
     ignored: list[str], storage: WeightFormat
 ) -> None:
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "modelopt",
             "quant_algo": "NVFP4",
@@ -710,12 +712,12 @@ def test_modelopt_quantizes_the_head_unless_it_is_listed(
 def test_a_checkpoint_may_ask_for_a_smaller_cache(
     quantization: dict[str, object],
 ) -> None:
-    assert a_model(quantization_config=quantization).cache_dtype == "fp8"
-    assert a_model().cache_dtype is None
+    assert a_small_model(quantization_config=quantization).cache_dtype == "fp8"
+    assert a_small_model().cache_dtype is None
 
 
 def test_a_cache_that_is_asked_to_be_smaller_than_is_counted_widens_the_band() -> None:
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "modelopt",
             "quant_algo": "NVFP4",
@@ -738,7 +740,7 @@ def test_a_pattern_with_too_many_ways_is_left_out_and_said() -> None:
         + "|".join("abcdefghij")
         + ").*"
     )
-    model = a_model(
+    model = a_small_model(
         quantization_config={"quant_method": "fp8", "modules_to_not_convert": [wide]}
     )
     assert len(model.warnings) == 1
@@ -781,7 +783,7 @@ def test_an_algorithm_of_nvidia_that_is_not_known_is_refused(
     quantization: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InputError) as refusal:
-        a_model(quantization_config=quantization)
+        a_small_model(quantization_config=quantization)
     assert refusal.value.problems[0].path == field
 
 
@@ -835,7 +837,7 @@ def test_mixed_precision_stores_each_module_as_it_is_named_and_leaves_all_others
     says: dict[str, object],
 ) -> None:
     ignored = ["model.language_model.layers.1*"]
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "modelopt",
             "quant_algo": "MIXED_PRECISION",
@@ -873,7 +875,7 @@ def test_a_group_of_a_mixture_that_is_no_fp8_or_nvfp4_of_named_modules_is_refuse
 ) -> None:
     groups = {"group_0": {"weights": weights, "targets": targets}}
     with pytest.raises(InputError) as refusal:
-        a_model(
+        a_small_model(
             quantization_config={
                 "quant_algo": "MIXED_PRECISION",
                 "config_groups": groups,
@@ -961,7 +963,7 @@ def test_what_a_mixture_leaves_out_comes_from_the_file_beside_it() -> None:
             }
         },
     )
-    assert _storage(a_model(**joined), "mlp.down_proj") == NVFP4
+    assert _storage(a_small_model(**joined), "mlp.down_proj") == NVFP4
 
 
 @pytest.mark.parametrize(
@@ -978,7 +980,7 @@ def test_a_file_that_names_no_algorithm_stands_beside_unquantized_weights(
     model = read_model(
         {"config.json": a_config(), "hf_quant_config.json": beside}, source="a test"
     )
-    assert model == a_model()
+    assert model == a_small_model()
 
 
 @pytest.mark.parametrize(
@@ -1005,8 +1007,8 @@ def test_a_file_that_says_how_weights_are_stored_changes_the_models_hash_and_not
     assert (
         model.config_hash
         != model.config_file_hash
-        == a_model().config_file_hash
-        == a_model().config_hash
+        == a_small_model().config_file_hash
+        == a_small_model().config_hash
     )
 
 
@@ -1046,7 +1048,7 @@ _FUSED = ["model.layers.1.self_attn.qkv_proj", "model.layers.1.mlp.gate_up_proj"
 def test_what_is_one_module_in_the_engine_is_left_alone_by_that_name(
     method: dict[str, object],
 ) -> None:
-    model = a_model(quantization_config=method)
+    model = a_small_model(quantization_config=method)
     alone = {
         w.name
         for w in model.weights
@@ -1061,7 +1063,7 @@ def test_what_is_one_module_in_the_engine_is_left_alone_by_that_name(
 
 def test_a_mixture_may_name_what_is_one_module_in_the_engine() -> None:
     layers = {name: {"quant_algo": "FP8"} for name in _FUSED}
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_algo": "MIXED_PRECISION",
             "quantized_layers": layers,
@@ -1087,7 +1089,7 @@ def test_a_bare_name_of_a_merged_module_leaves_experts_alone_no_more_than_their_
 
 
 def _stored_by_name(method: dict[str, object]) -> dict[str, str]:
-    model = a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+    model = a_small_model(quantization_config={"bits": 4, "group_size": 128, **method})
     return {
         w.name: w.storage.name for w in model.weights if w.layer == 1 and w.quantizable
     }
@@ -1141,7 +1143,7 @@ def test_a_rule_of_gptq_that_is_more_than_a_glob_is_warned_of() -> None:
     }
     assert (
         "1 rules for single modules are not followed"
-        in a_model(quantization_config=method).warnings[0]
+        in a_small_model(quantization_config=method).warnings[0]
     )
 
 
@@ -1154,13 +1156,13 @@ def test_rules_beyond_those_that_are_followed_are_warned_of() -> None:
     }
     assert (
         f"for example re:{MAX_PATTERNS}: bytes may be off"
-        in a_model(quantization_config=method).warnings[0]
+        in a_small_model(quantization_config=method).warnings[0]
     )
 
 
 def test_of_two_rules_of_gptq_for_the_same_modules_the_first_counts() -> None:
     rules = {r"+:.*mlp.*": {"bits": 8}, r"-:.*mlp.*": {}}
-    model = a_model(
+    model = a_small_model(
         quantization_config={
             "quant_method": "gptq",
             "bits": 4,
@@ -1191,5 +1193,5 @@ def test_rules_that_are_wrong_or_too_many_are_refused_at_their_field(
     method: dict[str, object], path: str
 ) -> None:
     with pytest.raises(InputError) as refusal:
-        a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+        a_small_model(quantization_config={"bits": 4, "group_size": 128, **method})
     assert [problem.path for problem in refusal.value.problems] == [path]

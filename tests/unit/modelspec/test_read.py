@@ -20,9 +20,9 @@ from shardwright.modelspec.spec import (
 )
 from tests.support.builders_model import (
     a_config,
-    a_model,
     a_moe,
     a_moe_config,
+    a_small_model,
     catalogued,
     window,
 )
@@ -95,7 +95,7 @@ def test_every_catalogued_config_is_read(model_id: str) -> None:
 
 
 def test_a_llama_is_read_whole() -> None:
-    model = a_model()
+    model = a_small_model()
     attention = GroupedAttention(heads=8, kv_heads=4, head_dim=64, value_head_dim=64)
     layer = Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=1024))
     assert model.layers == (layer,) * 8
@@ -229,7 +229,7 @@ def test_a_shared_expert_stands_beside_the_routed_ones() -> None:
 
 def test_tied_embeddings_are_counted_once() -> None:
     assert (
-        a_model().parameters - a_model(tie_word_embeddings=True).parameters
+        a_small_model().parameters - a_small_model(tie_word_embeddings=True).parameters
         == 4096 * 512
     )
 
@@ -247,7 +247,7 @@ def test_tied_embeddings_are_counted_once() -> None:
 def test_the_longest_context_is_what_vllm_derives(
     rope: dict[str, object] | None, tokens: int
 ) -> None:
-    assert a_model(rope_scaling=rope).max_context_tokens == tokens
+    assert a_small_model(rope_scaling=rope).max_context_tokens == tokens
 
 
 def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
@@ -257,17 +257,17 @@ def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
         read_model(config, source="a").config_hash
         == read_model(turned, source="b").config_hash
     )
-    assert a_model().config_hash != a_model(rope_theta=10000.0).config_hash
+    assert a_small_model().config_hash != a_small_model(rope_theta=10000.0).config_hash
 
 
 def test_what_real_configs_hold_beside_the_facts_is_taken() -> None:
-    extra = a_model(
+    extra = a_small_model(
         rms_norm_eps=1e-05,
         attention_chunk_size=math.inf,
         auto_map={"a": "b"},
         id2label={"0": "x"},
     )
-    assert extra.weights == a_model().weights
+    assert extra.weights == a_small_model().weights
 
 
 def test_all_problems_are_found_at_once_with_their_paths() -> None:
@@ -369,8 +369,12 @@ def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_els
     None
 ):
     assert (
-        len(a_model(num_hidden_layers=None, layer_types=["full_attention"] * 5).layers)
+        len(
+            a_small_model(
+                num_hidden_layers=None, layer_types=["full_attention"] * 5
+            ).layers
+        )
         == 5
     )
     with pytest.raises(InputError, match="num_hidden_layers: missing"):
-        a_model(num_hidden_layers=None)
+        a_small_model(num_hidden_layers=None)

@@ -15,7 +15,7 @@ import pytest
 from shardwright.cli.main import main
 from shardwright.pages.figures import COUNT, SECONDS, at
 from shardwright.pages.page import plan_page
-from tests.support.builders_cli import Files, a_manifest, a_node
+from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
 Capture = pytest.CaptureFixture[str]
@@ -48,7 +48,7 @@ class Read(HTMLParser):
                 (self._inside[1]["data-path"] or "", self._inside[1]["value"] or "", "")
             )
 
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the base class names it
         self._inside = ("", {})
 
     def handle_data(self, data: str) -> None:
@@ -271,7 +271,7 @@ def test_several_models_are_refused_with_the_way_out(
     monkeypatch.chdir(tmp_path)
     files = Files(tmp_path)
     model = files.manifests(a_manifest("one"), a_manifest("two"))
-    nodes = files.cluster([a_node("n1")])
+    nodes = files.cluster([a_listed_node("n1")])
 
     assert main(["report", "-f", model, "--nodes", nodes]) == 2
     assert capsys.readouterr().err == (

@@ -103,7 +103,7 @@ def test_a_plan_says_what_a_draft_model_takes_and_on_what_its_price_rests() -> N
 @pytest.mark.parametrize(("acceptance", "slower"), [(0.05, True), (0.9, False)])
 def test_a_plan_says_when_drafts_make_serving_slower(
     acceptance: float,
-    slower: bool,  # noqa: FBT001
+    slower: bool,  # noqa: FBT001  # a case of a table
 ) -> None:
     asked = a_request(tensor=1)
     request = replace(

@@ -18,8 +18,8 @@ from shardwright.planning.shapes import (
 )
 from tests.support.builders_model import (
     a_config,
-    a_model,
     a_moe,
+    a_small_model,
     catalogued,
     oracle_traits,
 )
@@ -126,7 +126,7 @@ def test_each_rule_of_a_dense_model_has_its_code(
 ) -> None:
     assert code in {
         problem.code
-        for problem in shape_problems(a_model(**config), layout, oracle_traits())
+        for problem in shape_problems(a_small_model(**config), layout, oracle_traits())
     }
 
 
@@ -184,31 +184,31 @@ def test_gpt_oss_wants_its_width_divided_by_all_ranks_of_the_replica() -> None:
 
 def test_an_architecture_without_pipeline_stays_on_one_stage() -> None:
     traits = oracle_traits(without_pipeline=frozenset({"LlamaForCausalLM"}))
-    assert shape_problems(a_model(), Layout(), traits) == ()
-    assert [p.code for p in shape_problems(a_model(), Layout(pipeline=2), traits)] == [
-        "PipelineNotSupported"
-    ]
+    assert shape_problems(a_small_model(), Layout(), traits) == ()
+    assert [
+        p.code for p in shape_problems(a_small_model(), Layout(pipeline=2), traits)
+    ] == ["PipelineNotSupported"]
 
 
 def test_a_request_may_be_as_long_as_the_model_allows_and_no_longer() -> None:
-    assert max_model_len_problem(a_model(), 8192) is None
-    problem = max_model_len_problem(a_model(), 8193)
+    assert max_model_len_problem(a_small_model(), 8192) is None
+    problem = max_model_len_problem(a_small_model(), 8193)
     assert problem is not None
     assert problem.sentence() == (
         "8193 tokens per request must not exceed the model's limit of 8192, 1 too many; plan for "
         "requests of at most 8192 tokens"
     )
     assert [
-        p.code for p in shape_problems(a_model(), Layout(), oracle_traits(), 8193)
+        p.code for p in shape_problems(a_small_model(), Layout(), oracle_traits(), 8193)
     ] == ["MaxModelLenTooLong"]
 
 
 def test_an_architecture_that_the_engine_does_not_list_is_refused_where_the_list_is_known() -> (
     None
 ):
-    assert architecture_unknown_to_engine(a_model(), oracle_traits()) is None
+    assert architecture_unknown_to_engine(a_small_model(), oracle_traits()) is None
     known = oracle_traits(architectures=frozenset({"LlamaForCausalLM"}))
-    assert architecture_unknown_to_engine(a_model(), known) is None
+    assert architecture_unknown_to_engine(a_small_model(), known) is None
     assert [p.code for p in shape_problems(a_moe(), Layout(), known)] == [
         "ArchitectureUnknownToEngine"
     ]
@@ -216,7 +216,7 @@ def test_an_architecture_that_the_engine_does_not_list_is_refused_where_the_list
 
 def test_every_code_is_explained() -> None:
     models = [
-        a_model(quantization_config=FP8, vocab_size=4097),
+        a_small_model(quantization_config=FP8, vocab_size=4097),
         a_moe(),
         read_model(a_config(), source="x"),
     ]

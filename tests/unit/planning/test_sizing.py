@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.errors import Problem
+from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
+from tests.support.builders_plan import (
+    a_model,
+    a_pool,
+    a_request,
+    an_inventory,
+    vllm_traits,
+)
 
 NOTHING = NoPlan(
     problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False
@@ -61,3 +72,24 @@ def test_a_little_more_is_tried_too_but_never_more_than_the_most(
         32,
         36,
     ]
+
+
+@pytest.mark.parametrize("rate", [None, 6.0], ids=["in flight", "rate"])
+@pytest.mark.parametrize("model", ["llama-8b", "llama-70b", "qwen3-30b-a3b"])
+def test_what_was_priced_for_other_numbers_and_products_changes_no_answer(
+    model: str, rate: float | None
+) -> None:
+    asked = a_request(fill=True, replicas=1000, ttft_seconds=2.0)
+    workload = replace(asked.workload, requests_per_second=rate)
+    shared = estimator_of(
+        a_model(model), replace(asked, workload=workload), vllm_traits()
+    )
+
+    for gpu in ("H100-SXM-80GB", "L40S-48GB"):
+        for gpus in (2, 8, 15, 16):
+            pool = a_pool(gpu, -(-gpus // 8), free={gpus // 8: gpus % 8})
+            request = replace(
+                asked, workload=workload, space=replace(asked.space, max_gpus=gpus)
+            )
+            question = (a_model(model), an_inventory(pool), request, vllm_traits())
+            assert make_plan(*question, shared) == make_plan(*question)

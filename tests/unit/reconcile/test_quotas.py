@@ -61,7 +61,7 @@ def limits(*items: dict[str, Any]) -> Allowance:
 
 def need(
     spec: dict[str, Any] = SPEC,
-    given: Allowance = Allowance(),  # noqa: B008
+    given: Allowance = Allowance(),  # noqa: B008  # a frozen value
     **more: Any,
 ) -> Need:
     return need_of({**spec, **more}, given)

@@ -56,7 +56,7 @@ def start_anew(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -> None:  # noqa: FBT001
+def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -> None:  # noqa: FBT001  # a case
     operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
     crash_and_serve(operator, 2 * FAILED_STARTS)
     pods = uids(operator)

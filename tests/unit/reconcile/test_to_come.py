@@ -21,7 +21,7 @@ from shardwright.reconcile.to_come import following, seeking
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.replanning import Replanned
 from tests.support.builders_deployment import a_plan
-from tests.support.builders_pools import a_pool, turnout
+from tests.support.builders_pools import an_autoscaled_pool, turnout
 from tests.support.builders_reconcile import NOON, member
 from tests.support.builders_seen import ONE_NODE, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
@@ -170,7 +170,9 @@ class Growing(Operator):
     @classmethod
     def with_a_pool(cls) -> Growing:
         cluster = SmallCluster()
-        cluster.facts |= {node.name: node for node in a_pool(max_nodes=1).nodes()}
+        cluster.facts |= {
+            node.name: node for node in an_autoscaled_pool(max_nodes=1).nodes()
+        }
         return cls(cluster, {**ONE_NODE, "replicas": 1})
 
     def answer(self, seen: Seen, ask: Ask) -> Replanned:

@@ -93,7 +93,7 @@ def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
             lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout
         )
         with pytest.raises(HTTPError, match="401"):
-            urlopen(f"http://127.0.0.1:{rank.settings.http_port}/v1/models")
+            urlopen(f"http://127.0.0.1:{rank.settings.network.http_port}/v1/models")
         assert not is_ready(rank)
 
         rank.tell("completion", "200")

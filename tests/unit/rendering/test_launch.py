@@ -60,7 +60,7 @@ def test_a_single_pod_starts_the_engine_with_the_rendered_arguments_and_environm
     ) as (rank,):
         rank.start()
         engine = rank.engine()
-        role = ["--host", "0.0.0.0", "--port", str(rank.settings.http_port)]  # noqa: S104
+        role = ["--host", "0.0.0.0", "--port", str(rank.settings.network.http_port)]  # noqa: S104
         assert engine["argv"] == ["serve", *rank.arguments, *role]
         assert environment_of(engine) == rank.environment
         assert engine["environment"]["NCCL_DEBUG"] == "a 'b' $(HF_TOKEN)"
@@ -72,7 +72,7 @@ def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(
     dns(LEADER)
     with ranks_of(THREE_NODES, a_deployment(), tmp_path) as ranks:
         start(*ranks)
-        port = str(ranks[0].settings.http_port)
+        port = str(ranks[0].settings.network.http_port)
         roles = [
             [
                 "--node-rank",
@@ -124,7 +124,7 @@ def test_pods_with_attention_replicas_are_worlds_of_their_own_and_the_leader_ans
     plan = a_plan_of(Layout(tensor=4, attention_data=6, expert=24), nodes=3)
     with ranks_of(plan, a_deployment(), tmp_path) as ranks:
         start(*ranks)
-        port = str(ranks[0].settings.http_port)
+        port = str(ranks[0].settings.network.http_port)
         address = ["--data-parallel-address", "127.0.0.1"]
         roles = [
             [*address, "--host", "0.0.0.0", "--port", port],  # noqa: S104
@@ -295,7 +295,7 @@ def test_ranks_that_cannot_meet_fail(tmp_path: Path, dns: Names) -> None:
         ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, _),
         socket.socket() as taken,
     ):
-        taken.bind(("", leader.settings.rendezvous_port))
+        taken.bind(("", leader.settings.network.rendezvous_port))
         taken.listen()
         leader.start()
         assert leader.wait() == 76

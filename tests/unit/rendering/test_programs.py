@@ -14,12 +14,14 @@ import pytest
 from shardwright.rendering import programs
 from shardwright.rendering.programs import counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters
-from shardwright.rendering.scripts import ScriptSettings, scripts
+from shardwright.rendering.scripts import ScriptSettings, TokenWatch, scripts
 from tests.harness.controlplane import free_port
 
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
-EVERYTHING = ScriptSettings(ranks=2, silence_seconds=60, downloads=True)
+EVERYTHING = ScriptSettings(
+    ranks=2, tokens=TokenWatch(silence_seconds=60), downloads=True
+)
 OF_THE_IMAGE = {"weights.py": {"huggingface_hub"}}
 """What the image has beside Python, by the program that uses it."""
 
@@ -62,7 +64,9 @@ def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -
 def test_the_watcher_has_the_counters_of_its_engine_beside_it(
     engine: str, counters: str
 ) -> None:
-    found = scripts(ScriptSettings(ranks=1, engine=engine, silence_seconds=60))
+    found = scripts(
+        ScriptSettings(ranks=1, engine=engine, tokens=TokenWatch(silence_seconds=60))
+    )
     assert sorted(name for name in found if name.endswith(".py")) == [
         counters,
         "serving.py",

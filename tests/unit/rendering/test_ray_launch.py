@@ -23,7 +23,7 @@ def joined(root: Path, **settings: Any) -> Iterator[list[Rank]]:
     """Yield the ranks of a group of three pods that find each other, none started yet."""
     (root / "hosts").write_text(f"{LEADER} 127.0.0.1\n")
     with ranks_of(
-        THREE_NODES, OVER_RAY, root, **({"ray_port": free_port()} | settings)
+        THREE_NODES, OVER_RAY, root, **({"ray": {"port": free_port()}} | settings)
     ) as ranks:
         yield ranks
 
@@ -56,7 +56,7 @@ def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks
 ) -> None:
     with joined(tmp_path) as (leader, first, second):
         start(leader, first, second)
-        port = str(leader.settings.ray_port)
+        port = str(leader.settings.ray.port)
         node = [
             *("start", "--node-ip-address=127.0.0.1", "--num-gpus=8", "--num-cpus=1"),
             *(
@@ -75,7 +75,7 @@ def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks
         assert [rank.engine()["argv"] for rank in (first, second)] == [
             [*node, f"--address=127.0.0.1:{port}"]
         ] * 2
-        role = ["--host", "0.0.0.0", "--port", str(leader.settings.http_port)]  # noqa: S104
+        role = ["--host", "0.0.0.0", "--port", str(leader.settings.network.http_port)]  # noqa: S104
         assert leader.engine()["argv"] == ["serve", *leader.arguments, *role]
         assert leader.engine()["environment"]["RAY_ADDRESS"] == f"127.0.0.1:{port}"
 
@@ -99,7 +99,7 @@ def test_every_part_of_the_cluster_has_the_environment_of_its_pod(
 def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(
     tmp_path: Path,
 ) -> None:
-    with joined(tmp_path, ray_join_seconds=4) as (leader, first, second):
+    with joined(tmp_path, join_seconds=4) as (leader, first, second):
         with_ray(second, "exec sleep 60")
         start(leader, first, second)
         assert leader.wait() == 76
@@ -119,12 +119,12 @@ def test_a_head_that_ends_ends_the_leader(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_finds_no_head_says_so(tmp_path: Path) -> None:
-    with joined(tmp_path, ray_join_seconds=1) as (leader, first, second):
+    with joined(tmp_path, join_seconds=1) as (leader, first, second):
         with_ray(leader, "exec sleep 60")
         start(leader, first, second)
         assert first.wait() == 76
         assert (
-            f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray_port} after 1 s"
+            f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray.port} after 1 s"
             in first.last_words
         )
 

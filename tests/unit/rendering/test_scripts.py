@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.rendering.scripts import ScriptSettings, scripts
+from shardwright.rendering.scripts import (
+    RayJoining,
+    ScriptPaths,
+    ScriptSettings,
+    ScriptTimes,
+    SshJoining,
+    TokenWatch,
+    scripts,
+)
 from shardwright.units import KIB
 
 SHELLCHECK = shutil.which(
@@ -26,11 +34,10 @@ def test_shellcheck_finds_nothing(
     over_ssh = engine == "trtllm" and ranks > 1
     settings = ScriptSettings(
         ranks=ranks,
-        silence_seconds=silence,
+        tokens=TokenWatch(silence_seconds=silence),
         engine=engine,
         demands_key=engine == "vllm",
-        over_ssh=over_ssh,
-        shared_variables=("HF_HOME", "USER"),
+        ssh=SshJoining(joins=over_ssh, shared_variables=("HF_HOME", "USER")),
     )
     for name, text in scripts(settings).items():
         if name.endswith(".sh"):
@@ -49,7 +56,9 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(
 ) -> None:
     assert SHELLCHECK is not None
     launch = tmp_path / "launch.sh"
-    launch.write_text(scripts(ScriptSettings(ranks=2, over_ray=True))["launch.sh"])
+    launch.write_text(
+        scripts(ScriptSettings(ranks=2, ray=RayJoining(joins=True)))["launch.sh"]
+    )
     found = subprocess.run(
         [SHELLCHECK, str(launch)], capture_output=True, text=True, check=False
     )
@@ -66,7 +75,9 @@ def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
 
 
 def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
-    found = scripts(ScriptSettings(ranks=2, engine="trtllm", over_ssh=True))
+    found = scripts(
+        ScriptSettings(ranks=2, engine="trtllm", ssh=SshJoining(joins=True))
+    )
     assert sorted(found) == [
         *(
             "drain.sh",
@@ -83,7 +94,9 @@ def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
 
 
 def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> None:
-    for text in scripts(ScriptSettings(ranks=2, run_dir="/a b/$(c)")).values():
+    for text in scripts(
+        ScriptSettings(ranks=2, paths=ScriptPaths(run_dir="/a b/$(c)"))
+    ).values():
         assert not re.search(r"\{%|%\}|\{#|\}\}", text)
         assert "/a b/$(c)" not in text.replace("'/a b/$(c)'", "")
 
@@ -93,7 +106,10 @@ def test_all_scripts_fit_a_configmap_many_times_over() -> None:
 
 
 def test_scripts_are_those_of_their_settings_whatever_was_rendered_before() -> None:
-    one, other = ScriptSettings(ranks=1), ScriptSettings(ranks=1, start_seconds=4242)
+    one, other = (
+        ScriptSettings(ranks=1),
+        ScriptSettings(ranks=1, times=ScriptTimes(start_seconds=4242)),
+    )
     assert "4242" not in scripts(one)["launch.sh"]
     assert "4242" in scripts(other)["launch.sh"]
     assert scripts(one) == scripts(ScriptSettings(ranks=1)) != scripts(other)

@@ -177,7 +177,7 @@ def last_look(rank: Rank) -> int:
 def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(
     tmp_path: Path,
 ) -> None:
-    with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
+    with serves(tmp_path, pause_seconds=0.1) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 
@@ -200,7 +200,7 @@ def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(
 def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(
     program: str, code: int, tmp_path: Path
 ) -> None:
-    with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
+    with serves(tmp_path, pause_seconds=0.1) as (rank,):
         (rank.root / "scripts/serving.py").write_text(program)
         rank.start()
         wait_for(
@@ -216,9 +216,9 @@ def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(
 def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(
     tmp_path: Path,
 ) -> None:
-    with serves(
-        tmp_path, silence_seconds=2, look_seconds=1, watch_pause_seconds=0.1
-    ) as (rank,):
+    with serves(tmp_path, silence_seconds=2, look_seconds=1, pause_seconds=0.1) as (
+        rank,
+    ):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 

@@ -33,7 +33,7 @@ def test_a_single_pod_starts_the_engine_alone_with_the_rendered_arguments(
 ) -> None:
     with ranks_of(a_small_plan(), a_trtllm_deployment(), tmp_path) as (rank,):
         with_commands(rank, commands).start()
-        role = ["--host", "0.0.0.0", "--port", str(rank.settings.http_port)]  # noqa: S104
+        role = ["--host", "0.0.0.0", "--port", str(rank.settings.network.http_port)]  # noqa: S104
         assert rank.engine()["argv"] == [*rank.arguments, *role]
         assert rank.arguments[0] == "meta-llama/Llama-3.1-405B-Instruct"
 
@@ -114,7 +114,7 @@ def test_a_drain_lasts_as_long_as_a_client_is_connected(
     ) as (rank,):
         with_commands(rank, commands).start()
         assert rank.engine()["pid"]
-        with socket.create_connection(("127.0.0.1", rank.settings.http_port)):
+        with socket.create_connection(("127.0.0.1", rank.settings.network.http_port)):
             drain = rank.begin("drain.sh")
             with pytest.raises(subprocess.TimeoutExpired):
                 drain.wait(timeout=0.7)

@@ -18,12 +18,12 @@ from shardwright.reporting.phrases import PHRASES
 from shardwright.units import GIB
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
-    a_performance,
-    a_plan,
     a_refusal,
     a_report,
-    a_request,
-    a_stage,
+    a_reported_performance,
+    a_reported_plan,
+    a_reported_request,
+    a_reported_stage,
     an_exclusion,
 )
 
@@ -45,7 +45,7 @@ def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
     """Ranks run over tensor first, then pipeline: two stages share a node of eight when tensor is
     4.
     """
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=4, pipeline=2), groups=(("n1",),), nodes_per_replica=1
     )
 
@@ -55,7 +55,7 @@ def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
 
 
 def test_gpus_that_are_left_over_are_drawn_as_free() -> None:
-    plan = a_plan(layout=Layout(tensor=6, pipeline=2), groups=(("n1", "n2"),))
+    plan = a_reported_plan(layout=Layout(tensor=6, pipeline=2), groups=(("n1", "n2"),))
 
     drawn = explain(a_report(plan)).nodes
 
@@ -66,7 +66,7 @@ def test_gpus_that_are_left_over_are_drawn_as_free() -> None:
 
 
 def test_replicas_on_one_node_count_it_once() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(replicas=2),
         groups=(("n1",), ("n1",)),
         nodes_per_replica=1,
@@ -81,13 +81,13 @@ def test_replicas_on_one_node_count_it_once() -> None:
 
 def test_neighbouring_stages_that_are_alike_share_a_bar() -> None:
     stages = (
-        a_stage(0, 0, 9, weights_gib=50),
-        a_stage(1, 10, 19),
-        a_stage(2, 20, 29),
-        a_stage(3, 30, 39, weights_gib=51),
+        a_reported_stage(0, 0, 9, weights_gib=50),
+        a_reported_stage(1, 10, 19),
+        a_reported_stage(2, 20, 29),
+        a_reported_stage(3, 30, 39, weights_gib=51),
     )
 
-    bars = explain(a_report(a_plan(stages=stages))).memory
+    bars = explain(a_report(a_reported_plan(stages=stages))).memory
 
     assert [(bar.label, bar.layers) for bar in bars] == [
         ("0", "0\N{EN DASH}9"),
@@ -102,7 +102,7 @@ def test_the_load_and_the_limits_are_said() -> None:
         optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05
     )
 
-    facts = explain(a_report(), request=a_request(objective=objective)).facts
+    facts = explain(a_report(), request=a_reported_request(objective=objective)).facts
 
     assert (
         _fact(facts, "Load")
@@ -115,12 +115,15 @@ def test_the_load_and_the_limits_are_said() -> None:
 
 
 def test_it_says_when_requests_will_queue() -> None:
-    plan = a_plan(
-        kv_tokens=51_200, carries_load=False, performance=a_performance(running=20)
+    plan = a_reported_plan(
+        kv_tokens=51_200,
+        carries_load=False,
+        performance=a_reported_performance(running=20),
     )
 
     said = _fact(
-        explain(a_report(plan), request=a_request(concurrency=64)).facts, "K/V cache"
+        explain(a_report(plan), request=a_reported_request(concurrency=64)).facts,
+        "K/V cache",
     )
 
     assert said == (
@@ -130,12 +133,15 @@ def test_it_says_when_requests_will_queue() -> None:
 
 def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
     layout = Layout(attention_data=8, expert=8, replicas=2)
-    plan = a_plan(
-        layout=layout, carries_load=False, performance=a_performance(running=160)
+    plan = a_reported_plan(
+        layout=layout,
+        carries_load=False,
+        performance=a_reported_performance(running=160),
     )
 
     said = _fact(
-        explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache"
+        explain(a_report(plan), request=a_reported_request(concurrency=1024)).facts,
+        "K/V cache",
     )
 
     assert said.endswith("requests queue: 160 of 512 run at once")
@@ -149,7 +155,7 @@ def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
     )
 
     warnings = explain(
-        a_report(a_plan(undeployable=problem, warnings=("unmeasured GPU",)))
+        a_report(a_reported_plan(undeployable=problem, warnings=("unmeasured GPU",)))
     ).warnings
 
     assert warnings == (
@@ -203,10 +209,12 @@ def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
     listed = GpuPrice(per_hour=0.4, basis=PriceBasis.LISTED)
 
     assert (
-        _fact(explain(a_report(a_plan(gpu_price=listed))).facts, "Price")
-        == f"that of {a_plan().layout.gpus * 0.4:.3g} H100: 16 x 0.4"
+        _fact(explain(a_report(a_reported_plan(gpu_price=listed))).facts, "Price")
+        == f"that of {a_reported_plan().layout.gpus * 0.4:.3g} H100: 16 x 0.4"
     )
-    assert "Price" not in [fact.label for fact in explain(a_report(a_plan())).facts]
+    assert "Price" not in [
+        fact.label for fact in explain(a_report(a_reported_plan())).facts
+    ]
 
 
 def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
@@ -306,7 +314,7 @@ def test_what_waiting_helps_against_is_not_called_impossible() -> None:
 
 
 def test_one_gpu_is_said_once() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1
     )
 
@@ -316,7 +324,7 @@ def test_one_gpu_is_said_once() -> None:
 
 
 def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=2, replicas=2),
         groups=(("n1",), ("n1",)),
         nodes_per_replica=1,
@@ -336,12 +344,13 @@ def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
 def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no_end_of_the_queue() -> (
     None
 ):
-    request = a_request()
+    request = a_reported_request()
     request = replace(
         request, workload=replace(request.workload, requests_per_second=20.0)
     )
-    plan = a_plan(
-        carries_load=False, performance=a_performance(output=512 * 6.64, running=585)
+    plan = a_reported_plan(
+        carries_load=False,
+        performance=a_reported_performance(output=512 * 6.64, running=585),
     )
 
     facts = explain(a_report(plan), request=request).facts
@@ -353,11 +362,13 @@ def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no
 
 
 def test_a_rate_that_takes_nearly_all_that_is_served_has_a_first_token() -> None:
-    request = a_request()
+    request = a_reported_request()
     request = replace(
         request, workload=replace(request.workload, requests_per_second=20.0)
     )
-    plan = a_plan(carries_load=False, performance=a_performance(output=512 * 20.0))
+    plan = a_reported_plan(
+        carries_load=False, performance=a_reported_performance(output=512 * 20.0)
+    )
 
     assert _fact(explain(a_report(plan), request=request).facts, "Latency").startswith(
         "first token after"
@@ -367,14 +378,15 @@ def test_a_rate_that_takes_nearly_all_that_is_served_has_a_first_token() -> None
 def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
     limited = Objective(tpot_seconds=0.05, statistic=Statistic.P95)
     speed = replace(
-        a_performance(running=65),
+        a_reported_performance(running=65),
         decode_shares=(TimeShare(name="Prefill", seconds=0.008),),
         prefill_shares=(TimeShare(name="Queue", seconds=0.1),),
     )
 
     said = _fact(
         explain(
-            a_report(a_plan(performance=speed)), request=a_request(objective=limited)
+            a_report(a_reported_plan(performance=speed)),
+            request=a_reported_request(objective=limited),
         ).facts,
         "Latency",
     )
@@ -386,13 +398,13 @@ def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
 
 
 def test_the_link_of_attention_replicas_is_named() -> None:
-    inside = a_plan(
+    inside = a_reported_plan(
         layout=Layout(attention_data=8, expert=8),
         tensor_link="",
         nodes_per_replica=1,
         groups=(("n1",),),
     )
-    across = a_plan(
+    across = a_reported_plan(
         layout=Layout(attention_data=16, expert=16), tensor_link="", nodes_per_replica=2
     )
     inventory = an_inventory(replace(a_pool(), name=inside.pool))
@@ -407,9 +419,11 @@ def test_the_link_of_attention_replicas_is_named() -> None:
 
 
 def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
-    plan = a_plan(layout=Layout(tensor=8, replicas=0), groups=(), carries_load=False)
+    plan = a_reported_plan(
+        layout=Layout(tensor=8, replicas=0), groups=(), carries_load=False
+    )
 
-    explanation = explain(a_report(plan), request=a_request())
+    explanation = explain(a_report(plan), request=a_reported_request())
 
     assert (
         explanation.headline
@@ -422,11 +436,11 @@ def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_othe
     None
 ):
     waiting = replace(
-        a_performance(running=20),
+        a_reported_performance(running=20),
         tpot_seconds=0.05,
         decode_shares=(TimeShare(name="Bubble", seconds=0.01),),
     )
-    plan = a_plan(layout=Layout(tensor=8, pipeline=4), performance=waiting)
+    plan = a_reported_plan(layout=Layout(tensor=8, pipeline=4), performance=waiting)
 
     said = _fact(explain(a_report(plan)).facts, "Stages")
 

@@ -10,11 +10,11 @@ from shardwright.reporting.figures import (
     format_plural,
     format_seconds,
 )
-from tests.support.builders_reporting import a_performance
+from tests.support.builders_reporting import a_reported_performance
 
 
 def test_output_carries_its_band_and_its_basis() -> None:
-    said = format_output(a_performance(output=2314.2, low=1512, high=3090))
+    said = format_output(a_reported_performance(output=2314.2, low=1512, high=3090))
 
     assert said == "about 2,310 tok/s (1,500\N{EN DASH}3,100, modelled)"
 

@@ -6,13 +6,17 @@ from shardwright.costs.estimates import TimeShare
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks
 from tests.support.builders_plan import a_model, a_pool
-from tests.support.builders_reporting import a_performance, a_plan, a_stage
+from tests.support.builders_reporting import (
+    a_reported_performance,
+    a_reported_plan,
+    a_reported_stage,
+)
 
 
 def test_a_rank_holds_its_share_of_heads_and_the_layers_of_its_stage() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=8, pipeline=2),
-        stages=(a_stage(0, 0, 39), a_stage(1, 40, 79)),
+        stages=(a_reported_stage(0, 0, 39), a_reported_stage(1, 40, 79)),
     )
 
     ranks = draw_ranks(plan, a_model("llama-70b"))
@@ -32,7 +36,9 @@ def test_a_rank_holds_its_share_of_heads_and_the_layers_of_its_stage() -> None:
 
 
 def test_fewer_kv_heads_than_ranks_are_held_several_times() -> None:
-    plan = a_plan(layout=Layout(tensor=16), stages=(a_stage(0, 0, 79),))
+    plan = a_reported_plan(
+        layout=Layout(tensor=16), stages=(a_reported_stage(0, 0, 79),)
+    )
 
     held = [rank.kv_heads for rank in draw_ranks(plan, a_model("llama-70b"))]
 
@@ -42,9 +48,11 @@ def test_fewer_kv_heads_than_ranks_are_held_several_times() -> None:
 def test_whole_experts_are_dealt_over_all_ranks_of_a_stage_and_sliced_ones_say_how_thin() -> (
     None
 ):
-    stages = (a_stage(0, 0, 47),)
-    whole = a_plan(layout=Layout(tensor=2, attention_data=2, expert=4), stages=stages)
-    sliced = a_plan(layout=Layout(tensor=4), stages=stages)
+    stages = (a_reported_stage(0, 0, 47),)
+    whole = a_reported_plan(
+        layout=Layout(tensor=2, attention_data=2, expert=4), stages=stages
+    )
+    sliced = a_reported_plan(layout=Layout(tensor=4), stages=stages)
     model = a_model("qwen3-30b-a3b")
 
     assert [rank.experts for rank in draw_ranks(whole, model)] == [
@@ -65,8 +73,8 @@ def test_a_link_is_busy_for_its_share_of_the_time_of_a_token() -> None:
         TimeShare(name="TensorCommunication", seconds=0.003),
         TimeShare(name="PipelineCommunication", seconds=0.001),
     )
-    speed = replace(a_performance(), tpot_seconds=0.01, decode_shares=shares)
-    plan = a_plan(
+    speed = replace(a_reported_performance(), tpot_seconds=0.01, decode_shares=shares)
+    plan = a_reported_plan(
         performance=speed, tensor_link="NVLink4 NVSwitch", pipeline_link="400 Gb/s RDMA"
     )
 

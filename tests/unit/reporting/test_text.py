@@ -15,18 +15,18 @@ from shardwright.reporting.text import _bar, to_lines, to_text
 from shardwright.units import GIB
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
-    a_performance,
-    a_plan,
     a_refusal,
     a_report,
-    a_request,
+    a_reported_performance,
+    a_reported_plan,
+    a_reported_request,
     an_alternative,
 )
 
 
 @pytest.mark.parametrize("width", [60, 80, 110, 140])
 def test_no_line_is_wider_than_asked_for(width: int) -> None:
-    explanation = explain(a_report(), request=a_request())
+    explanation = explain(a_report(), request=a_reported_request())
 
     lines = to_text(explanation, title="llama-405b", width=width).splitlines()
 
@@ -45,7 +45,7 @@ def test_a_refusal_has_no_drawing_and_no_memory() -> None:
 
 def test_twenty_nodes_are_drawn_and_the_rest_is_counted() -> None:
     names = tuple(f"n{index:02}" for index in range(32))
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=8, pipeline=32), groups=(names,), nodes_per_replica=32
     )
 
@@ -57,7 +57,7 @@ def test_twenty_nodes_are_drawn_and_the_rest_is_counted() -> None:
 
 
 def test_each_replica_is_labelled_once() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=8, pipeline=2, replicas=2), groups=(("a", "b"), ("c", "d"))
     )
 
@@ -75,7 +75,9 @@ def test_each_replica_is_labelled_once() -> None:
 def test_a_column_of_times_that_has_no_room_is_named() -> None:
     long = an_alternative(Layout(tensor=8, pipeline=7, partition=(18,) * 7), "loses")
     shares = (TimeShare(name="Weights", seconds=0.02),)
-    plan = a_plan(performance=replace(a_performance(), decode_shares=shares))
+    plan = a_reported_plan(
+        performance=replace(a_reported_performance(), decode_shares=shares)
+    )
 
     text = to_text(
         explain(a_report(plan, alternatives=(long,))), title="m", width=60, full=True
@@ -123,7 +125,7 @@ def test_prices_have_a_column_where_nodes_state_them() -> None:
 
 
 def test_gpus_of_somebody_else_are_crossed_out() -> None:
-    plan = a_plan(
+    plan = a_reported_plan(
         layout=Layout(tensor=2, replicas=2),
         groups=(("n1",), ("n1",)),
         nodes_per_replica=1,
@@ -170,7 +172,9 @@ def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(
 
 
 def test_everything_can_be_said_in_ascii() -> None:
-    text = to_text(explain(a_report(), request=a_request()), title="m", width=110)
+    text = to_text(
+        explain(a_report(), request=a_reported_request()), title="m", width=110
+    )
 
     assert text.translate(ASCII).isascii()
 

@@ -14,12 +14,12 @@ from shardwright.reporting.text import to_text
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
 from tests.support.builders_reporting import (
-    a_performance,
-    a_plan,
     a_refusal,
     a_report,
-    a_request,
-    a_stage,
+    a_reported_performance,
+    a_reported_plan,
+    a_reported_request,
+    a_reported_stage,
     an_alternative,
 )
 
@@ -32,9 +32,9 @@ def _shares(**milliseconds: float) -> tuple[TimeShare, ...]:
 
 
 def _compared() -> tuple[Plan, Report]:
-    plan = a_plan(
+    plan = a_reported_plan(
         performance=replace(
-            a_performance(),
+            a_reported_performance(),
             decode_shares=_shares(Weights=20, TensorCommunication=5, Bubble=2),
         )
     )
@@ -80,7 +80,7 @@ def test_every_part_that_the_cost_model_names_has_words() -> None:
 
 def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
     _, report = _compared()
-    explanation = explain(report, request=a_request())
+    explanation = explain(report, request=a_reported_request())
 
     short, full = (
         to_text(explanation, title="m", width=110, full=flag) for flag in (False, True)
@@ -103,8 +103,12 @@ def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
 
 def test_every_figure_says_its_band_and_basis() -> None:
     load = LoadingTime(seconds=800, low=200, high=3600, basis="assumed", source="")
-    plan = a_plan(stages=(replace(a_stage(0, 0, 125), band_bytes=2 * GIB),), load=load)
-    request = a_request(objective=Objective(ttft_seconds=1, statistic=Statistic.P95))
+    plan = a_reported_plan(
+        stages=(replace(a_reported_stage(0, 0, 125), band_bytes=2 * GIB),), load=load
+    )
+    request = a_reported_request(
+        objective=Objective(ttft_seconds=1, statistic=Statistic.P95)
+    )
 
     assert explain(a_report(plan), request=request).sure == (
         (
@@ -125,7 +129,9 @@ def test_every_figure_says_its_band_and_basis() -> None:
 def test_markdown_has_the_sections_of_the_text() -> None:
     _, report = _compared()
 
-    page = to_markdown(explain(report, request=a_request()), title="llama-405b")
+    page = to_markdown(
+        explain(report, request=a_reported_request()), title="llama-405b"
+    )
 
     assert [line for line in page.splitlines() if line.startswith("#")] == [
         "# llama-405b",
@@ -142,7 +148,8 @@ def test_markdown_has_the_sections_of_the_text() -> None:
 
 def test_markdown_shows_names_as_they_are_written() -> None:
     page = to_markdown(
-        explain(a_report(a_plan(groups=(("a|b<script>\n*x*",),)))), title="[m](x)"
+        explain(a_report(a_reported_plan(groups=(("a|b<script>\n*x*",),)))),
+        title="[m](x)",
     )
 
     assert "| 0 | a&#124;b&lt;script&gt; \\*x\\* |" in page

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-from tests.support.spreading import SECONDS, WAITING, LongestFirst, next_file
+from tests.support.spreading import FILE_SECONDS, WAITING, LongestFirst, next_file
 
 ROOT = Path(__file__).parents[3]
 UPGRADE, WAITS, CHART = (
@@ -46,7 +46,9 @@ def test_many_short_tests_with_a_control_plane_do_not_come_before_what_is_known_
 
 
 def test_what_was_measured_is_there() -> None:
-    assert [file for file in (*SECONDS, *WAITING) if not (ROOT / file).exists()] == []
+    assert [
+        file for file in (*FILE_SECONDS, *WAITING) if not (ROOT / file).exists()
+    ] == []
 
 
 def test_pytest_xdist_still_hands_out_files_where_the_order_is_chosen() -> None:

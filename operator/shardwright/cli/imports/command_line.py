@@ -4,14 +4,17 @@ option by option.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api.model import COMMIT
 from shardwright.cli.imports.draft import Draft
+from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.policy import UNLISTED
 from shardwright.engines.vllm_policy import VLLM
 
@@ -99,7 +102,7 @@ def _commands(
         yield known
         return
     lexer = shlex.shlex(
-        known[2] if len(known) > 2 else "",  # noqa: PLR2004
+        known[2] if len(known) > 2 else "",  # noqa: PLR2004 - the script
         posix=True,
         punctuation_chars=";&|",
     )
@@ -163,12 +166,39 @@ def carry_options(
     """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of
     what is left out.
     """
-    for name, value in options:
+    for name, value in _whole(options):
         where = f"{path}: --{name}"
-        if name in DEGREE_OF and isinstance(value, str) and value.isdigit():
+        if name == "speculative-config":
+            _as_speculation(draft, str(value), where)
+        elif name in DEGREE_OF and isinstance(value, str) and value.isdigit():
             draft.degrees[DEGREE_OF[name]] = int(value)
         elif not _as_field(draft, name, value):
             _as_argument(draft, name, value, where)
+
+
+def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+    """Yield options with those of one name and several keys made one, as vLLM's parser does.
+
+    >>> dict(_whole([("speculative-config.method", "mtp"), ("max-model-len", "8")]))
+    {'max-model-len': '8', 'speculative-config': '{"method": "mtp"}'}
+    """
+    keys: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in options:
+        whole, dot, key = name.partition(".")
+        if dot:
+            keys[whole][key.replace("-", "_")] = _typed(value)
+        else:
+            yield name, value
+    for whole, told in keys.items():
+        yield whole, json.dumps(told)
+
+
+def _as_speculation(draft: Draft, value: str, where: str) -> None:
+    speculation, why = speculation_of_config(value)
+    if speculation:
+        draft.put("workload.speculation", speculation)
+    if why:
+        draft.leave(where, why)
 
 
 def _as_field(draft: Draft, name: str, value: Value) -> bool:
@@ -253,6 +283,6 @@ def _tokens(value: Value) -> int | None:
     )
     return (
         int(number) * factor
-        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
+        if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004 - no longer than 999,999,999
         else None
     )

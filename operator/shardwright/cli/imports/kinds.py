@@ -29,10 +29,10 @@ INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 KSERVE_ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
 """Variable in which KServe's launcher takes further options of vLLM."""
 
-KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105
+KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
 """Key of the Secret that ``modelAccessSecret`` names. Source: KAITO's documentation."""
 
-_NOT_VLLM: Final = "no container of it starts vLLM"
+_NOT_VLLM: Final = "has no container that starts vLLM"
 
 Others = Sequence[Content]
 """Objects beside the one that is imported: it may refer to ConfigMaps among them."""
@@ -196,8 +196,8 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
     else:
         draft.leave(
             "spec.model.uri",
-            f"{uri}: copy the weights to a claim (spec.model.weights.pvc), or read them from the "
-            "hub",
+            f"{uri}: copy the weights to a claim "
+            "(spec.model.weights.pvc), or read them from the hub",
         )
     if draft.get("model.id") is None and name.count("/") == 1:
         draft.put("model.id", name)

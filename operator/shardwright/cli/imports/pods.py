@@ -22,8 +22,8 @@ TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
     "serviceAccountName": (
-        "see spec.pod.serviceAccountName, which an administrator admits; the pods get no "
-        "token of it"
+        "see spec.pod.serviceAccountName, which an "
+        "administrator admits; the pods get no token of it"
     ),
     "initContainers": "the pods have none but the operator's own",
     "schedulerName": "see spec.placement.scheduler",
@@ -213,8 +213,8 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
         else:
             draft.leave(
                 place,
-                "users may set only variables that change neither the plan nor who may do what in "
-                "the pod",
+                "users may set only variables that change "
+                "neither the plan nor who may do what in the pod",
             )
     if kept:
         draft.put("engine.env", kept)

@@ -119,7 +119,7 @@ def _falcon(fields: Fields, shape: Shape) -> Blocks:
     norms_in_parallel = fields.integer(
         "num_ln_in_parallel_attn", (1, 2), default=2 if newer else 1
     )
-    two_norms = norms_in_parallel == 2 or not fields.boolean(  # noqa: PLR2004
+    two_norms = norms_in_parallel == 2 or not fields.boolean(  # noqa: PLR2004 - one norm or two
         "parallel_attn", default=True
     )
     tensors = (

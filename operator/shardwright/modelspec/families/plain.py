@@ -95,8 +95,8 @@ FAMILY: Final = Family(
     blocks=dense_blocks,
     warnings=(
         (
-            "{architecture} is not known: read as a plain decoder (gated feed-forward, two norms a "
-            "layer)"
+            "{architecture} is not known: read as a plain "
+            "decoder (gated feed-forward, two norms a layer)"
         ),
     ),
 )

@@ -81,14 +81,14 @@ def _merged_patches(values: Mapping[str, object]) -> int:
     """Return the number of neighbouring patches that the projector joins."""
     side = values.get("spatial_merge_size", values.get("merge_size"))
     if (
-        isinstance(side, int) and 1 <= side <= 16  # noqa: PLR2004
+        isinstance(side, int) and 1 <= side <= 16  # noqa: PLR2004 - as the sizes above
     ):  # no published tower joins more than 4 x 4
         return side * side
     kernel = values.get("merge_kernel_size")
     if (
         isinstance(kernel, list)
-        and len(kernel) == 2  # noqa: PLR2004
-        and all(isinstance(k, int) and 1 <= k <= 16 for k in kernel)  # noqa: PLR2004
+        and len(kernel) == 2  # noqa: PLR2004 - as the sizes above
+        and all(isinstance(k, int) and 1 <= k <= 16 for k in kernel)  # noqa: PLR2004 - as the sizes above
     ):
         return int(kernel[0] * kernel[1])
     return 1

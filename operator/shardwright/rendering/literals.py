@@ -1,0 +1,15 @@
+"""Words and variables of a container, as the kubelet takes them."""
+
+from typing import Final
+
+HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
+
+
+def literal(text: str) -> str:
+    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
+    in what we render.
+
+    >>> literal("$(HF_TOKEN) costs $5")
+    '$$(HF_TOKEN) costs $$5'
+    """
+    return text.replace("$", "$$")

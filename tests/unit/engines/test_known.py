@@ -1,0 +1,53 @@
+"""Each engine's traits are its own: every figure says where it comes from, or that it is assumed."""
+
+from dataclasses import fields
+
+import pytest
+
+from shardwright.engines.known import BY_LOWER_NAME, traits_of
+from shardwright.layouts.stages import split_layers
+from shardwright.layouts.traits import EngineTraits
+
+ENGINES = sorted(BY_LOWER_NAME.values())
+NO_FIGURES = {"name", "version", "sources", "runs_on", "image"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_figure_names_its_source(engine: str) -> None:
+    figures = {field.name for field in fields(EngineTraits)} - NO_FIGURES
+
+    assert set(traits_of(engine, None).sources) == figures
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "vLLM"])
+def test_no_figure_of_another_engine_rests_on_the_source_of_vllm(engine: str) -> None:
+    sources = traits_of(engine, None).sources
+
+    assert [name for name, source in sources.items() if source.startswith("vLLM")] == []
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "vLLM"])
+def test_no_architecture_is_treated_as_a_class_of_vllm(engine: str) -> None:
+    own = traits_of(engine, None)
+
+    assert {
+        field.name
+        for field in fields(EngineTraits)
+        if isinstance(getattr(own, field.name), frozenset) and getattr(own, field.name)
+    } == set()
+
+
+@pytest.mark.parametrize(
+    ("engine", "sizes"),
+    [
+        ("vLLM", [31, 32, 32, 31]),
+        ("TensorRT-LLM", [32, 32, 31, 31]),
+        ("SGLang", [31, 31, 32, 32]),
+    ],
+)
+def test_layers_that_do_not_divide_go_where_the_engine_puts_them(
+    engine: str, sizes: list[int]
+) -> None:
+    stages = split_layers(126, 4, traits_of(engine, None).remainder)
+
+    assert [end - first for first, end in stages] == sizes

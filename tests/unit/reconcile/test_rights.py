@@ -1,0 +1,142 @@
+"""Pods that a namespace does not let in are not made: what runs is not stopped for them, whoever
+asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
+from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.going_back import (
+    ask,
+    condition,
+    ready,
+    revisions,
+    rolled_back,
+    serving,
+    uids,
+)
+
+MEMORY, DISK = "requests.memory", "limits.ephemeral-storage"
+SCRATCH = {
+    "name": "own",
+    "mountPath": "/mnt/own",
+    "emptyDir": {"sizeLimit": "900Gi"},
+}
+
+
+def allow(operator: Operator, name: str, hard: str, used: str) -> None:
+    """Let a quota of the namespace say this."""
+    amounts = {"hard": {name: hard}, "used": {name: used}}
+    quota = {
+        "metadata": {"name": "team"},
+        "spec": {"hard": {name: hard}},
+        "status": amounts,
+    }
+    operator.allowance = Allowance(quotas=(read_quota(quota),))
+    operator.cluster.version += 1
+
+
+def two_groups(memory: str) -> Operator:
+    """Return an operator of two groups of one node each, with one node to spare."""
+    return serving(3, **ONE_NODE, replicas=2, pod={"resources": {"memory": memory}})
+
+
+@pytest.mark.parametrize(
+    ("name", "pod"),
+    [
+        (MEMORY, {"resources": {"memory": "200Gi"}}),  # another plan is asked for
+        (DISK, {"resources": {"memory": "100Gi"}, "volumes": [SCRATCH]}),  # none is
+    ],
+    ids=["memory", "volume"],
+)
+def test_a_change_whose_pods_would_not_be_let_in_stops_no_group_until_they_are(
+    name: str, pod: dict[str, Any]
+) -> None:
+    operator = two_groups("100Gi")
+    before = uids(operator)
+    allow(operator, name, "300Gi", "200Gi")
+    operator.edit(pod=pod)
+
+    operator.run(900)
+
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
+    message = condition(operator, "Ready")["message"]
+    assert message.startswith(f"ResourceQuota team allows 322122547200 {name}, of ")
+    assert "too many; what runs goes on meanwhile; " in message
+
+    allow(operator, name, "9Ti", "200Gi")
+    operator.run(900)
+    assert ready(operator) == ("True", "Serving")
+    assert set(uids(operator).values()).isdisjoint(before.values())
+
+
+def test_a_revision_whose_pods_would_not_be_let_in_is_not_gone_back_to_until_they_are() -> (
+    None
+):
+    operator = two_groups("200Gi")
+    operator.edit(pod={"resources": {"memory": "100Gi"}})
+    operator.run(900)
+    assert revisions(operator) == [(1, False), (2, True)]
+    before = uids(operator)
+    allow(operator, MEMORY, "400Gi", "300Gi")  # others have taken what it gave back
+
+    ask(operator, "1")
+    operator.run(900)
+
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
+    assert (
+        "of which 107374182400 are used or promised to other models, "
+        "the plan needs 429496729600, 107374182400 too many; what runs goes on"
+    ) in condition(operator, "Ready")["message"]
+
+    allow(operator, MEMORY, "400Gi", "200Gi")
+    operator.run(900)
+    assert (ready(operator), rolled_back(operator)[0]) == (("True", "Serving"), "True")
+    assert set(uids(operator).values()).isdisjoint(before.values())
+
+
+def test_a_change_that_has_begun_goes_on_although_the_quota_is_lowered() -> None:
+    operator = two_groups("100Gi")
+    before = uids(operator)
+    operator.edit(pod={"resources": {"memory": "100Gi"}, "volumes": [SCRATCH]})
+    operator.run(10)
+    allow(operator, DISK, "1Gi", "1Gi")
+
+    operator.run(900)
+
+    assert ready(operator) == ("True", "Serving")
+    assert set(uids(operator).values()).isdisjoint(before.values())
+
+
+def test_a_group_that_is_added_counts_alone_beside_those_that_stay() -> None:
+    operator = two_groups("100Gi")
+    before = uids(operator)
+    allow(operator, MEMORY, "299Gi", "200Gi")
+    operator.edit(replicas=3)
+    operator.run(600)
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
+
+    allow(operator, MEMORY, "300Gi", "200Gi")
+    operator.run(600)
+
+    assert ready(operator) == ("True", "Serving")
+    assert uids(operator).items() >= before.items()
+
+
+def test_pods_that_a_range_lets_no_more_in_stop_no_group_either() -> None:
+    operator = two_groups("100Gi")
+    before = uids(operator)
+    least = {"type": "Container", "min": {"memory": "60Gi"}}
+    operator.allowance = Allowance(
+        ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": [least]}})
+    )
+    operator.edit(pod={"resources": {"memory": "50Gi"}})
+
+    operator.run(600)
+
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
+    assert condition(operator, "Ready")["message"].startswith("LimitRange team ")
