@@ -387,7 +387,9 @@ class Store:
 
         It stays that model's when the StatefulSet goes before it.
         """
-        usage = next(filter(self._is_held, now.usage), None) if now else None
+        requested = now.usage if now else ()
+        held = (item for item in requested if is_held(item, self._nodes.get(item.node)))
+        usage = next(held, None)
         if now is None or usage is None:
             return None
         if controlling := self._controlling(key[0], now):
@@ -397,17 +399,15 @@ class Store:
             return replace(usage, owner=known.owner, group=known.group)
         return replace(usage, owner=None, group="")
 
-    def _is_held(self, usage: GpuUsage) -> bool:
-        node = self._nodes.get(usage.node)
-        return is_held(usage, node if isinstance(node, NodeFacts) else None)
-
     def _bind_pods_of(self, child: Child) -> frozenset[str]:
         """Book the pods that came before their StatefulSet was known, and return the nodes on which
         GPUs came free by that.
         """
         keys = self._by_set.get((child.namespace, child.uid))
-        bound = map(self._bind_again, keys)
-        return frozenset().union(*bound, *map(self._claims.bind_of, keys))
+        return frozenset().union(
+            *map(self._bind_again, keys),
+            *map(self._claims.bind_of, keys),
+        )
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
         """Return whose a pod is, if it is a member of this uid."""

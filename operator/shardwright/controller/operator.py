@@ -83,7 +83,9 @@ class Operator:
         self._client = Client(
             access,
             meters=meters,
-            may_write=self._may_write,
+            may_write=lambda namespace: (
+                self._leads() and namespace not in self._view.left
+            ),
             limits=options.request_limits,
         )
         self._worker = Worker(options.budget, self._metrics)
@@ -175,9 +177,6 @@ class Operator:
         return self._claimed and (
             self._elector.leading or not self._options.leader_elect
         )
-
-    def _may_write(self, namespace: str) -> bool:
-        return self._leads() and namespace not in self._view.left
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -308,11 +307,13 @@ class Operator:
     def _on_claims(self, complaint: str, left: Mapping[str, str]) -> None:
         """Take over what claims say: of all that is ours, and of namespaces that are another's."""
         self._end_for(complaint)
-        before = self._view.left
-        for namespace in sorted(left.keys() - before):
-            log.error("a watched namespace is not served: %s", left[namespace])
-        for namespace in sorted(before - left.keys()):
-            log.info("namespace %s is served again", namespace)
+        for namespace in sorted(left.keys() ^ self._view.left):
+            log.warning(
+                "a watched namespace is %s",
+                f"not served: {left[namespace]}"
+                if namespace in left
+                else f"served again: {namespace}",
+            )
         self._intake.leave(frozenset(left))
         self._metrics.show_left(self._view.namespaces, left)
         self._sync_due.set()

@@ -34,13 +34,13 @@ class GpuUsage:
     group: str = ""
 
 
-def is_held(usage: GpuUsage, node: NodeFacts | None) -> bool:
-    """Return whether a usage holds GPUs of its node (None: nothing is known of that).
+def is_held(usage: GpuUsage, node: object) -> bool:
+    """Return whether a usage holds GPUs of its node (anything but facts: it cannot be planned).
 
     Whoever names the node of a pod himself can request there what it does not offer: the kubelet
     then passes over the request (``removeMissingExtendedResources``), and so does this.
     """
-    if not usage.resource or node is None:
+    if not usage.resource or not isinstance(node, NodeFacts):
         return True
     return usage.resource == node.resource and not node.published
 
