@@ -70,6 +70,9 @@ class _Known:
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
 
+    def speed(self, candidate: Candidate) -> Performance:
+        return self.estimate(candidate).performance
+
     def estimate(self, candidate: Candidate) -> Estimate:
         del candidate
         return self._estimate
