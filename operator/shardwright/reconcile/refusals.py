@@ -202,8 +202,8 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
         code="PodsRefused",
         what=f"the pods of StatefulSet {stateful_set}",
         limit=f"are not created: {message}",
-        remedy="raise the quota or mend the policy that is "
-        "named; the group gives its GPUs back meanwhile",
+        remedy="raise the quota or fix the policy that is named; the group gives its GPUs back "
+        "meanwhile",
     )
 
 

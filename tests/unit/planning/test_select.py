@@ -71,7 +71,7 @@ class _Known:
         raise AssertionError(f"who selects asks for no memory of {candidate}")
 
     def speed(self, candidate: Candidate) -> Performance:
-        raise AssertionError(f"who selects asks for no speed alone of {candidate}")
+        return self.estimate(candidate).performance
 
     def estimate(self, candidate: Candidate) -> Estimate:
         del candidate
