@@ -4,7 +4,6 @@ vLLM's parser, configuration and loader run, and Run:ai's streamer under them; t
 which wants the right key and has a certificate that only the ConfigMap's bundle vouches for.
 """
 
-import datetime as dt
 import ipaddress
 import json
 import socket
@@ -16,10 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509 import IPAddress
 
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
@@ -32,6 +28,7 @@ from tests.harness.controlplane import free_port
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan_of
 from tests.support.builders_plan import CONFIGS
+from tests.support.certificates import self_signed
 from tests.support.rendered import engine_of
 
 KEYS = {"AWS_ACCESS_KEY_ID": "engine", "AWS_SECRET_ACCESS_KEY": "of-the-secret"}
@@ -69,7 +66,8 @@ def server(
     (model / "config.json").write_text(json.dumps(CONFIGS["llama-8b"]))
     (model / "tokenizer_config.json").write_text("{}")
     (model / "model.safetensors").write_bytes(safetensors(TENSORS))
-    certificate, key = a_certificate(folder)
+    loopback = IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    certificate, key = self_signed(folder, loopback)
     port = free_port()
     rclone = environment.streamer(installed) / "bin" / "rclone"
     keys = ",".join(KEYS.values())
@@ -155,7 +153,10 @@ def read(
         load_format="runai_streamer",
     )
     engine = engine_of(render(a_plan_of(Layout()), deployment))
-    folders = {"/cache": str(home / "cache"), CA_DIR: str(server.certificate.parent)}
+    folders = {
+        "/cache": str(home / "cache"),
+        f"{CA_DIR}/ca.crt": str(server.certificate),
+    }
     variables = {
         item["name"]: value_of(item, keys, folders)
         for item in engine["env"]
@@ -205,36 +206,6 @@ def safetensors(tensors: dict[str, list[float]]) -> bytes:
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": where}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
-
-
-def a_certificate(folder: Path) -> tuple[Path, Path]:
-    """Return a certificate of loopback that vouches for itself, and its key."""
-    key, now = (
-        ec.generate_private_key(ec.SECP256R1()),
-        dt.datetime.now(dt.UTC),
-    )
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "store")])
-    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number()
-        )
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=12))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "ca.crt", folder / "server.key"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return files
 
 
 def answers(port: int) -> bool:

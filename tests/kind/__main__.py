@@ -19,23 +19,20 @@ from tests.kind.grounds import Ground, ground
 from tests.kind.shell import say
 
 _UNAVAILABLE = 2
-_RUNNING = ("chart", "watched", "mpi", "groups", "policies", "life")
+_RUNNING = ("chart", "watched", "mpi", "groups", "policies", "observed", "life")
+_FULL = ("experts", "drafts", "store", "start", "replicas", "pipeline")
 TESTS = {
     "test": (
         "test_parts.py",
         *(f"test_running_{part}.py" for part in _RUNNING),
     ),
-    "test-full": (
-        "test_running_observed.py",
-        *(
-            f"test_full_{part}.py"
-            for part in ("experts", "start", "replicas", "pipeline")
-        ),
-    ),
+    "test-full": tuple(f"test_full_{part}.py" for part in _FULL),
 }
 """In this order: what lets nodes have fewer GPUs comes last."""
 
-_MPI_TEST = "test_running_mpi.py"
+_ON_OURS = ("test_running_mpi.py", "test_full_store.py")
+"""What needs an image, or programs on the nodes, that are made for nodes of ours only."""
+
 _DEMO = "workload: {concurrency: 1, maxModelLen: 100000}"
 
 
@@ -127,7 +124,7 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
         running = chosen.up(with_engine=True)
         mpi_image = chosen.mpi_image()
         if mpi_image is None:
-            say(f"{_MPI_TEST} is left out: its image is made for nodes of ours only")
+            say(f"{', '.join(_ON_OURS)} are left out: they need nodes of ours")
         environment = {
             **os.environ,
             "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig),
@@ -141,7 +138,7 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
                 *(
                     cache.HERE / file
                     for file in files
-                    if mpi_image or file != _MPI_TEST
+                    if mpi_image or file not in _ON_OURS
                 ),
             ],
             cwd=cache.ROOT,

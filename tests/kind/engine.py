@@ -27,6 +27,11 @@ def folder() -> Path:
     return home
 
 
+def streamer(home: Path) -> Path:
+    """What reads weights from object stores, and a server of such a store."""
+    return environment.streamer(environment.Environment(home))
+
+
 def models(home: Path) -> Path:
     """A folder with two tiny random models, `tiny` and `swapped`, made by the engine's own
     Python.

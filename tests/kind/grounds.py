@@ -123,11 +123,15 @@ class Own:
 
     @staticmethod
     def _folders() -> dict[str, Path]:
-        """What the workers see of this machine, by the path there: the engine, and models for
-        it.
+        """What the workers see of this machine, by the path there: the engine, what it reads
+        object stores with, and models for it.
         """
         home = engine.folder()
-        return {images.ENGINE_FOLDER: home, cluster.MODELS_FOLDER: engine.models(home)}
+        return {
+            images.ENGINE_FOLDER: home,
+            images.STREAMER_FOLDER: engine.streamer(home),
+            cluster.MODELS_FOLDER: engine.models(home),
+        }
 
 
 class Stock:

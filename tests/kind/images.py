@@ -17,7 +17,7 @@ from tests.kind import cache, engine, programs, roots
 from tests.kind.docker import Docker
 from tests.kind.shell import run, step
 
-ENGINE_FOLDER = "/opt/engine"
+ENGINE_FOLDER, STREAMER_FOLDER = "/opt/engine", "/opt/streamer"
 _PLUGIN_FOLDER = "usr/local/lib/ranks"
 _NODE_FILES = cache.HERE / "node"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
@@ -55,8 +55,9 @@ def engine_image(docker: Docker) -> str:
 def _engine_files() -> _Files:
     # Its own Python, on the packages of the environment in the folder: whichever Python 3.11 has
     # made that.
+    packages = f"{ENGINE_FOLDER}/{engine.PACKAGES}:/{_PLUGIN_FOLDER}:{STREAMER_FOLDER}"
     wrapper = (
-        f"#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{engine.PACKAGES}:/{_PLUGIN_FOLDER}\n"
+        f"#!/bin/sh\nexport PYTHONPATH={packages}\n"
         'exec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
     )
     return {
@@ -337,7 +338,7 @@ def _node_files(folder: Path, components: Mapping[str, str]) -> _Files:
         .read_text()
         .replace("@SANDBOX@", components["pause"])
     )
-    spec = json.dumps(programs.engine_spec(folder, ENGINE_FOLDER))
+    spec = json.dumps(programs.engine_spec(folder, ENGINE_FOLDER, STREAMER_FOLDER))
     return files | {
         "usr/local/bin/entrypoint": (
             (_NODE_FILES / "entrypoint.sh").read_bytes(),

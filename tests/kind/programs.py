@@ -162,17 +162,18 @@ def component_images(folder: Path) -> dict[str, str]:
     }
 
 
-def engine_spec(folder: Path, engine: str) -> dict[str, Any]:
-    """The base runtime specification of the handler `engine`: containerd's own, and the folder that
-    only its pods see.
+def engine_spec(folder: Path, *seen: str) -> dict[str, Any]:
+    """The base runtime specification of the handler `engine`: containerd's own, and folders of the
+    node that only its pods see.
     """
     spec: dict[str, Any] = json.loads(run([folder / "ctr", "oci", "spec"]))
-    spec["mounts"].append(
+    spec["mounts"] += [
         {
-            "destination": engine,
+            "destination": place,
             "type": "bind",
-            "source": engine,
+            "source": place,
             "options": ["rbind", "ro"],
         }
-    )
+        for place in seen
+    ]
     return spec

@@ -21,8 +21,10 @@ TESTED = {
 }
 """What `tested` returns where all is well: pods and what they need have the same names."""
 
-CLIENT, HUB = "client", "hub"
-"""Labels `app` of the pods that send requests to models, and from which models download."""
+CLIENT, HUB, STORE = "client", "hub", "store"
+"""Labels `app` of the pods that send requests to models, and from which models download or are
+streamed.
+"""
 
 MODEL_ID, EXPERTS_ID = "tests/tiny", "tests/experts"
 KV_BYTES = 128 * 2**20
@@ -78,7 +80,7 @@ def _wait_rolled_out(cluster: Cluster) -> None:
 
 def _network_policy(cluster: Cluster) -> dict[str, Any]:
     """Only the client sends requests, metrics are read through the API server alone, and pods of
-    models reach nobody but each other, DNS and the hub.
+    models reach nobody but each other, DNS, the hub and the object store.
     """
     nodes = [{"ipBlock": {"cidr": f"{address}/32"}} for address in cluster.addresses()]
     return {
@@ -86,7 +88,10 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
         "metrics": nodes,
         "egress": {
             "restricted": True,
-            "rules": [{"to": [{"podSelector": {"matchLabels": {"app": HUB}}}]}],
+            "rules": [
+                {"to": [{"podSelector": {"matchLabels": {"app": name}}}]}
+                for name in (HUB, STORE)
+            ],
         },
     }
 

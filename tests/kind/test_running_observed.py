@@ -16,7 +16,7 @@ from tests.kind.breaking import PROMPT
 from tests.kind.faults import Fault
 from tests.kind.serving import NAMESPACE, Facts, Served
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(2400)  # with the groups, where it runs alone
 
 FIGURES = {
     "ttft": "ttft_seconds",

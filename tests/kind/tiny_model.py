@@ -4,7 +4,7 @@
 Small enough for a CPU and large enough that their answers wander: the weights are drawn with a
 fixed seed, wide, so that the most likely token leads by far and rounding does not decide.
 `FOLDER/tiny` is a Llama, `FOLDER/swapped` the same with two layers exchanged, `FOLDER/experts` a
-mixture of experts.
+mixture of experts, `FOLDER/head` an EAGLE-3 head for the first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = (
     131_072,
 )
 EXPERTS, CHOSEN, EXPERT_WIDE = 8, 2, 128
+STATES_OF = (1, 2, 3)  # layers whose states an EAGLE-3 head combines
 SEED = 20261121
 
 CONFIG: dict[str, Any] = {
@@ -61,6 +62,16 @@ CONFIG_OF_EXPERTS: dict[str, Any] = CONFIG | {
     "mlp_only_layers": [],
 }
 """The same with Qwen3's experts in every layer."""
+
+
+CONFIG_OF_HEAD: dict[str, Any] = {
+    **CONFIG,
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "num_hidden_layers": 1,
+    "draft_vocab_size": WORDS,
+    "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(STATES_OF)},
+}
+"""An EAGLE-3 head that drafts for the Llama, of the states of so many of its layers."""
 
 
 def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None:
@@ -124,6 +135,37 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
     _write_tokenizer(folder)
 
 
+def write_head(folder: Path) -> None:
+    """Write an EAGLE-3 head: one layer, whose attention reads an embedding and states at once."""
+    torch = importlib.import_module("torch")
+    save_file = importlib.import_module("safetensors.torch").save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = torch.Generator().manual_seed(SEED)
+    shapes = {
+        "fc": (HIDDEN, len(STATES_OF) * HIDDEN),
+        "lm_head": (WORDS, HIDDEN),
+        "midlayer.self_attn.q_proj": (HEADS * HEAD, 2 * HIDDEN),
+        "midlayer.self_attn.k_proj": (KV_HEADS * HEAD, 2 * HIDDEN),
+        "midlayer.self_attn.v_proj": (KV_HEADS * HEAD, 2 * HIDDEN),
+        "midlayer.self_attn.o_proj": (HIDDEN, HEADS * HEAD),
+        "midlayer.mlp.gate_proj": (WIDE, HIDDEN),
+        "midlayer.mlp.up_proj": (WIDE, HIDDEN),
+        "midlayer.mlp.down_proj": (HIDDEN, WIDE),
+    }
+    tensors = {
+        f"{name}.weight": torch.randn(*shape, generator=draw) / shape[1] ** 0.5
+        for name, shape in shapes.items()
+    }
+    for norm in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
+        tensors[f"midlayer.{norm}.weight"] = torch.ones(HIDDEN)
+    tensors["norm.weight"] = torch.ones(HIDDEN)
+    halves = {name: tensor.to(torch.float16) for name, tensor in tensors.items()}
+    save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
+    _write_json(folder / "config.json", CONFIG_OF_HEAD)
+
+
 def _swapped(name: str) -> str:
     return {"model.layers.1": "model.layers.2", "model.layers.2": "model.layers.1"}.get(
         name[:14], name[:14]
@@ -178,3 +220,4 @@ if __name__ == "__main__":
     write(root / "tiny")
     write(root / "swapped", swapped=True)
     write(root / "experts", experts=True)
+    write_head(root / "head")

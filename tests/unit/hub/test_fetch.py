@@ -1,6 +1,5 @@
 """What a checkpoint says of itself, from a hub that behaves and from one that does not."""
 
-import datetime as dt
 import ipaddress
 import json
 import ssl
@@ -9,9 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import IPAddress
 
 from shardwright.errors import InputError, Problem
 from shardwright.hub import checkpoint, transport
@@ -19,6 +16,7 @@ from shardwright.hub.checkpoint import Checkpoint, fetch
 from shardwright.hub.places import Hub
 from shardwright.hub.refusals import HubUnavailableError
 from tests.support.builders_model import a_config
+from tests.support.certificates import self_signed
 from tests.support.loopback_hub import (
     COMMIT,
     OLDER,
@@ -477,9 +475,10 @@ def test_an_index_that_says_nothing_changes_nothing(
 def test_from_https_no_redirect_leads_to_http_and_the_certificate_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate = _certificate(tmp_path)
+    loopback = IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    certificate, key = self_signed(tmp_path, loopback)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(certificate, key)
     hub, plain = LoopbackHub(), Site()
     with serving(hub, context), serving(plain):
         hub.answers[RESOLVED] = giving(b"", 302, Location=f"{plain.url}/config.json")
@@ -495,35 +494,3 @@ def test_from_https_no_redirect_leads_to_http_and_the_certificate_is_checked(
         "HubAnswerInvalid: HUB redirects to another protocol than HTTPS; "
     )
     assert plain.seen == []
-
-
-def _certificate(folder: Path) -> Path:
-    """Return a file with a certificate for 127.0.0.1 and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
-    begin = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(begin)
-        .not_valid_after(begin + dt.timedelta(days=36500))
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            ),
-            critical=False,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    file = folder / "loopback.pem"
-    file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    return file
