@@ -334,4 +334,8 @@ def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> s
 
 
 _ORDER: Final = dict.fromkeys(map(str, ConditionType))
-_STATUS = {True: "True", False: "False", None: "Unknown"}
+_STATUS = {
+    True: "True",
+    False: "False",
+    None: "Unknown",
+}

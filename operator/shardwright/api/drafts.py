@@ -19,7 +19,12 @@ from shardwright.modelspec.spec import (
     interned,
 )
 
-_OTHER_METHODS: Final = ("eagle-", "eagle3", "dflash", "dspark")
+_OTHER_METHODS: Final = (
+    "eagle-",
+    "eagle3",
+    "dflash",
+    "dspark",
+)
 """Names of files by which the engine takes a draft model for one of another method, whatever it is
 told. Source: vLLM 0.32 ``config/speculative.py:__post_init__``.
 """

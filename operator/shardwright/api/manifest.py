@@ -207,12 +207,44 @@ _FLOAT = re.compile(
     r"^[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9][0-9_]*)?$"
 )
 _TRUE = frozenset(
-    ["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"]
+    [
+        "y",
+        "Y",
+        "yes",
+        "Yes",
+        "YES",
+        "true",
+        "True",
+        "TRUE",
+        "on",
+        "On",
+        "ON",
+    ]
 )
 _FALSE = frozenset(
-    ["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"]
+    [
+        "n",
+        "N",
+        "no",
+        "No",
+        "NO",
+        "false",
+        "False",
+        "FALSE",
+        "off",
+        "Off",
+        "OFF",
+    ]
 )
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_NULL = frozenset(
+    (
+        "",
+        "~",
+        "null",
+        "Null",
+        "NULL",
+    )
+)
 
 
 def _integer(loader: Any, node: yaml.ScalarNode) -> int:

@@ -67,7 +67,13 @@ RESERVED_PATTERN: Final = rf"^([^/]*[.])?({_ENDINGS})/|^io[.]kubernetes[.]cri-o[
 _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
-VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
+VOLUME_ROOTS: Final = (
+    "/data",
+    "/mnt",
+    "/srv",
+    "/etc/pki/ca-trust",
+    "/etc/ssl/certs",
+)
 """Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the
 operator its files: a file mounted there would run as if it came from an image that an administrator
 admits. Source: Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and

@@ -24,7 +24,12 @@ from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.modelspec.stored import STORED, stored_as
 
-_CACHES: Final = ("auto", "fp16", "bf16", "fp8")
+_CACHES: Final = (
+    "auto",
+    "fp16",
+    "bf16",
+    "fp8",
+)
 _RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
 
 

@@ -117,9 +117,17 @@ def print_version(arguments: Namespace) -> None:
         for tables in (option_tables.VLLM, option_tables.TENSORRT_LLM)
     ]
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
-    known = {"models": len(known_ids()), "listed": len(listed_ids()), "gpus": len(gpus)}
+    known = {
+        "models": len(known_ids()),
+        "listed": len(listed_ids()),
+        "gpus": len(gpus),
+    }
     if arguments.output != "wide":
-        content = {"version": __version__, "engines": engines, "catalogue": known}
+        content = {
+            "version": __version__,
+            "engines": engines,
+            "catalogue": known,
+        }
         print_document("Version", content, arguments.output)
         return
     print_text(f"shardwright {__version__}, {API_VERSION}")

@@ -32,7 +32,13 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """Flags that take one value: name, its placeholder, help."""
 
-SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+SECONDS: Final = {
+    "": 1.0,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|)", re.ASCII)
 

@@ -16,7 +16,15 @@ from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import full_layout, tradeoff
 from shardwright.resolving.subject import resolve
 
-ARRIVAL_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+ARRIVAL_FACTORS: Final = (
+    1 / 8,
+    1 / 4,
+    1 / 2,
+    1,
+    2,
+    4,
+    8,
+)
 """Times the load of the plan that are planned as well. Basis: chosen, a doubling at a time."""
 
 LENGTH_FACTORS: Final = (1 / 2, 1, 2)

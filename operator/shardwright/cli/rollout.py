@@ -22,8 +22,18 @@ from shardwright.reconcile.revisions import Revision, revisions_of
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
-HEADER: Final = ("REVISION", "RUNS", "SERVED SINCE", "IMAGE")
-FIELDS: Final = ("revision", "runs", "keptAt", "image")
+HEADER: Final = (
+    "REVISION",
+    "RUNS",
+    "SERVED SINCE",
+    "IMAGE",
+)
+FIELDS: Final = (
+    "revision",
+    "runs",
+    "keptAt",
+    "image",
+)
 """What a program is told under the names of the status."""
 
 

@@ -16,7 +16,11 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.errors import InputError, Problem
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m)", re.ASCII)
-_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000}
+_MILLISECONDS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+}
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 """A name of an object."""
 

@@ -46,7 +46,12 @@ __all__ = [
 FIELD_MANAGER: Final = "shardwright"
 CHUNK: Final = 500  # objects per page of a LIST
 THREADS: Final = 32  # requests at once; as many connections are kept
-RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
+RETRY_DELAYS_SECONDS: Final = (
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+)
 NOT_FOUND: Final = "NotFound"
 
 MERGE_PATCH: Final = "application/merge-patch+json"

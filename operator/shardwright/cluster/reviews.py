@@ -114,7 +114,11 @@ def may(
 def _asked(
     client: Client, resource: Resource, spec: Mapping[str, Any], until: float
 ) -> Mapping[str, Any]:
-    body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "spec": spec,
+    }
     call = Call(
         verb="create", resource=resource, path=resource.path(), method="POST", body=body
     )

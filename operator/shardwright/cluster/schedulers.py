@@ -26,7 +26,13 @@ PROBE_SECONDS: Final = 20.0
 """
 
 NOT_FOUND: Final = 404
-VERBS: Final = ("get", "list", "create", "patch", "delete")
+VERBS: Final = (
+    "get",
+    "list",
+    "create",
+    "patch",
+    "delete",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,14 @@ from typing import Final
 
 from shardwright.sinks import LOG_FIELD_MAX_BYTES, in_log, in_log_field, in_traceback
 
-FIELDS: Final = ("key", "result", "reason", "seconds", "writes", "fields")
+FIELDS: Final = (
+    "key",
+    "result",
+    "reason",
+    "seconds",
+    "writes",
+    "fields",
+)
 
 log = logging.getLogger(__name__)
 

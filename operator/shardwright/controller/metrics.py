@@ -37,8 +37,28 @@ from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
 from shardwright.sinks import in_metric
 
-BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
+BUCKETS: Final = (
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+API_BUCKETS: Final = (
+    0.005,
+    0.025,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+    30.0,
+)
 MODEL: Final = ("namespace", "name")
 
 GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]

@@ -23,7 +23,12 @@ within bounds.
 """
 
 ASKED: Final = ("apiVersion", "kind", "spec")
-NAMED: Final = ("name", "namespace", "uid", "generation")
+NAMED: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+)
 """Fields of a resource, and of its metadata, that what it asks follows from."""
 
 READ_SECONDS: Final = 5.0

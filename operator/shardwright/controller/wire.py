@@ -27,7 +27,14 @@ from shardwright.resolving.stored import Administration
 LENGTH: Final = struct.Struct(">Q")
 """What goes before every message: how many bytes it has."""
 
-SHARED: Final = frozenset({ModelSpec, EngineTraits, Inventory, Administration})
+SHARED: Final = frozenset(
+    {
+        ModelSpec,
+        EngineTraits,
+        Inventory,
+        Administration,
+    }
+)
 """Types of the values that cross once: 35 KB of a model, 23 KB of an engine's traits, 100 KB of a
 thousand nodes.
 """

@@ -39,7 +39,11 @@ their sums. Basis: derived.
 LOGIT_BYTES: Final = 4
 """Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
 
-ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+ELEMENT_BYTES: Final = {
+    "bf16": 2,
+    "fp16": 2,
+    "fp32": 4,
+}
 """Bytes of one value in the type that a model computes in."""
 
 

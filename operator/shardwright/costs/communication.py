@@ -20,7 +20,14 @@ NCCL_SECONDS: Final = 10e-6
 its two steps. Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables.
 """
 
-CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
+CUSTOM_KERNEL_RANKS: Final = frozenset(
+    {
+        2,
+        4,
+        6,
+        8,
+    }
+)
 """Group sizes inside a node for which vLLM has its own all-reduce, on NVIDIA. Source: vLLM 0.32
 ``custom_all_reduce.py`` (on AMD only from MI300 on, and for small messages: left out)."""
 

@@ -107,7 +107,12 @@ SPEEDS: Final = MappingProxyType(
 )
 
 WHOLE: Final = frozenset(
-    {Storage.HUB, Storage.KEPT, Storage.IMAGE, Storage.OBJECT_STORE}
+    {
+        Storage.HUB,
+        Storage.KEPT,
+        Storage.IMAGE,
+        Storage.OBJECT_STORE,
+    }
 )
 """Where every node of a group fetches all of the model from."""
 

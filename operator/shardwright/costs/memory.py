@@ -143,6 +143,23 @@ def memory_under(
 ) -> ReplicaMemory:
     """Return the same in a frame. ``seen`` is what was tried there for other numbers in flight;
     what is tried now is added to it.
+
+    Formula: as of :func:`replica_memory`.
+    Unit: bytes, tokens, requests.
+    Error: that of :func:`replica_memory`, which asks it.
+    Source: derived; docs/memory.md.
+
+    >>> layout = Layout(tensor=4)
+    >>> frame = Frame(
+    ...     model=llama,
+    ...     layout=layout,
+    ...     holds=stage_holds(llama, layout, "auto", vllm),
+    ...     device=Device.of(on_h100s(layout)),
+    ...     traits=vllm,
+    ...     mean_tokens=load.input_tokens + load.output_tokens,
+    ... )
+    >>> memory_under(frame, load, {}).kv_tokens
+    450272
     """
     share = requests_per_rank(workload, frame.layout)
     tried = []

@@ -30,7 +30,12 @@ _SUFFIXES = {
     "T": 2**40,
 }
 _JSON_TYPES = frozenset(
-    {"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"}
+    {
+        "loads",
+        "parse_dataclass",
+        "union_dict_and_str",
+        "_parse_type",
+    }
 )
 
 

@@ -22,7 +22,11 @@ _COMPUTED_IN: Final = {
 }
 """vLLM's names of the types to compute in; ``auto`` is the config's."""
 
-_STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
+_STATE_BITS: Final = {
+    "bfloat16": 16,
+    "float16": 16,
+    "float32": 32,
+}
 """vLLM's names of the types of recurrent states; ``auto`` is the config's."""
 
 _COMPILATION: Final = "compilation-config"
@@ -34,8 +38,20 @@ _UNCOUNTED_KEYS: Final = frozenset({"custom_ops", "mode", "pass_config"})
 those that change how fast kernels are. The others name code or files.
 """
 
-_MODES: Final = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
-_BLOCKS: Final = (16, 32, 64, 128, 256)
+_MODES: Final = (
+    "NONE",
+    "PIECEWISE",
+    "FULL",
+    "FULL_DECODE_ONLY",
+    "FULL_AND_PIECEWISE",
+)
+_BLOCKS: Final = (
+    16,
+    32,
+    64,
+    128,
+    256,
+)
 _LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 
 

@@ -16,7 +16,14 @@ from shardwright.errors import InputError, Problem
 
 PUBLIC: Final = "https://huggingface.co"
 
-_YES: Final = frozenset({"1", "ON", "YES", "TRUE"})
+_YES: Final = frozenset(
+    {
+        "1",
+        "ON",
+        "YES",
+        "TRUE",
+    }
+)
 
 _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
 """What a header can carry; the hub's own tokens have 37 letters and digits."""

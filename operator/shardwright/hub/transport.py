@@ -34,7 +34,13 @@ SILENCE_SECONDS: Final = 10.0
 MAX_REDIRECTS: Final = 5
 """Basis: assumed; the hub needs two, of a renamed repository and to the host of the content."""
 
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_REDIRECTS: Final = (
+    301,
+    302,
+    303,
+    307,
+    308,
+)
 _PORTS: Final = {"https": 443, "http": 80}
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _DIGITS: Final = re.compile(r"[0-9]{1,6}")

@@ -20,7 +20,17 @@ from shardwright.modelspec.spec import (
     ModelSpec,
 )
 
-_NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
+_NODE_COUNTS: Final = (
+    2,
+    3,
+    4,
+    6,
+    8,
+    9,
+    12,
+    16,
+    18,
+)
 """Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be
 enough.
 """

@@ -94,7 +94,12 @@ def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
     return Curve(x=x, y=y, points=tuple(points), frontier=tuple(_steps(runs)))
 
 
-_ORDER: Final = {"out": 0, "queues": 1, "runs": 2, "chosen": 3}
+_ORDER: Final = {
+    "out": 0,
+    "queues": 1,
+    "runs": 2,
+    "chosen": 3,
+}
 
 
 def dot_kind(candidate: Mapping[str, Any]) -> str:

@@ -39,7 +39,12 @@ FIELDS: Final = {
     "inputTokens": "Input tokens",
     "outputTokens": "Output tokens",
 }
-LISTED: Final = ("chosen", "runs", "queues", "out")
+LISTED: Final = (
+    "chosen",
+    "runs",
+    "queues",
+    "out",
+)
 KINDS: Final = {
     "chosen": "the plan",
     "runs": "can run",

@@ -32,7 +32,12 @@ _NODES_COME: Final = (
 )
 
 RETURNING: Final = frozenset(
-    {"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"}
+    {
+        "NotReady",
+        "Cordoned",
+        "MigReconfiguring",
+        "DriverUpgrading",
+    }
 )
 """Reasons for which a node is out of use that pass by themselves."""
 

@@ -100,8 +100,18 @@ LARGEST_TENSOR: Final = 72
 _T = TypeVar("_T")
 
 _ATTENTION: Final = ("self_attn.", "linear_attn.")
-_MERGED: Final = (".gate_proj", ".up_proj", ".in_proj_qkv", ".in_proj_z")
-_MERGED_GROUPED: Final = (".q_proj", ".k_proj", ".v_proj", ".q_gate")
+_MERGED: Final = (
+    ".gate_proj",
+    ".up_proj",
+    ".in_proj_qkv",
+    ".in_proj_z",
+)
+_MERGED_GROUPED: Final = (
+    ".q_proj",
+    ".k_proj",
+    ".v_proj",
+    ".q_gate",
+)
 _TENSOR: Final = "tensor"
 
 

@@ -47,7 +47,12 @@ BY_CODE: Final[Mapping[str, NodeFault]] = {
 """What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
 
 PASSES: Final = frozenset(
-    {NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME}
+    {
+        NodeFault.NOT_READY,
+        NodeFault.CORDONED,
+        NodeFault.IN_CHANGE,
+        NodeFault.TO_COME,
+    }
 )
 """Faults that pass by themselves: a plan does not become stale by them."""
 

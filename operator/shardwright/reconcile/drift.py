@@ -26,7 +26,14 @@ LIST_KEYS: Final = {
 API. ``ports`` are keyed, too, but we own all of them, so they are compared in order.
 """
 
-QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
+QUANTITY_FIELDS: Final = frozenset(
+    {
+        "limits",
+        "requests",
+        "sizeLimit",
+        "capacity",
+    }
+)
 QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
 SUFFIXES: Final = {
     "": Decimal(1),
@@ -40,7 +47,15 @@ SUFFIXES: Final = {
 }
 """What a quantity's suffix multiplies by; "Ki" has a capital K, which :func:`_amount` folds."""
 
-NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
+NO_VALUE: Final[tuple[Any, ...]] = (
+    None,
+    False,
+    0,
+    "",
+    {},
+    [],
+    (),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,14 @@ QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group is stopped that could have gone on."""
 
-PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
+PATCHED: Final = frozenset(
+    {
+        Why.FAILURE,
+        Why.CAUSE,
+        Why.STOP_AGAIN,
+        Why.NOTE,
+    }
+)
 """Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
 
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group

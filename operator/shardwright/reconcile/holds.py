@@ -23,7 +23,12 @@ from shardwright.rendering.names import number_of
 _GONE: Final = "a group that is gone"
 
 _WITHOUT_A_PLACE: Final = frozenset(
-    {UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"}
+    {
+        UNSCHEDULABLE,
+        "NodeNotReady",
+        "DeletionByTaintManager",
+        "DeletionByPodGC",
+    }
 )
 """Failures after which a group cannot go on where it was. Source: ours, and the reasons of the
 condition DisruptionTarget for a node that is silent or gone.

@@ -16,7 +16,12 @@ from shardwright.reconcile.drift import amount, drifted_fields
 from shardwright.reconcile.templates import asked_by
 
 CLAIMS: Final = "volumeClaimTemplates"
-OF_A_SET: Final = ("selector", "serviceName", "podManagementPolicy", CLAIMS)
+OF_A_SET: Final = (
+    "selector",
+    "serviceName",
+    "podManagementPolicy",
+    CLAIMS,
+)
 """Fields of the spec of a StatefulSet that never change."""
 
 _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {

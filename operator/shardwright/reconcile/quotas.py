@@ -21,7 +21,14 @@ Amounts = Mapping[str, Decimal]
 """By name of a resource."""
 
 _MUST_BE_STATED: Final = frozenset(
-    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+    {
+        "cpu",
+        "memory",
+        "requests.cpu",
+        "requests.memory",
+        "limits.cpu",
+        "limits.memory",
+    }
 )
 """What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
 

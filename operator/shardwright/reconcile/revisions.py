@@ -52,7 +52,14 @@ SURPLUS_MAX: Final = 8
 create one may delete one, so it is a webhook or a right of its own that keeps them.
 """
 
-OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
+OF_NOW: Final = (
+    "paused",
+    "mode",
+    "replan",
+    "restart",
+    "rollout",
+    "replicas",
+)
 """Fields of the spec that say how many groups there are and how they live: they are not gone back
 to.
 """

@@ -54,7 +54,11 @@ VARIABLES: Final = frozenset(
 )
 """Variables of the engine that say how the hub is reached; no other one of its is the Job's."""
 
-RESOURCES: Final = {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+RESOURCES: Final = {
+    "cpu": "250m",
+    "memory": "256Mi",
+    "ephemeral-storage": "64Mi",
+}
 """Request and limit of each container. Basis: measured, 139 MiB with an index of 32 MiB, the
 largest that is read.
 """

@@ -26,7 +26,14 @@ operator makes of that.
 """
 
 _CAME_LATER: Final = frozenset(
-    {"claimed", "draft_tokens", "gpu_price", "host_cache", "numbers", "uncounted"}
+    {
+        "claimed",
+        "draft_tokens",
+        "gpu_price",
+        "host_cache",
+        "numbers",
+        "uncounted",
+    }
 )
 """Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash
 that it had.

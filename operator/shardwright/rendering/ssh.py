@@ -21,7 +21,12 @@ KEY_DIR: Final = "/etc/shardwright-ssh"
 PRIVATE_KEY: Final = "id_ed25519"
 PUBLIC_KEY: Final = "id_ed25519.pub"
 
-FILES: Final = ("passwd", "remote.sh", "ssh_config", "sshd_config")
+FILES: Final = (
+    "passwd",
+    "remote.sh",
+    "ssh_config",
+    "sshd_config",
+)
 """What is mounted beside the scripts: ssh and sshd want an entry for their user, and their
 settings.
 """

@@ -46,7 +46,12 @@ _SETTLED_LATER: Final = (
     "which of these nodes holds which stage is settled when the pods start"
 )
 _NO_ROOM: Final = "no room for {}: a wider terminal or -o markdown has all"
-STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
+STAGE_ROLES: Final = (
+    Role.STAGE_0,
+    Role.STAGE_1,
+    Role.STAGE_2,
+    Role.STAGE_3,
+)
 
 
 def to_lines(

@@ -19,7 +19,12 @@ from shardwright.resolving.question import Question
 ConfigMapSource = tuple[str, str]
 """Name and key of a ConfigMap."""
 
-_NAMING: Final = {"id", "revision", "config", "config_map_ref"}
+_NAMING: Final = {
+    "id",
+    "revision",
+    "config",
+    "config_map_ref",
+}
 """Fields of ``spec.model`` that say where its config is."""
 
 

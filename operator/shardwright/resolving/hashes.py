@@ -20,14 +20,24 @@ NOT_PLANNED_WITH: Final = (
 )
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
-ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
+ONLY_PLANNED_WITH: Final = (
+    "replicas",
+    "objective",
+    "budget",
+    "parallelism",
+)
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,
 )
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
 
-OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
+OF_RUNNING_PODS: Final = (
+    "labels",
+    "annotations",
+    "serviceAccountName",
+    "volumes",
+)
 """Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they
 restart, and plan nothing.
 """

@@ -21,7 +21,15 @@ from shardwright.engines.vllm_policy import VLLM
 Value = str | bool
 """Of an option; True for a switch."""
 
-SHELLS: Final = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash"})
+SHELLS: Final = frozenset(
+    {
+        "sh",
+        "bash",
+        "/bin/sh",
+        "/bin/bash",
+        "/usr/bin/bash",
+    }
+)
 ENTRY_POINT: Final = "vllm.entrypoints.openai.api_server"
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "tensor-parallel-size",
@@ -41,9 +49,18 @@ DEGREE_OF: Final[Mapping[str, str]] = {
 
 _ENDS: Final = re.compile(r"[;&|]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
-_SUFFIX: Final = {"k": 10**3, "m": 10**6, "K": 2**10, "M": 2**20}
+_SUFFIX: Final = {
+    "k": 10**3,
+    "m": 10**6,
+    "K": 2**10,
+    "M": 2**20,
+}
 _QUANTIZATIONS: Final = {"fp8": "FP8"}
-_DTYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "half": "FP16"}
+_DTYPES: Final = {
+    "bfloat16": "BF16",
+    "float16": "FP16",
+    "half": "FP16",
+}
 _LOAD_FORMATS: Final = {
     "auto": "Auto",
     "safetensors": "Safetensors",

@@ -17,7 +17,13 @@ HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
 """Where images keep what they download, unless HF_HOME says otherwise."""
 
-TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
+TOLERATION: Final = (
+    "key",
+    "operator",
+    "value",
+    "effect",
+    "tolerationSeconds",
+)
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
