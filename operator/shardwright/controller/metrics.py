@@ -8,6 +8,7 @@ Nothing is decided from a metric.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -275,6 +276,15 @@ class Metrics:
         self._headroom = new(
             "plan_headroom_tokens", "Tokens of K/V cache beyond one longest request."
         )
+        self._kv_tokens = new("plan_kv_tokens", "Tokens of K/V cache of a replica.")
+        self._loading = new(
+            "plan_load_seconds", "Predicted: how long a node reads weights at a start."
+        )
+        self._parts = new(
+            "plan_tpot_part_seconds",
+            "Predicted: where the mean time of an output token goes.",
+            "part",
+        )
         self._ttft = new("plan_ttft_seconds", "Predicted mean time to first token.")
         self._tpot = new("plan_tpot_seconds", "Predicted mean time per output token.")
         self._throughput = new(
@@ -315,6 +325,18 @@ class Metrics:
         self._group_ready = new("group_ready", "1 while the group is ready.", "group")
         self._restarts = new(
             "group_restarts", "Restarts of the group, as remembered.", "group"
+        )
+        self._bound = new(
+            "group_pods_bound", "Pods of the group that are on nodes.", "group"
+        )
+        self._pods = new(
+            "group_pods_wanted", "Pods that the group is made of.", "group"
+        )
+        self._failure = new(
+            "group_last_failure",
+            "Why a pod of the group failed last; always 1.",
+            "group",
+            "reason",
         )
         self._outage = new(
             "group_last_outage_seconds",
@@ -402,6 +424,9 @@ class Metrics:
             for component, count in components.items():
                 yield self._memory, count, str(stage.stage), component
         yield self._headroom, plan.kv_tokens - plan.max_model_len
+        yield self._kv_tokens, plan.kv_tokens
+        if plan.load is not None:
+            yield self._loading, plan.load.seconds
 
     def _of_performance(self, plan: Plan) -> Iterator[GaugeValue]:
         predicted = plan.performance
@@ -411,6 +436,11 @@ class Metrics:
         yield self._band, predicted.low, "low"
         yield self._band, predicted.high, "high"
         yield self._running, predicted.running_requests * plan.layout.replicas
+        parts: defaultdict[str, float] = defaultdict(float)
+        for part in predicted.decode_shares:
+            parts[part.name] += part.seconds
+        for name, seconds in parts.items():
+            yield self._parts, seconds, name
 
     def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[GaugeValue]:
         counts: dict[str, int] = {}
@@ -432,16 +462,22 @@ class Metrics:
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:
             yield self._wanted, found.wanted
+        pods = found.plan.nodes_per_replica if found.plan else None
         yield self._ready, sum(group.ready for group in found.groups)
         yield self._serving, sum(group.serves for group in found.groups)
         yield self._pending, len(found.of_another_release)
         for group in found.groups:
             yield from self._of_group(group)
+            if pods is not None:
+                yield self._pods, pods, group.name
 
     def _of_group(self, group: GroupState) -> Iterator[GaugeValue]:
         yield self._group_ready, group.ready, group.name
         yield self._restarts, group.restarts, group.name
         yield self._spent, group.budget_spent, group.name
+        yield self._bound, sum(node is not None for node in group.nodes), group.name
+        if group.last_failure is not None:
+            yield self._failure, 1, group.name, shared(group.last_failure.reason)
         if group.outage_seconds is not None:
             yield self._outage, group.outage_seconds, group.name
 

@@ -7,10 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.controller.metrics import Metrics
+from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Exclusion, Report
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.members import Failure
 from shardwright.reconcile.states import GroupState, Situation
 from tests.support.builders_deployment import a_plan
 
@@ -24,6 +26,7 @@ SERVES = GroupState(
     situation=Situation.READY,
     restarts=2,
     outage_seconds=95,
+    nodes=("a", None),
 )
 WAITS = GroupState(
     name="llama-1",
@@ -32,6 +35,7 @@ WAITS = GroupState(
     restarts=7,
     failing=True,
     budget_spent=True,
+    last_failure=Failure(rank=1, reason="OOMKilled"),
 )
 LIVES = ("shardwright_model_", "shardwright_group_")
 
@@ -89,6 +93,22 @@ def test_a_plan_is_shown_per_stage_and_component_and_goes_as_a_whole() -> None:
     assert series(metrics, "shardwright_plan_", *LIVES) == {}
 
 
+def test_where_the_time_of_a_token_goes_is_shown_part_by_part() -> None:
+    plan = a_plan(layout=LAYOUT)
+    parts = tuple(
+        TimeShare(name=name, seconds=seconds)
+        for name, seconds in (("Weights", 0.004), ("KvCache", 0.25), ("KvCache", 0.5))
+    )
+    predicted = replace(plan.performance, decode_shares=parts)
+    metrics = Metrics()
+    metrics.show(
+        KEY, FOUND, replace(report(), outcome=replace(plan, performance=predicted))
+    )
+
+    name = "shardwright_plan_tpot_part_seconds"
+    assert series(metrics, name) == {(name, "Weights"): 0.004, (name, "KvCache"): 0.75}
+
+
 def test_the_layout_is_shown_with_all_its_degrees() -> None:
     metrics = Metrics()
     metrics.show(KEY, FOUND, report())
@@ -127,6 +147,11 @@ def test_the_groups_are_shown_as_in_status() -> None:
         ("shardwright_group_ready", "llama-1"): 0,
         ("shardwright_group_restarts", "llama-0"): 2,
         ("shardwright_group_restarts", "llama-1"): 7,
+        ("shardwright_group_pods_wanted", "llama-0"): 2,
+        ("shardwright_group_pods_wanted", "llama-1"): 2,
+        ("shardwright_group_pods_bound", "llama-0"): 1,
+        ("shardwright_group_pods_bound", "llama-1"): 0,
+        ("shardwright_group_last_failure", "llama-1", "OOMKilled"): 1,
         ("shardwright_group_restart_budget_spent", "llama-0"): 0,
         ("shardwright_group_restart_budget_spent", "llama-1"): 1,
         ("shardwright_group_last_outage_seconds", "llama-0"): 95,
@@ -314,7 +339,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [34, 34 + 1, 34 + 5, 34 + 3, 34 + 3 + 1]
+    assert counts == [38, 38 + 1, 38 + 5, 38 + 5, 38 + 5 + 1 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:
