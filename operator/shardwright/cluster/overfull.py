@@ -8,6 +8,7 @@ What is left out is left out of what is kept: the object itself stays as it is.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,11 +20,14 @@ nodes of 63 characters have 126 KB. The API server takes 1.5 MB, and tenants wri
 """
 
 CHILD_MAX_MARKS: Final = 16_384
-"""Brackets and commas of its JSON, of which no value has less than one.
+"""Brackets and commas of its JSON outside of texts, of which no value has less than one.
 
 Basis: derived; the largest template has less than 3,000 beside the names of its nodes, of one
 each. An empty object takes 3 bytes of JSON, and 72 as a Python value.
 """
+
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+"""A text of JSON; what is in it is one value, whatever it says."""
 
 DOMAINS: Final = (
     "shardwright.io/",
@@ -43,10 +47,15 @@ def is_overfull(body: bytes) -> bool:
     """Return whether the JSON of an object is larger, or has more in it, than anything that we
     write.
     """
-    return (
-        len(body) > CHILD_MAX_BYTES
-        or sum(body.count(mark) for mark in (b"{", b"[", b",")) > CHILD_MAX_MARKS
-    )
+    if len(body) > CHILD_MAX_BYTES:
+        return True
+    if _marks(body) <= CHILD_MAX_MARKS:
+        return False
+    return _marks(_TEXT.sub(b"", body)) > CHILD_MAX_MARKS
+
+
+def _marks(body: bytes) -> int:
+    return sum(body.count(mark) for mark in (b"{", b"[", b","))
 
 
 def bounded(whole: Mapping[str, Any], size: int) -> tuple[Mapping[str, Any], str]:

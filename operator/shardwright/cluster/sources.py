@@ -211,7 +211,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
 
 def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part that is kept of a foreign object in the place of one of ours: only that it
-    exists.
+    exists, and whether anybody controls it.
     """
     metadata, (label, value) = whole["metadata"], MANAGED_BY
     kept = {
@@ -219,6 +219,8 @@ def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("name", "namespace", "uid", "deletionTimestamp")
         if name in metadata
     }
+    if controller(whole):
+        kept["ownerReferences"] = [{"controller": True, "uid": ""}]
     named = {"apiVersion": whole["apiVersion"], "kind": whole["kind"]}
     return {**named, "metadata": {**kept, "labels": {label: value}}, "spec": {}}
 

@@ -415,8 +415,8 @@ class Reading:
         """
         found = {}
         for kind, name in keys:
-            client = self._client.until(monotonic() + READ_SECONDS)
             async with self._naming.turn((namespace, name), Priority.NEW):
+                client = self._client.until(monotonic() + READ_SECONDS)
                 item = await client.get(BY_KIND[kind], namespace, name)
                 if item is not None:
                     found[kind, name] = project_child(BY_KIND[kind], item).content()

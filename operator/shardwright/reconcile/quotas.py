@@ -106,9 +106,11 @@ def need_of(
     spec: Mapping[str, Any], allowance: Allowance, default_class: str = ""
 ) -> Need:
     """Return the amounts that a pod of this spec counts for. LimitRanges add the amounts that the
-    spec does not state.
+    spec does not state. No container is known of a template that somebody has filled.
     """
-    containers = [_container(item, allowance.ranges) for item in spec["containers"]]
+    containers = [
+        _container(item, allowance.ranges) for item in spec.get("containers") or ()
+    ]
     before = [
         _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
     ]

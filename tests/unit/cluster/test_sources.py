@@ -26,6 +26,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.hardware.stated import NONE
 from shardwright.reconcile.members import read_member
+from shardwright.reconcile.observed import controller_uid
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_config_map, a_pod, a_service, a_set
 
@@ -323,6 +324,31 @@ def test_one_that_somebody_has_filled_with_next_to_nothing_is_small_as_a_value_t
 
     assert child.content()["spec"] == {}
     assert child.excess.endswith(" bytes, and more in its spec than is ours")
+
+
+def test_one_whose_texts_have_many_commas_is_kept_as_it_is() -> None:
+    """A list in an argument is one value, however long, and with quotes in it too."""
+    found = a_service("llama")
+    found["spec"] = {"args": ['--sizes={"a\\":[1,2]' * 1_500] * 5}
+
+    child = project_child(SERVICES, found)
+
+    assert (child.content()["spec"], child.excess) == (found["spec"], "")
+
+
+def test_of_a_foreign_object_in_the_way_it_is_kept_whether_anybody_controls_it() -> (
+    None
+):
+    theirs = a_service("llama")
+    theirs["metadata"]["ownerReferences"][0]["kind"] = "Website"
+    found = {
+        name: controller_uid(project_child(SERVICES, content).content())
+        for name, content in (
+            ("theirs", theirs),
+            ("nobodys", a_service("llama", owner="")),
+        )
+    }
+    assert found == {"theirs": "", "nobodys": None}
 
 
 def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from shardwright.cluster.resources import PODS
 from shardwright.controller.fetches import JOB_NAME, _left
+from shardwright.controller.queue import Priority
 from shardwright.controller.reading import NAMED_MAX
 from tests.support.builders_operator import NAMESPACE, deployed, run
 from tests.support.builders_reconcile import pod
@@ -37,6 +40,30 @@ def test_sets_that_pods_name_are_read_one_at_a_time_and_no_more_than_a_look_take
         parts.api.before = read
         await parts.look_again(key)
         assert reads == [1] * NAMED_MAX
+
+    run(scenario())
+
+
+def test_the_time_for_a_read_begins_with_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever waited for slow reads of other namespaces would have none left."""
+
+    async def scenario() -> None:
+        parts, (namespace, _) = await deployed()
+        begun: list[float] = []
+
+        def until(deadline: float) -> MemoryApi:
+            begun.append(deadline)
+            return parts.api
+
+        monkeypatch.setattr(parts.api, "until", until)
+        async with parts.reading._naming.turn(("other", "x"), Priority.NEW):
+            read = parts.reading._named(namespace, [("StatefulSet", "x")])
+            task = asyncio.create_task(read)
+            await asyncio.sleep(0)
+            assert begun == []
+        assert (await task, len(begun)) == ({}, 1)
 
     run(scenario())
 

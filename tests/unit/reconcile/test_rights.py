@@ -4,10 +4,12 @@ asks for them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
 from tests.support.builders_seen import ONE_NODE, Operator
 from tests.support.going_back import (
@@ -140,3 +142,24 @@ def test_pods_that_a_range_lets_no_more_in_stop_no_group_either() -> None:
 
     assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
     assert condition(operator, "Ready")["message"].startswith("LimitRange team ")
+
+
+def test_a_template_that_somebody_has_filled_is_judged_by_its_pods_alone() -> None:
+    """Of one that is too large, the caches keep its labels."""
+    operator = two_groups("100Gi")
+    before = uids(operator)
+    allow(operator, MEMORY, "300Gi", "200Gi")
+    operator.edit(pod={"resources": {"memory": "200Gi"}})
+    seen = operator.seen()
+    assert isinstance(seen.observed, Observed)
+    objects = dict(seen.observed.objects)
+    live = objects["StatefulSet", "llama-0"]
+    bare = {**live["spec"]["template"], "spec": {}}
+    objects["StatefulSet", "llama-0"] = {
+        **live,
+        "spec": {**live["spec"], "template": bare},
+    }
+
+    operator.look(replace(seen, observed=replace(seen.observed, objects=objects)))
+
+    assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
