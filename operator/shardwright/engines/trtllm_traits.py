@@ -39,7 +39,9 @@ _SOURCES: Final[Mapping[str, str]] = {
     "chunks_prompts": "rendered: enable_chunked_prefill",
     "mixes_prompts": "assumed: in-flight batching has both in one step",
     "kv_cache_bytes": _ASKED_ALONE,
-    "reserves_output": "engines.md 10: requests are admitted only whole",
+    "reserves_output": (
+        "TensorRT-LLM source, llmapi/llm_args.py:SchedulerConfig: GUARANTEED_NO_EVICT by default"
+    ),
     "cache_follows_weights": "assumed: K/V in FP8 beside weights in FP8 or FP4",
     "refuses_long_requests": "not known: no length is refused",
     "mixes_expert_cuts": "engines.md 10: moe_tp x moe_ep = tp",
@@ -48,7 +50,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "deals_experts_evenly": "engines.md 10: experts must divide by ep",
     "over_ray": _ASKED_ALONE,
     "architectures": _NOT_READ,
-    "without_pipeline": "mapping.py: every class is cut into stages by the same base class",
+    "without_pipeline": "assumed: every class can be cut into stages",
     "quantizations": _NOT_READ,
     "experts_at_least_tensor": _NOT_READ,
     "ends_on_every_stage": "assumed: embedding on the first stage, head on the last",

@@ -278,12 +278,19 @@ def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) 
         ("nonsense", "it is no JSON"),
         ("[" * 9_000, "it is no JSON"),
         ("[1]", "it is no JSON object"),
+        ('{"method": ["mtp"], "model": "o/d"}', "drafts by ['mtp'] are not planned"),
         ('{"method": "dflash", "model": "o/d"}', "drafts by dflash are not planned"),
         (
             '{"method": "eagle3", "model": "o/d"}',
             "write spec.workload.speculation with",
         ),
         ('{"method": "eagle3"}', "it names no head or draft model of the hub"),
+        (
+            '{"model": "o/m-eagle3"}',
+            "write spec.workload.speculation with method EAGLE3",
+        ),
+        ('{"method": null, "model": "o/EAGLE-m"}', "drafts by eagle are not planned"),
+        ('{"method": "draft_model", "model": "o/dflash"}', "drafts by dflash"),
     ],
 )
 def test_drafting_that_no_field_says_is_left_out_with_its_reason(
@@ -295,3 +302,75 @@ def test_drafting_that_no_field_says_is_left_out_with_its_reason(
     (left,) = found.left_out
     assert left.path.endswith("--speculative-config")
     assert left.why.startswith(why)
+
+
+def test_of_drafting_what_no_field_says_is_named_and_nothing_else_takes_its_place() -> (
+    None
+):
+    config = {
+        "method": "mtp",
+        "model": "org/other-layers",
+        "num_speculative_tokens": 20,
+        "revision": None,
+    }
+    found = import_object(_server("--speculative-config", json.dumps(config)))
+
+    assert found.manifest["spec"]["workload"] == {"speculation": {"method": "MTP"}}
+    (left,) = found.left_out
+    assert left.why == (
+        "model: no field says it; num_speculative_tokens: tokens takes 1 to 16"
+    )
+
+
+def test_what_drafts_from_the_prompt_may_stand_in_the_place_of_a_model() -> None:
+    config = {"model": "[ngram]", "num_speculative_tokens": 2}
+    found = import_object(_server("--speculative-config", json.dumps(config)))
+
+    speculation = {"method": "PromptLookup", "tokens": 2}
+    assert found.manifest["spec"]["workload"] == {"speculation": speculation}
+    assert found.left_out == ()
+
+
+def test_keys_of_an_option_take_the_place_of_the_whole_wherever_it_stands() -> None:
+    found = import_object(
+        _server(
+            "--speculative-config.method=medusa",
+            "--speculative-config",
+            '{"method": "mtp"}',
+        )
+    )
+
+    assert "workload" not in found.manifest["spec"]
+    (left,) = found.left_out
+    assert left.why == "drafts by medusa are not planned"
+
+
+def test_keys_of_keys_are_nested_and_lists_are_added_to() -> None:
+    found = import_object(
+        _server(
+            "--compilation-config.pass_config.fuse_norm_quant=true",
+            "--compilation-config.pass_config",
+            '{"fuse_act_quant": false}',
+            "--compilation-config.cudagraph_capture_sizes",
+            "[1, 2, 4]",
+            "--compilation-config.custom_ops+=none",
+            "--compilation-config.custom_ops+",
+            "+rms_norm,+silu",
+        )
+    )
+
+    told = json.loads(found.manifest["spec"]["engine"]["args"]["compilation-config"])
+    assert told == {
+        "pass_config": {"fuse_norm_quant": True, "fuse_act_quant": False},
+        "cudagraph_capture_sizes": [1, 2, 4],
+        "custom_ops": ["none", "+rms_norm", "+silu"],
+    }
+
+
+@pytest.mark.parametrize("words", [[f"--a{'.b' * 9_000}", "1"], ["--a.b", "[" * 9_000]])
+def test_an_option_with_thousands_of_keys_or_brackets_is_left_out(
+    words: list[str],
+) -> None:
+    found = import_object(_server(*words))
+
+    assert len(found.left_out) == 1

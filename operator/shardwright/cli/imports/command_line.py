@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,6 +45,9 @@ DEGREE_OF: Final[Mapping[str, str]] = {
     "data-parallel-size": "attentionData",
     "decode-context-parallel-size": "context",
 }
+
+_MOST_KEYS: Final = 8  # of one option, behind its name; configurations of vLLM have 3
+_MOST_BRACKETS: Final = 64  # of one value, which has a few
 
 _ENDS: Final = re.compile(r"[;&|]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
@@ -194,20 +196,64 @@ def carry_options(
 
 
 def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
-    """Yield options with those of one name and several keys made one, as vLLM's parser does.
+    """Yield options with those of one name and several keys made one, as vLLM's parser does: they
+    take the place of the whole, if that is there as well.
+
+    Source: vLLM 0.33 ``utils/argparse_utils.py:FlexibleArgumentParser.parse_args``.
 
     >>> dict(_whole([("speculative-config.method", "mtp"), ("max-model-len", "8")]))
     {'max-model-len': '8', 'speculative-config': '{"method": "mtp"}'}
+    >>> dict(_whole([("x.a.b", "null"), ("x.a.c+", "1,2"), ("x", "{}")]))
+    {'x': '{"a": {"b": null, "c": ["1", "2"]}}'}
     """
-    keys: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    wholes: dict[str, dict[str, Any]] = {}
+    plain: list[tuple[str, Value]] = []
     for name, value in options:
-        whole, dot, key = name.partition(".")
-        if dot:
-            keys[whole][key.replace("-", "_")] = _typed(value)
+        whole, *keys = name.split(".")
+        if 1 <= len(keys) <= _MOST_KEYS:
+            _merge(wholes.setdefault(whole, {}), _nested(keys, value))
         else:
-            yield name, value
-    for whole, told in keys.items():
+            plain.append((name, value))
+    yield from (option for option in plain if option[0] not in wholes)
+    for whole, told in wholes.items():
         yield whole, json.dumps(told)
+
+
+def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put what another option with keys says into what is told: dictionaries and lists grow."""
+    for key, value in more.items():
+        before = told.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            _merge(before, value)
+        elif isinstance(before, list) and isinstance(value, list):
+            before += value
+        else:
+            told[key] = value
+
+
+def _nested(keys: Sequence[str], value: Value) -> dict[str, Any]:
+    """Return what one option with keys says; a last key that ends in ``+`` has words of a list."""
+    *parents, last = (key.replace("-", "_") for key in keys)
+    name = last.removesuffix("+")
+    nested = {name: _of_key(value) if name == last else str(value).split(",")}
+    for key in reversed(parents):
+        nested = {key: nested}
+    return nested
+
+
+def _of_key(value: Value) -> Any:
+    """Return the value of one key: JSON, a number with a suffix, or else a word.
+
+    >>> [_of_key(value) for value in ("[1, 2]", "true", "True", "2k", "mtp")]
+    [[1, 2], True, 'True', 2000, 'mtp']
+    """
+    if isinstance(value, bool) or value.count("[") + value.count("{") > _MOST_BRACKETS:
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        number = _tokens(value)
+        return value if number is None else number
 
 
 def _as_speculation(draft: Draft, value: str, where: str) -> None:

@@ -21,8 +21,26 @@ _UNTOLD: Final = (
     "the commit of its repository (head.revision) or a claim, and an EAGLE-3 head its config"
 )
 
+_BY_NAME: Final = {
+    "eagle-": "eagle",
+    "eagle3": "eagle3",
+    "dflash": "dflash",
+    "dspark": "dspark",
+}
+"""What vLLM takes a draft model for whose name has this in it, in this order.
+
+Source: vLLM 0.33 ``config/speculative.py:__post_init__``.
+"""
+
+_LOOKUPS: Final = ("ngram", "[ngram]")
+"""What vLLM calls drafts from the prompt, as a method or in the place of a model."""
+
 _MOST_DRAFTS: Final = 16
 """Tokens that ``workload.speculation.tokens`` takes."""
+
+_TOKENS: Final = "num_speculative_tokens"
+_SHOWN: Final = 40  # characters of a word of others
+_NAMED: Final = 5  # names of others, beside how many more there are
 
 
 def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
@@ -40,15 +58,20 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
         return None, "it is no JSON"
     if not isinstance(told, dict):
         return None, "it is no JSON object"
-    rest = {name.replace("-", "_"): value for name, value in told.items()}
-    head, tokens = rest.pop("model", None), rest.pop("num_speculative_tokens", None)
-    said = rest.pop("method", "draft_model" if head else None)
+    rest = {
+        name.replace("-", "_"): value
+        for name, value in told.items()
+        if value is not None
+    }
+    head = rest.pop("model", None)
+    said = _meant(rest.pop("method", None), head)
     method = _method(said)
     if method is None:
-        return None, f"drafts by {said or 'what it does not name'} are not planned"
+        shown = str(said or "what it does not name")[:_SHOWN]
+        return None, f"drafts by {shown} are not planned"
     field: dict[str, Any] = {"method": method}
-    if isinstance(tokens, int) and 1 <= tokens <= _MOST_DRAFTS:
-        field["tokens"] = tokens
+    if _fits(rest.get(_TOKENS)):
+        field["tokens"] = rest.pop(_TOKENS)
     if method in _HEADS.values():
         if not isinstance(head, str) or not re.fullmatch(MODEL_ID, head):
             return None, "it names no head or draft model of the hub"
@@ -56,18 +79,42 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
         if method != "DraftModel" or not re.fullmatch(COMMIT, str(commit)):
             return None, _UNTOLD.format(method=method, head=head)
         field["head"] = {"id": head, "revision": commit}
+    elif head is not None and head not in _LOOKUPS:
+        rest["model"] = head
     return field, _not_carried(rest)
+
+
+def _meant(said: object, head: object) -> object:
+    """Return the method that vLLM takes for the one that is said, by the name of what drafts."""
+    if not isinstance(head, str) or said not in (None, "draft_model"):
+        return said
+    if said is None and head in _LOOKUPS:
+        return head
+    names = (method for part, method in _BY_NAME.items() if part in head.lower())
+    return next(names, "draft_model")
 
 
 def _method(said: object) -> str | None:
     """Return the method of a ShardedModel that is vLLM's of this name."""
     if not isinstance(said, str):
         return None
-    if said == "ngram":
+    if said in _LOOKUPS:
         return "PromptLookup"
     return "MTP" if _MTP.fullmatch(said) else _HEADS.get(said)
 
 
+def _fits(tokens: object) -> bool:
+    """Return whether ``tokens`` of the field takes a number."""
+    whole = isinstance(tokens, int) and not isinstance(tokens, bool)
+    return whole and tokens in range(1, _MOST_DRAFTS + 1)
+
+
 def _not_carried(rest: dict[str, Any]) -> str:
-    names = ", ".join(sorted(name[:40] for name in rest)[:5])
-    return f"{names}: no field says it" if names else ""
+    """Say what is in no field, and why not; of many names the first."""
+    others = sorted(name[:_SHOWN] for name in rest.keys() - {_TOKENS})
+    shown = ", ".join(others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    reasons = [f"{shown}{more}: no field says it"] if others else []
+    if _TOKENS in rest:
+        reasons.append(f"{_TOKENS}: tokens takes 1 to {_MOST_DRAFTS}")
+    return "; ".join(reasons)
