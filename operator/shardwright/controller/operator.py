@@ -299,6 +299,7 @@ class Operator:
         await self._say_missing(
             needed_of_claims(installation.claims)
         )  # without them it would wait and say nothing
+        self._metrics.show_left(self._view.namespaces, ())
         self._claims = Claims(self._client, installation, self._on_claims)
         self._claims.start()
         await self._claims.read.wait()

@@ -223,7 +223,9 @@ def quota_problem(
             gone = max(gone, Decimal(0))
             whole = _sum(quota, name, (wanted, *kept))
             if need.amounts[name] * pods and gone + whole > hard:
-                return _exceeded(quota, name, gone, whole, runs=bool(own))
+                return _exceeded(
+                    quota, name, gone, whole, runs=any(there for _, there in own)
+                )
     return None
 
 
