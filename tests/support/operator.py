@@ -222,7 +222,10 @@ class OperatorProcess:
         )
 
     def logs(self) -> str:
-        return self._log.read_text()
+        """Return what it has logged; nothing once it was put away, as where taking a test down has
+        failed.
+        """
+        return self._log.read_text() if self._log.exists() else ""
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its HTTP endpoints; (0, error) when it does not
