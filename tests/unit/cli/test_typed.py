@@ -323,7 +323,7 @@ def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(
     assert names == [f"{size['gpus']}x{size['gpu']}" for size in found]
     assert header.split()[:2] == ["GPU", "GPUS"]
     assert ["x".join(row.split()[1::-1]) for row in rows] == names
-    assert main(["plan", LLAMA, *LOAD, "--gpus", names[0], "-o", "name"]) == 0
+    assert main(["plan", LLAMA, "--gpus", names[0], "-o", "name"]) == 0
 
 
 def test_wide_tables_have_more_columns(capsys: Capture) -> None:
