@@ -10,10 +10,10 @@ import json
 import sys
 from pathlib import Path
 
-import checker  # type: ignore[import-not-found]  # beside this file
-
 
 def main() -> None:
+    import checker  # type: ignore[import-not-found]  # beside this file, of the engine's world
+
     checker.pretend_gpus()
     from vllm import AsyncEngineArgs
     from vllm.model_executor.model_loader import get_model_loader
