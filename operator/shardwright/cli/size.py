@@ -259,6 +259,16 @@ def counted_by(found: Sequence[Sized]) -> Counted:
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
+_COLUMNS: Final = (
+    "GPUS",
+    "LAYOUT",
+    "OUTPUT",
+    "FIRST TOKEN",
+    "PER TOKEN",
+)
+"""What every table of sizes says of a number of GPUs."""
+
+
 def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
@@ -268,11 +278,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield Line()
     header = (
         "GPU",
-        "GPUS",
-        "LAYOUT",
-        "OUTPUT",
-        "FIRST TOKEN",
-        "PER TOKEN",
+        *_COLUMNS,
         *_PRICE_HEADERS[by],
     )
     yield from table(
@@ -286,19 +292,14 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
         return
     yield Line()
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
-    header = ("GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
-    yield from table(header, [_cells(step) for step in _near(first)], width=width)
+    yield from table(_COLUMNS, [_cells(step) for step in _near(first)], width=width)
 
 
 def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
     """Yield one line for each product, with both prices."""
     header = (
         "GPU",
-        "GPUS",
-        "LAYOUT",
-        "OUTPUT",
-        "FIRST TOKEN",
-        "PER TOKEN",
+        *_COLUMNS,
         "OUTPUT A GPU",
         *_PRICE_HEADERS[Counted.RELATIVE],
         *_PRICE_HEADERS[Counted.STATED],
