@@ -5,6 +5,8 @@ models, a GPU and an engine, by the names that the package's docstring explains.
 from collections.abc import Mapping
 
 from shardwright.costs.estimator import Estimator
+from shardwright.costs.memory import Frame, stage_holds
+from shardwright.costs.overheads import Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Candidate, Layout
@@ -15,8 +17,18 @@ from tests.support.builders_plan import a_model, a_pool, vllm_traits
 def worked_examples() -> Mapping[str, object]:
     """Return the names that every worked number may use."""
     llama, load, vllm = a_model("llama-70b"), a_load(), vllm_traits()
+    layout = Layout(tensor=4)
+    frame = Frame(
+        model=llama,
+        layout=layout,
+        holds=stage_holds(llama, layout, "auto", vllm),
+        device=Device.of(on_h100s(layout)),
+        traits=vllm,
+        mean_tokens=load.input_tokens + load.output_tokens,
+    )
     return {
         "Layout": Layout,
+        "frame": frame,
         "h100": load_gpus()["H100-SXM-80GB"],
         "llama": llama,
         "qwen": a_model("qwen3-30b-a3b"),

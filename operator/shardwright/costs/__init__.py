@@ -14,7 +14,8 @@ Every public function states its formula, the unit of its result, how far it was
 the same names: ``llama`` is Llama 70B (80 layers of 8,192, 64 heads, 8 K/V heads of 128, 28,672
 wide, 128,256 tokens), ``qwen`` Qwen3-30B-A3B, ``h100`` a GPU of 80 GB, ``vllm`` version 0.33 and
 ``load`` 64 requests of 2,048 + 512 tokens; ``on_h100s`` puts a layout on nodes of eight, and
-``task`` is ``llama`` under ``load`` there, with tensor 8.
+``task`` is ``llama`` under ``load`` there, with tensor 8, and ``frame`` what its memory is counted
+in with tensor 4.
 
 Nothing is judged here: an estimate that does not fit is an estimate.
 """

@@ -149,15 +149,6 @@ def memory_under(
     Error: that of :func:`replica_memory`, which asks it.
     Source: derived; docs/memory.md.
 
-    >>> layout = Layout(tensor=4)
-    >>> frame = Frame(
-    ...     model=llama,
-    ...     layout=layout,
-    ...     holds=stage_holds(llama, layout, "auto", vllm),
-    ...     device=Device.of(on_h100s(layout)),
-    ...     traits=vllm,
-    ...     mean_tokens=load.input_tokens + load.output_tokens,
-    ... )
     >>> memory_under(frame, load, {}).kv_tokens
     450272
     """
@@ -216,15 +207,6 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     Error: as :func:`replica_memory`.
     Source: derived; docs/memory.md.
 
-    >>> layout = Layout(tensor=4)
-    >>> frame = Frame(
-    ...     model=llama,
-    ...     layout=layout,
-    ...     holds=stage_holds(llama, layout, "auto", vllm),
-    ...     device=Device.of(on_h100s(layout)),
-    ...     traits=vllm,
-    ...     mean_tokens=2560,
-    ... )
     >>> limits = Limits(batched_tokens=2048, sequences=256, model_len=3072)
     >>> memory_at(frame, limits).kv_tokens
     470736
