@@ -133,6 +133,8 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
         "ready": 1,
         "restarts": 0,
         "restart_budget_spent": 0,
+        "pods_wanted": 2,
+        "pods_bound": 2,
     }
     assert lives(operator, models) == served
     assert ready_series(operator, models) == {("True", "Serving")}
@@ -161,6 +163,8 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
         "ready": 0,
         "restarts": 1,
         "restart_budget_spent": 1,
+        "pods_bound": 0,
+        "last_failure": 1,
     }
     assert lives(operator, models) == served | stopped
     assert ready_series(operator, models) == {("False", "RestartBudgetSpent")}
@@ -172,6 +176,7 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     assert lives(operator, models) == {
         **served,
         "restarts": 1,
+        "last_failure": 1,
         "last_outage_seconds": group["lastOutageSeconds"],
     }
 
