@@ -57,6 +57,9 @@ _GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _START_SECONDS = 60.0
 _LONGEST_SOCKET_FOLDER = 80  # a Unix socket's path has at most 107 bytes
 
+# Client limits of the controller manager and the scheduler.
+_HURRIED: Manifest = {"kube-api-qps": "300", "kube-api-burst": "600"}
+
 # Who did what to which object, and how it was answered; not the bodies. What the components renew
 # all the time is left out.
 _AUDIT_POLICY: Manifest = {
@@ -105,6 +108,8 @@ class ControlPlane:
         lease_duration_seconds: int = 40,
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
         api_server: Path | None = None,
+        *,
+        hurried: bool = True,
     ) -> None:
         """Nothing runs yet; see `start`."""
         self.bin = build.binaries()
@@ -118,6 +123,7 @@ class ControlPlane:
         self._feature_gates = dict(feature_gates or {})
         self._lease_duration_seconds = lease_duration_seconds
         self._unmanaged_namespaces = tuple(unmanaged_namespaces)
+        self._hurried = hurried
 
         temporary = tempfile.gettempdir()
         folder = tempfile.mkdtemp(
@@ -136,6 +142,7 @@ class ControlPlane:
         lease_duration_seconds: int = 40,
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
         api_server: Path | None = None,
+        hurried: bool = True,
     ) -> ControlPlane:
         """Start a control plane and return when it works; the programs are built first where they
         are not cached.
@@ -149,6 +156,8 @@ class ControlPlane:
         unmanaged_namespaces: pods there are bound to nodes, but nobody starts them: they never look
         ready. api_server: of another version, with etcd alone: the other components are those of
         their own API server.
+        hurried: the controller manager and the scheduler may send 300 requests a second each, so
+        that tests need not wait; else what they allow themselves in most clusters, 20 and 50.
         """
         control_plane = cls(
             features,
@@ -156,6 +165,7 @@ class ControlPlane:
             lease_duration_seconds,
             unmanaged_namespaces,
             api_server,
+            hurried=hurried,
         )
         try:
             control_plane._start()
@@ -452,8 +462,7 @@ class ControlPlane:
                 self._folder / "service-account.key"
             ),
             "root-ca-file": str(self.ca_file),
-            "kube-api-qps": "300",
-            "kube-api-burst": "600",
+            **(_HURRIED if self._hurried else {}),
             "concurrent-statefulset-syncs": "20",
             "horizontal-pod-autoscaler-sync-period": "2s",
             "node-monitor-period": f"{min(max(self._lease_duration_seconds // 40, 1), 60)}s",
@@ -468,8 +477,7 @@ class ControlPlane:
             "kubeconfig": str(self._folder / "kube-scheduler.kubeconfig"),
             "secure-port": "0",
             "leader-elect": "false",
-            "kube-api-qps": "300",
-            "kube-api-burst": "600",
+            **(_HURRIED if self._hurried else {}),
         }
 
     def _kwok_flags(self) -> dict[str, str]:
