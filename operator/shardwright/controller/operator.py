@@ -167,9 +167,9 @@ class Operator:
             else None
         )
 
-    async def _look(self, key: Key) -> Again | None:
+    async def _look(self, key: Key, priority: Priority) -> Again | None:
         try:
-            return await self._reconciler.look(key)
+            return await self._reconciler.look(key, priority)
         finally:
             self._intake.looked_at(key)
 

@@ -21,6 +21,7 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
 from shardwright.controller.recalling import Recalling
+from shardwright.controller.right_of_way import RightOfWay
 from shardwright.controller.view import Interests, View, base_key, user_written
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
@@ -92,14 +93,17 @@ class Reconciler:
         self._notes = Notes()
         self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
+        self._way = RightOfWay()
 
     def note_of(self, key: Key) -> Note:
         """Return the note that the last look at a model has left."""
         return self._notes.of(key)
 
-    async def look(self, key: Key) -> Again | None:
+    async def look(
+        self, key: Key, priority: Priority = Priority.RESYNC
+    ) -> Again | None:
         """Bring a model one step further and return when to look again, None for only when it
-        changes.
+        changes. ``priority`` is how urgent the look is.
 
         Raises:
             NotAllTakenError: something was not taken; all else is done and published.
@@ -113,8 +117,9 @@ class Reconciler:
         if note.mark == mark and (note.again_at is None or now < note.again_at):
             return self._again(note.again_at, Priority.RESYNC)
         try:
-            seen = await self._parts.reading.read(key, live, note, now)
-            published, done = await self._advance(key, live, seen)
+            with self._way.looking(priority):
+                seen = await self._parts.reading.read(key, live, note, now)
+                published, done = await self._advance(key, live, seen, priority)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         if published.found.rollback is None:
@@ -203,13 +208,14 @@ class Reconciler:
         return replace(seen, told=await self._recalling.told(key, live))
 
     async def _advance(
-        self, key: Key, live: Mapping[str, Any], seen: Seen
+        self, key: Key, live: Mapping[str, Any], seen: Seen, priority: Priority
     ) -> tuple[Published, Outcome]:
         """Do what the pure core says until there is nothing left to do; return what to publish, and
         all that was written.
         """
         done = Outcome()
         while True:
+            await self._way.step(priority)
             step = await _aside(seen.groups, advance, seen, self._clock.now())
             if step.recalls or step.tell:
                 seen = await self._read_on(key, live, seen, step)

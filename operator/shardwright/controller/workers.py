@@ -13,7 +13,7 @@ from typing import Final
 
 from shardwright.cluster.client import ApiError
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.queue import Again, Key, Queue
+from shardwright.controller.queue import Again, Key, Priority, Queue
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ DEADLINE_SECONDS: Final = 30.0
 one that hangs in a webhook longer than this gives its worker back.
 """
 
-Look = Callable[[Key], Awaitable[Again | None]]
-"""Looks at a model and returns when to look again although nothing may happen, None for only when
+Look = Callable[[Key, Priority], Awaitable[Again | None]]
+"""Looks at a model, as urgent as this, and returns when to look again although nothing may happen, None for only when
 something does.
 """
 
@@ -73,14 +73,15 @@ class Workers:
 
     async def _work(self) -> None:
         while True:
-            key = (await self._queue.get()).key
+            turn = await self._queue.get()
+            key = turn.key
             self._busy.add(key)
             self._idle.clear()
             started = monotonic()
             # This stands unless a result comes back: a cancelled look returns none.
             result = "cancelled"
             try:
-                result = await self._try(key)
+                result = await self._try(key, turn.priority)
             finally:
                 self._metrics.reconciles.labels(result).observe(monotonic() - started)
                 self._busy.discard(key)
@@ -88,12 +89,12 @@ class Workers:
                     self._idle.set()
                 self._queue.done(key)
 
-    async def _try(self, key: Key) -> str:
+    async def _try(self, key: Key, priority: Priority) -> str:
         """Look at a key; nothing that goes wrong with one may stop the others."""
         name = "/".join(key)
         try:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
-                again = await self._look(key)
+                again = await self._look(key, priority)
         except NotAllTakenError as error:
             log.warning(
                 "not all was taken: %s",

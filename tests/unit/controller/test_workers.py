@@ -42,7 +42,7 @@ def test_a_look_that_never_ends_gives_its_worker_back_and_is_tried_again(
     async def scenario() -> None:
         tries, again = [], asyncio.Event()
 
-        async def look(key: Key) -> None:
+        async def look(key: Key, _: Priority) -> None:
             tries.append(key)
             if len(tries) == 2:
                 again.set()
@@ -72,7 +72,7 @@ def test_a_look_that_fails_is_tried_again_and_the_others_go_on(
     async def scenario() -> None:
         tries, done = [], asyncio.Event()
 
-        async def look(key: Key) -> None:
+        async def look(key: Key, _: Priority) -> None:
             tries.append(key)
             if key == A and tries.count(A) == 1:
                 raise fault
@@ -93,7 +93,7 @@ def test_a_look_is_repeated_when_it_asks_for_it() -> None:
     async def scenario() -> None:
         tries, done = [], asyncio.Event()
 
-        async def look(key: Key) -> Again | None:
+        async def look(key: Key, _: Priority) -> Again | None:
             tries.append(key)
             if len(tries) == 3:
                 done.set()
@@ -112,7 +112,7 @@ def test_a_pause_is_at_least_what_the_api_server_asks_for() -> None:
     async def scenario() -> None:
         asked = asyncio.Event()
 
-        async def look(_key: Key) -> None:
+        async def look(_: Key, __: Priority) -> None:
             asked.set()
             raise ApiError(429, "TooManyRequests", "later", retry_after_seconds=20)
 
