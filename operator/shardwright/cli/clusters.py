@@ -1,5 +1,7 @@
-"""A live cluster: the way to it, and what is asked of it; loads nothing of the planner, so that no
-answer is soon said.
+"""A live cluster: the way to it, and what is asked of it.
+
+Nothing of the planner is loaded here, and the library that talks to a cluster only where there is a
+kubeconfig: whoever does not get in is told within a second.
 """
 
 import asyncio
@@ -9,17 +11,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.output import print_note
 from shardwright.cli.unreachable import unreachable
-from shardwright.cluster.access import AccessError
-from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.connection import Connection
+from shardwright.cluster.calls import ApiError
+from shardwright.cluster.connection import AccessError, Connection, kubeconfigs_of
 from shardwright.cluster.resources import CONFIG_MAPS
-from shardwright.cluster.user_access import UserAccess, open_connection
 from shardwright.errors import Problem
+
+if TYPE_CHECKING:
+    from shardwright.cluster.client import Client
+    from shardwright.cluster.user_access import UserAccess
 
 FORBIDDEN: Final = 403
 SILENCE_SECONDS: Final = 1.0
@@ -38,13 +42,16 @@ class Target:
     without: str = ""
 
     @cached_property
-    def access(self) -> UserAccess:
+    def access(self) -> "UserAccess":
         """Return the way to it.
 
         Raises:
             UnreachableError: no kubeconfig names it.
         """
         try:
+            kubeconfigs_of(self.connection)
+            from shardwright.cluster.user_access import open_connection  # noqa: PLC0415 - takes half a second to load
+
             return open_connection(self.connection)
         except AccessError as error:
             remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
@@ -60,7 +67,7 @@ class Target:
         """Return the namespace that is meant where nothing else says so."""
         return self.access.namespace
 
-    def ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+    def ask(self, asking: "Callable[[Client], Awaitable[T]]") -> T:
         """Return the answer of the API server to a question.
 
         Raises:
@@ -78,13 +85,13 @@ class Target:
             UnreachableError: no answer, no credentials, or it may not be read.
         """
 
-        def asking(client: Client) -> Awaitable[dict[str, Any] | None]:
+        def asking(client: "Client") -> Awaitable[dict[str, Any] | None]:
             reading = client.get(CONFIG_MAPS, namespace, name)
             return reading if must else unless_forbidden(reading)
 
         return self.ask(asking)
 
-    async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask(self, asking: "Callable[[Client], Awaitable[T]]") -> T:
         async with self.client() as client:
             loop = asyncio.get_running_loop()
             silence = loop.call_later(SILENCE_SECONDS, self._say_who_is_awaited)
@@ -98,9 +105,11 @@ class Target:
             print_note(f"waiting for {self.access.server}")
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self) -> "AsyncIterator[Client]":
         """Open a client; what the API server refuses ends as what to say of it."""
         access, seconds = self.access, self.connection.request_seconds
+        from shardwright.cluster.client import Client  # noqa: PLC0415 - see access
+
         client = Client(access.access, THREADS).impatient()
         try:
             yield client.until(monotonic() + seconds) if seconds else client

@@ -12,11 +12,9 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
-from shardwright import __version__
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import Target
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
 from shardwright.cli.live import read_live_surroundings
@@ -62,9 +60,8 @@ class WantedModel:
 
 def diff(arguments: Namespace) -> int:
     """Print what would change; the exit code says whether anything does."""
-    if problems := tuple(_problems_of_use(arguments)):
-        raise InputError(problems)
-    cluster, file = Target(connection=connection_of(arguments)), arguments.settings
+    cluster: Target = arguments.target
+    file = arguments.settings
     settings = (
         name_the_file(file, partial(read_settings, read_text(file)))
         if file
@@ -87,38 +84,6 @@ def diff(arguments: Namespace) -> int:
             arguments.output,
         )
     return Differs.YES if any(item.differs for item in differences) else Differs.NO
-
-
-def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
-    if bool(arguments.name) == bool(arguments.filename):
-        what = (
-            "a name and a file are given"
-            if arguments.name
-            else "neither a name nor a file is given"
-        )
-        yield Problem(
-            code="NotTogether",
-            path="NAME",
-            what=what,
-            remedy="give one of them: diff NAME, or diff -f FILE",
-        )
-    version = arguments.operator_version
-    if version and version.removeprefix("v") != __version__:
-        what, limit = (
-            f"this program renders as release {__version__} does",
-            "and as no other",
-        )
-        remedy = (
-            f"install the command line of {version} beside it, for example into a virtual "
-            "environment, and ask that"
-        )
-        yield Problem(
-            code="NotAllowed",
-            path="--operator-version",
-            what=what,
-            limit=limit,
-            remedy=remedy,
-        )
 
 
 def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import examine
 from shardwright.cli.exits import Exit
 from shardwright.cli.findings import Examined, Finding, Result
@@ -18,7 +17,6 @@ from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_document
 from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.cli.taking_stock import read_chart
-from shardwright.errors import InputError, Problem
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
 _UNREAD: Final = "not looked at: you may not read what it takes"
@@ -44,9 +42,7 @@ def doctor(arguments: Namespace) -> int:
         InputError: something is said of pods that nobody has asked for.
         UnreachableError: no answer, or no credentials.
     """
-    if problems := tuple(_problems_of_use(arguments)):
-        raise InputError(problems)
-    cluster = Target(connection=connection_of(arguments))
+    cluster: Target = arguments.target
     chart = cluster.ask(lambda client: read_chart(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "text":
@@ -58,17 +54,6 @@ def doctor(arguments: Namespace) -> int:
         if any(one.result is Result.WRONG for one in examined)
         else Exit.PLAN
     )
-
-
-def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
-    given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
-    what, remedy = "is of the pods that measure", "give --network-policies, too"
-    if not arguments.network_policies:
-        yield from (
-            Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
-            for flag, said in given.items()
-            if said
-        )
 
 
 def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:

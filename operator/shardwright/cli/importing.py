@@ -24,6 +24,7 @@ from shardwright.cli.outputs import print_list
 from shardwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from shardwright.cli.clusters import Target
     from shardwright.cluster.client import Client
 
 KINDS: Final = {
@@ -55,14 +56,6 @@ KINDS: Final = {
 
 def import_models(arguments: Namespace) -> Exit:
     """Print the ShardedModels, and on stderr what of each was not carried over."""
-    if bool(arguments.filename) == bool(arguments.name):
-        what, remedy = (
-            "give files, or objects of the cluster",
-            "import -f FILE, or import deployment/NAME",
-        )
-        raise InputError(
-            [Problem(code="NotTogether", path="KIND/NAME", what=what, remedy=remedy)]
-        )
     found = list(_from_cluster(arguments) if arguments.name else _from_files(arguments))
     if arguments.output == "json":
         items = [
@@ -129,14 +122,8 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
-    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
-
     names = [_kind_and_name(word) for word in arguments.name]
-    cluster = Target(
-        connection=connection_of(arguments),
-        without="give -f FILE to import without a cluster",
-    )
+    cluster: Target = arguments.target
     for kind, name in names:
         content, others = cluster.ask(
             partial(_read, kind=kind, namespace=cluster.namespace, name=name)

@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn
 from shardwright.api.record import PlanRecord
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.kinds import POD_GROUPS
 from shardwright.cluster.resources import (
     CHILDREN,
     CONFIG_MAPS,
     OPTIONAL_CHILDREN,
-    POD_GROUPS,
     PODS,
     SHARDED_MODELS,
     Resource,

@@ -12,6 +12,8 @@ from typing import Final
 
 from shardwright import __version__
 from shardwright.cli.arguments import UsageExit, build_parser, program_name
+from shardwright.cli.asked_cluster import asked_cluster
+from shardwright.cli.combinations import refuse_misuse
 from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
 from shardwright.cli.output import print_error, print_text
 from shardwright.errors import InputError, Problem
@@ -56,6 +58,8 @@ def _answer(argv: Sequence[str] | None) -> int:
 
 def _run(arguments: Namespace) -> int:
     try:
+        refuse_misuse(arguments)
+        arguments.target = asked_cluster(arguments)
         code = COMMANDS[arguments.command](arguments)
     except BrokenPipeError:
         raise
@@ -181,6 +185,10 @@ def _leave_quietly() -> int:
 
 
 def _plan(arguments: Namespace) -> int:
+    if arguments.by_operator:
+        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see below
+
+        return plan_by_operator(arguments)
     from shardwright.cli.plan import plan  # noqa: PLC0415 - the planner is loaded by the commands that plan
 
     return plan(arguments)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -102,24 +101,6 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
         )
     largest: Instance = max(rows, key=lambda row: (row.gpus, row.nvlink_domain_gpus))
     return largest.gpus, largest.nvlink_domain_gpus
-
-
-def problems_of_gpus(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return the options that describe GPUs although no GPUs are named, as problems."""
-    given = {"--nodes-of": arguments.nodes_of, "--network": arguments.network}
-    lost = [
-        flag
-        for flag, value in given.items()
-        if value is not None and not arguments.gpus
-    ]
-    what, remedy = (
-        "describes GPUs that are not named",
-        "name them, for example with --gpus 16xH100",
-    )
-    return tuple(
-        Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
-        for flag in lost
-    )
 
 
 def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:

@@ -9,7 +9,7 @@ import secrets
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
@@ -19,7 +19,6 @@ from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.clusters import Target
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
 from shardwright.cli.inputs import Given, name_the_file, read_sources
 from shardwright.cli.live_models import LiveModel, read_model
@@ -53,9 +52,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the
     cluster.
     """
-    if problems := tuple(_problems_of_use(arguments)):
-        raise InputError(problems)
-    cluster = Target(connection=connection_of(arguments))
+    cluster: Target = arguments.target
     copies = [_copy(source, arguments, cluster) for source in _models(arguments)]
     try:
         found = cluster.ask(lambda client: _plan_all(client, copies))
@@ -73,36 +70,6 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         if all(is_planned(model.content) for model in found)
         else Exit.NOTHING_FITS
     )
-
-
-def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
-    if not arguments.filename:
-        what, remedy = (
-            "is for manifests",
-            "name one with -f; 'plan NAME' shows the plan of one that is in the cluster",
-        )
-        yield Problem(code="NotTogether", path="--server", what=what, remedy=remedy)
-    given = {
-        "MODEL": arguments.model,
-        "--nodes": arguments.nodes,
-        "--gpus": arguments.gpus,
-        "--config": arguments.config,
-        "--fetch": arguments.fetch,
-        "--settings": arguments.settings,
-        "-o manifest": arguments.output == "manifest",
-    }
-    for path in (name for name, value in given.items() if value):
-        what, limit = (
-            "is for a plan that is made here",
-            "and with --server the operator makes it",
-        )
-        yield Problem(
-            code="NotTogether",
-            path=path,
-            what=what,
-            limit=limit,
-            remedy="leave one of both out",
-        )
 
 
 def _models(arguments: Namespace) -> Sequence[Given]:

@@ -17,7 +17,6 @@ from shardwright.cli.checkpoints import (
     fetched_for,
     read_config,
 )
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import (
     STDIN,
@@ -30,7 +29,6 @@ from shardwright.cli.inputs import (
 from shardwright.cli.named_gpus import (
     nodes_of,
     on_named_gpus,
-    problems_of_gpus,
     read_named_gpus,
 )
 from shardwright.cli.namespaces import placed_in
@@ -48,7 +46,6 @@ from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import (
     names_live_model,
     of_option,
-    problems_of_use,
     read_typed,
     typed_manifest,
 )
@@ -119,10 +116,6 @@ class PlanInputs:
 
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
-    if arguments.by_operator:
-        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see _cluster
-
-        return plan_by_operator(arguments)
     answers = answers_to(read_inputs(arguments))
     if arguments.output == "text":
         for index, answer in enumerate(answers):
@@ -217,8 +210,6 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     Raises:
         InputError: What was typed, or what is in a file, is wrong.
     """
-    if misused := (*problems_of_use(arguments), *problems_of_gpus(arguments)):
-        raise InputError(misused)
     if names_live_model(arguments):
         return _named_inputs(arguments)
     named = read_named_gpus(
@@ -231,7 +222,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         *(Given(file="--gpus", content=node) for node in nodes_of(named)),
         *_there(arguments, wanted),
     )
-    cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
+    cluster: Target | None = arguments.target
     typed = arguments.model is not None
     resources = tuple(
         _typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster)
@@ -257,10 +248,10 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
     """Return a ShardedModel of the cluster, and what is around it."""
-    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
+    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - files need no cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
-    cluster = _cluster(arguments)
+    cluster: Target = arguments.target
     named = read_named(cluster, arguments.model, settings.stated)
     resources = ((arguments.model, named.resource),)
     return PlanInputs(
@@ -283,7 +274,7 @@ def _surroundings(
     settings: Settings,
 ) -> Surroundings:
     if cluster:
-        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - files need no cluster
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated, arguments.nodes)
@@ -302,15 +293,6 @@ def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
         source for source in wanted if source.file == STDIN and STDIN in arguments.nodes
     )
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
-
-
-def _cluster(arguments: Namespace) -> "Target":
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - the client of the cluster takes half a second to load
-
-    return Target(
-        connection=connection_of(arguments),
-        without="give --nodes to plan without a cluster",
-    )
 
 
 def _typed(

@@ -3,12 +3,11 @@ them, or its spec again.
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.cli.clusters import Target
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import no_such_model
 from shardwright.cli.output import print_lines, print_note, print_text, width_of_output
@@ -44,9 +43,7 @@ def rollout(arguments: Namespace) -> Exit:
         InputError: there is no such model or revision, or flags are of another action.
         UnreachableError: the cluster cannot be reached, or does not let us.
     """
-    if problems := tuple(_problems_of_use(arguments)):
-        raise InputError(problems)
-    cluster = Target(connection=connection_of(arguments))
+    cluster: Target = arguments.target
     namespace, name = cluster.namespace, arguments.name
     live = cluster.ask(lambda client: _live(client, namespace, name))
     shown, found = (
@@ -73,23 +70,6 @@ def rollout(arguments: Namespace) -> Exit:
     )
     print_text(in_terminal(f"{namespace}/{name}: {what}"))
     return Exit.PLAN
-
-
-def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
-    if arguments.to_revision is not None and arguments.action != "undo":
-        what, remedy = (
-            f"{arguments.action} takes no revision",
-            "leave it out, or write undo",
-        )
-        yield Problem(
-            code="NotTogether", path="--to-revision", what=what, remedy=remedy
-        )
-    if arguments.output != "text" and arguments.action != "history":
-        what, remedy = (
-            f"{arguments.action} prints no document",
-            "leave -o out, or write history",
-        )
-        yield Problem(code="NotTogether", path="--output", what=what, remedy=remedy)
 
 
 async def _live(client: Client, namespace: str, name: str) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from typing import Final
 
 from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target, unless_forbidden
-from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import (
     Content,
@@ -31,7 +30,6 @@ from shardwright.cli.output import (
 from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import PODS, STATEFUL_SETS, Resource
-from shardwright.errors import InputError, Problem
 from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
@@ -43,9 +41,7 @@ LISTs.
 
 def status(arguments: Namespace) -> Exit:
     """Print how models stand, once or again and again."""
-    if problems := tuple(_problems_of_use(arguments)):
-        raise InputError(problems)
-    cluster = Target(connection=connection_of(arguments))
+    cluster: Target = arguments.target
     namespace = None if arguments.all_namespaces else cluster.namespace
     if arguments.watch:
         _watch(cluster, namespace, arguments)
@@ -75,18 +71,6 @@ def status(arguments: Namespace) -> Exit:
             arguments.output,
         )
     return Exit.PLAN
-
-
-def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
-    if arguments.name and arguments.all_namespaces:
-        what, remedy = "a name is given beside -A", "name its namespace with -n"
-        yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
-    if arguments.watch and arguments.output not in {"text", "wide"}:
-        what, remedy = (
-            "shows text that changes",
-            "leave -o out, or ask again and again without --watch",
-        )
-        yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
 
 
 def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:

@@ -9,11 +9,13 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.names import API_VERSION, KIND
-from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from shardwright.api.resource import ShardedModel
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m)", re.ASCII)
 _MILLISECONDS: Final = {
@@ -152,6 +154,8 @@ def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
     Raises:
         InputError: with one problem per option that its field does not take.
     """
+    from shardwright.api.resource import parse_manifest  # noqa: PLC0415 - what is misused is said before it is loaded
+
     try:
         return parse_manifest(manifest)
     except InputError as error:
@@ -218,70 +222,10 @@ def names_live_model(arguments: Namespace) -> bool:
         model is not None
         and there
         and _NAME.fullmatch(model) is not None
-        and not _is_file(model)
+        and not is_file(model)
     )
 
 
-def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return the problems of the combination of model, files and options."""
-    model, files = arguments.model, arguments.filename or ()
-    if model is None and not files:
-        return (
-            Problem(
-                code="NoShardedModel",
-                what="no model is named",
-                remedy="give its id, or a manifest with -f FILE",
-            ),
-        )
-    if model is None:
-        return (
-            *map(_of_files_only, typed_options(arguments)),
-            *_manifest_of_files(arguments),
-        )
-    if files:
-        what = f"the model {model} is named beside -f"
-        return (
-            Problem(
-                code="NotTogether", path="MODEL", what=what, remedy="give one of both"
-            ),
-        )
-    if _is_file(model):
-        what = f"{model} is a file, not the id of a model"
-        return (
-            Problem(
-                code="NotAllowed", path="MODEL", what=what, remedy=f"write -f {model}"
-            ),
-        )
-    return ()
-
-
-def _is_file(model: str) -> bool:
+def is_file(model: str) -> bool:
+    """Return whether a name is that of a file, or looks like one."""
     return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113 - a name too long is no file
-
-
-def _of_files_only(flag: str) -> Problem:
-    what, limit = (
-        "describes a model that is named on the command line",
-        "and the manifest of -f says it itself",
-    )
-    return Problem(
-        code="NotTogether",
-        path=flag,
-        what=what,
-        limit=limit,
-        remedy="write it into the manifest",
-    )
-
-
-def _manifest_of_files(arguments: Namespace) -> tuple[Problem, ...]:
-    if arguments.output != "manifest":
-        return ()
-    what = "is for a model that is named on the command line"
-    return (
-        Problem(
-            code="NotTogether",
-            path="-o manifest",
-            what=what,
-            remedy="the manifest of -f is there already",
-        ),
-    )

@@ -13,14 +13,12 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
+from shardwright.cluster.connection import AccessError
+
 CONNECTIONS_KEPT: Final = 256
 """Basis: derived; 16 namespaces have a watch for each of thirteen kinds, and 32 requests may be on
 their way beside them.
 """
-
-
-class AccessError(Exception):
-    """The cluster's address or the credentials for it cannot be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

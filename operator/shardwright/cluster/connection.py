@@ -1,8 +1,18 @@
-"""What a user says of the way to a cluster: kubectl's flags as one value; imports nothing, so that
-options are read at once.
+"""What a user says of the way to a cluster: kubectl's flags as one value, and the kubeconfigs that
+are there.
+
+The library that reads them is not loaded here: whoever has none is told at once.
 """
 
+import os
 from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+
+
+class AccessError(Exception):
+    """The cluster's address or the credentials for it cannot be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +54,17 @@ class Connection:
             *((name, value) for name, value in who if value),
             *(("Impersonate-Group", group) for group in self.as_groups),
         )
+
+
+def kubeconfigs_of(connection: Connection) -> tuple[str, ...]:
+    """Return the kubeconfigs that are there; none where flags alone say where the cluster is.
+
+    Raises:
+        AccessError: there is none, and no flag names a server.
+    """
+    named = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+    paths = [path for path in named.split(os.pathsep) if path]
+    there = tuple(path for path in paths if os.path.exists(os.path.expanduser(path)))  # noqa: PTH110, PTH111 - Path raises where a name is too long
+    if not there and not connection.server:
+        raise AccessError(f"there is no kubeconfig: {', '.join(paths)}")
+    return there

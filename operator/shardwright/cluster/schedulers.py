@@ -12,8 +12,9 @@ from time import monotonic
 from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Call, Client
+from shardwright.cluster.kinds import BY_API
 from shardwright.cluster.permissions import Needed, may
-from shardwright.cluster.resources import BY_API, DISCOVERY, Resource
+from shardwright.cluster.resources import DISCOVERY, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.refusals import scheduler_unavailable
 from shardwright.rendering.gang_scheduling import (

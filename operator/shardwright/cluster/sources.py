@@ -13,6 +13,7 @@ from sys import intern
 from typing import Any, Final
 
 from shardwright.cluster.handover import Key
+from shardwright.cluster.kinds import POD_GROUPS
 from shardwright.cluster.overfull import bounded, is_overfull
 from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.reader import Source
@@ -24,7 +25,6 @@ from shardwright.cluster.resources import (
     NETWORK_POLICIES,
     NODES,
     OPTIONAL_CHILDREN,
-    POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_CLAIMS,

@@ -15,7 +15,7 @@ from shardwright.cluster.device_stock import DeviceStock, Entries
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.held_claims import ClaimingPod, HeldClaims
 from shardwright.cluster.index import Index
-from shardwright.cluster.resources import BY_KIND
+from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.sources import (
     Child,
     ConfigMapFacts,

@@ -5,6 +5,7 @@ The operator has no user: its own way is in ``access``.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +14,9 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from shardwright.cluster.access import Access, AccessError
-from shardwright.cluster.connection import Connection
+from shardwright.cluster.access import Access
+from shardwright.cluster.connection import AccessError, Connection, kubeconfigs_of
 
-DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 DEFAULT_NAMESPACE: Final = "default"
 
 _FLAGS: Final = "of the command line"
@@ -70,15 +70,10 @@ def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
     where none can be read.
     """
     try:
-        merged = KubeConfigMerger(
-            kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-        ).config
-        return (
-            [str(item["name"]) for item in merged[part].value]
-            if merged is not None
-            else []
-        )
+        merged = _merged(kubeconfigs_of(Connection(kubeconfig=kubeconfig)))
+        return [str(item["name"]) for item in merged[part].value]
     except (
+        AccessError,
         config.ConfigException,
         OSError,
         yaml.YAMLError,
@@ -93,23 +88,26 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     """Read the kubeconfigs into a configuration; return the name and the namespace of the context,
     empty where there is none.
     """
-    paths = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-    merged = KubeConfigMerger(paths).config
-    if merged is None:
-        if connection.server:
-            return {}
-        raise AccessError(f"there is no kubeconfig: {_shown(paths)}")
+    paths = kubeconfigs_of(connection)
+    if not paths:
+        return {}
+    merged = _merged(paths)
     name = connection.context or merged.safe_get("current-context")
     if not name and not connection.cluster:
         if connection.server:
             return {}
-        raise AccessError(f"no context is current in {_shown(paths)}")
+        raise AccessError(f"no context is current in {', '.join(paths)}")
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
     _with_flags(merged, found, connection)
     KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None).load_and_set(
         configuration
     )
     return {"name": name, "namespace": found.get("namespace")}
+
+
+def _merged(paths: Sequence[str]) -> Any:
+    """Return the kubeconfigs as one, of which the first that names something counts."""
+    return KubeConfigMerger(os.pathsep.join(paths)).config
 
 
 def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> None:
@@ -147,10 +145,6 @@ def _override(configuration: Any, connection: Connection) -> None:
                 setattr(configuration, name, file)
     if connection.tls_server_name:
         configuration.tls_server_name = connection.tls_server_name
-
-
-def _shown(paths: str) -> str:
-    return ", ".join(path for path in paths.split(os.pathsep) if path)
 
 
 def _said(error: Exception) -> str:

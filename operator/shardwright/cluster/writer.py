@@ -21,9 +21,9 @@ from shardwright.cluster.client import (
     NotLeadingError,
     Urgency,
 )
+from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import (
-    BY_KIND,
     CONTROLLER_REVISIONS,
     JOBS,
     PODS,

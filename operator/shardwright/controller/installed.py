@@ -15,8 +15,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from shardwright.cluster.access import AccessError, open_access
+from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Call, Client
+from shardwright.cluster.connection import AccessError
 from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import LEASES, SHARDED_MODELS
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from shardwright.cluster.access import AccessError, open_access
+from shardwright.cluster.access import open_access
+from shardwright.cluster.connection import AccessError
 from shardwright.controller.interpreter import keep_answering
 from shardwright.controller.logs import configure
 from shardwright.controller.operator import Operator

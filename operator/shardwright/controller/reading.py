@@ -12,8 +12,8 @@ from typing import Any, Final
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
+from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.resources import (
-    BY_KIND,
     NODES,
     PODS,
     SHARDED_MODELS,

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shardwright.cluster.access import AccessError, open_access
+from shardwright.cluster.access import open_access
+from shardwright.cluster.connection import AccessError
 
 
 def kubeconfig(folder: Path, user: dict[str, str]) -> Path:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.cluster.access import AccessError
 from shardwright.cluster.calls import Call
-from shardwright.cluster.connection import Connection
+from shardwright.cluster.connection import AccessError, Connection
 from shardwright.cluster.resources import NODES
 from shardwright.cluster.transport import Transport
 from shardwright.cluster.user_access import named_in_kubeconfig, open_connection

@@ -1,0 +1,218 @@
+"""What may not be typed together, by command.
+
+This loads nothing of what a command needs: what is typed wrong is said first, before a cluster is
+asked.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from shardwright import __version__
+from shardwright.cli.typed import is_file, typed_options
+from shardwright.errors import InputError, Problem
+
+
+def refuse_misuse(arguments: Namespace) -> None:
+    """Refuse words of a command that do not go together.
+
+    Raises:
+        InputError: with one problem for each.
+    """
+    of_command = (
+        _of_server
+        if getattr(arguments, "by_operator", False)
+        else _OF_COMMAND.get(arguments.command)
+    )
+    if of_command and (problems := tuple(of_command(arguments))):
+        raise InputError(problems)
+
+
+def _of_model(arguments: Namespace) -> Iterator[Problem]:
+    model, files = arguments.model, arguments.filename or ()
+    what, remedy, code, path = "", "", "NotTogether", "MODEL"
+    if model is None and not files:
+        what, remedy = "no model is named", "give its id, or a manifest with -f FILE"
+        code, path = "NoShardedModel", ""
+    elif model is None:
+        yield from map(_of_files_only, typed_options(arguments))
+        yield from _manifest_of_files(arguments)
+    elif files:
+        what, remedy = f"the model {model} is named beside -f", "give one of both"
+    elif is_file(model):
+        what, remedy = f"{model} is a file, not the id of a model", f"write -f {model}"
+        code = "NotAllowed"
+    if what:
+        yield Problem(code=code, path=path, what=what, remedy=remedy)
+    yield from _of_gpus(arguments)
+
+
+def _of_files_only(flag: str) -> Problem:
+    what, limit = (
+        "describes a model that is named on the command line",
+        "and the manifest of -f says it itself",
+    )
+    return Problem(
+        code="NotTogether",
+        path=flag,
+        what=what,
+        limit=limit,
+        remedy="write it into the manifest",
+    )
+
+
+def _manifest_of_files(arguments: Namespace) -> tuple[Problem, ...]:
+    if arguments.output != "manifest":
+        return ()
+    what = "is for a model that is named on the command line"
+    return (
+        Problem(
+            code="NotTogether",
+            path="-o manifest",
+            what=what,
+            remedy="the manifest of -f is there already",
+        ),
+    )
+
+
+def _of_gpus(arguments: Namespace) -> Iterator[Problem]:
+    given = {"--nodes-of": arguments.nodes_of, "--network": arguments.network}
+    what, remedy = (
+        "describes GPUs that are not named",
+        "name them, for example with --gpus 16xH100",
+    )
+    if not arguments.gpus:
+        yield from (
+            Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
+            for flag, value in given.items()
+            if value is not None
+        )
+
+
+def _of_diff(arguments: Namespace) -> Iterator[Problem]:
+    if bool(arguments.name) == bool(arguments.filename):
+        what = (
+            "a name and a file are given"
+            if arguments.name
+            else "neither a name nor a file is given"
+        )
+        yield Problem(
+            code="NotTogether",
+            path="NAME",
+            what=what,
+            remedy="give one of them: diff NAME, or diff -f FILE",
+        )
+    version = arguments.operator_version
+    if version and version.removeprefix("v") != __version__:
+        what, limit = (
+            f"this program renders as release {__version__} does",
+            "and as no other",
+        )
+        remedy = (
+            f"install the command line of {version} beside it, for example into a virtual "
+            "environment, and ask that"
+        )
+        yield Problem(
+            code="NotAllowed",
+            path="--operator-version",
+            what=what,
+            limit=limit,
+            remedy=remedy,
+        )
+
+
+def _of_status(arguments: Namespace) -> Iterator[Problem]:
+    if arguments.name and arguments.all_namespaces:
+        what, remedy = "a name is given beside -A", "name its namespace with -n"
+        yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
+    if arguments.watch and arguments.output not in {"text", "wide"}:
+        what, remedy = (
+            "shows text that changes",
+            "leave -o out, or ask again and again without --watch",
+        )
+        yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
+
+
+def _of_rollout(arguments: Namespace) -> Iterator[Problem]:
+    if arguments.to_revision is not None and arguments.action != "undo":
+        what, remedy = (
+            f"{arguments.action} takes no revision",
+            "leave it out, or write undo",
+        )
+        yield Problem(
+            code="NotTogether", path="--to-revision", what=what, remedy=remedy
+        )
+    if arguments.output != "text" and arguments.action != "history":
+        what, remedy = (
+            f"{arguments.action} prints no document",
+            "leave -o out, or write history",
+        )
+        yield Problem(code="NotTogether", path="--output", what=what, remedy=remedy)
+
+
+def _of_doctor(arguments: Namespace) -> Iterator[Problem]:
+    given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
+    what, remedy = "is of the pods that measure", "give --network-policies, too"
+    if not arguments.network_policies:
+        yield from (
+            Problem(code="NotTogether", path=flag, what=what, remedy=remedy)
+            for flag, said in given.items()
+            if said
+        )
+
+
+def _of_server(arguments: Namespace) -> Iterator[Problem]:
+    if not arguments.filename:
+        what, remedy = (
+            "is for manifests",
+            "name one with -f; 'plan NAME' shows the plan of one that is in the cluster",
+        )
+        yield Problem(code="NotTogether", path="--server", what=what, remedy=remedy)
+    given = {
+        "MODEL": arguments.model,
+        "--nodes": arguments.nodes,
+        "--gpus": arguments.gpus,
+        "--config": arguments.config,
+        "--fetch": arguments.fetch,
+        "--settings": arguments.settings,
+        "-o manifest": arguments.output == "manifest",
+    }
+    for path in (name for name, value in given.items() if value):
+        what, limit = (
+            "is for a plan that is made here",
+            "and with --server the operator makes it",
+        )
+        yield Problem(
+            code="NotTogether",
+            path=path,
+            what=what,
+            limit=limit,
+            remedy="leave one of both out",
+        )
+
+
+def _of_import(arguments: Namespace) -> Iterator[Problem]:
+    if bool(arguments.filename) == bool(arguments.name):
+        what, remedy = (
+            "give files, or objects of the cluster",
+            "import -f FILE, or import deployment/NAME",
+        )
+        yield Problem(code="NotTogether", path="KIND/NAME", what=what, remedy=remedy)
+
+
+_OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = (
+    MappingProxyType(
+        {
+            "plan": _of_model,
+            "explain": _of_model,
+            "report": _of_model,
+            "render": _of_model,
+            "diff": _of_diff,
+            "status": _of_status,
+            "rollout": _of_rollout,
+            "doctor": _of_doctor,
+            "import": _of_import,
+        }
+    )
+)
