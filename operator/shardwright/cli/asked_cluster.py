@@ -53,5 +53,7 @@ def _without(arguments: Namespace) -> str:
     if arguments.command == "import":
         return "give -f FILE to import without a cluster"
     return (
-        "give --nodes to plan without a cluster" if hasattr(arguments, "nodes") else ""
+        "give --nodes or --gpus to plan without a cluster"
+        if hasattr(arguments, "nodes")
+        else ""
     )

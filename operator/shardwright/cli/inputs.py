@@ -101,9 +101,11 @@ def _expand(file: str) -> Iterator[str]:
     if file == STDIN or not os.path.isdir(file):  # noqa: PTH112  # Path raises where a name is too long
         yield file
         return
-    yield from (
-        str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES
-    )
+    found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    if not found:
+        what = f"no file in it ends in {', '.join(sorted(SUFFIXES))}"
+        raise _unreadable(file, what, "name a folder of manifests, or the files")
+    yield from map(str, found)
 
 
 def _read(file: str) -> Iterator[Given]:

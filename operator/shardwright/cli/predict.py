@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO, cast
 from shardwright.cli.cases import Case, Cases
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN
-from shardwright.cli.output import with_progress
+from shardwright.cli.output import print_note, with_progress
 from shardwright.costs.estimates import Estimate
 from shardwright.errors import InputError, Problem
 from shardwright.planning.checks import memory_violations
@@ -29,6 +29,10 @@ def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
     _refuse_one_file_for_both(arguments.input, arguments.output)
     cases, failed = Cases(), False
+    if arguments.input == STDIN and sys.stdin.isatty():
+        print_note(
+            "cases are read from here: one JSON object a line, Ctrl-D at the end"
+        )
     with (
         _opened(arguments.input, "r") as source,
         _opened(arguments.output, "w") as target,

@@ -531,4 +531,17 @@ def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
     others = (
         f" and {len(names) - MOST_NAMES:,} others" if len(names) > MOST_NAMES else ""
     )
-    return f"{spell(code)}: {named}{others} ({excluded[0].problem.sentence()})"
+    return f"{spell(code)}: {named}{others} ({_facts(excluded)})"
+
+
+def _facts(excluded: list[NodeExclusion]) -> str:
+    """Return what is true of the nodes; where that differs, of which node each fact is."""
+    by_fact = {node.problem.what: node for node in reversed(excluded)}
+    first, *others = [node for node in excluded if by_fact[node.problem.what] is node]
+    if not others:
+        return first.problem.sentence()
+    facts = [
+        f"{node.node}: {node.problem.what} {node.problem.limit}".strip()
+        for node in others[: MOST_NAMES - 1]
+    ]
+    return "; ".join((f"{first.node}: {first.problem.sentence()}", *facts))

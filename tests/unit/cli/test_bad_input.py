@@ -96,6 +96,22 @@ def test_each_file_is_named_once_and_with_the_way_out(
     assert _errors(capsys, "plan", "meta-llama/Llama-3.1-8B", *words) == [told]
 
 
+@pytest.mark.parametrize("flag", ["-f", "--nodes"])
+def test_a_folder_of_which_nothing_is_read_says_what_would_be(
+    flag: str, files: Files, capsys: Capture
+) -> None:
+    (files.folder / "notes").mkdir()
+    (files.folder / "notes" / "model.txt").write_text("kind: ShardedModel")
+    other = ["--nodes", "nodes.yaml"] if flag == "-f" else ["-f", "model.yaml"]
+    files.manifests(a_manifest())
+
+    assert main(["plan", flag, "notes", *other]) == 2
+    assert capsys.readouterr().err == (
+        "error[FileUnreadable]: notes: no file in it ends in .json, .yaml, .yml; name a folder "
+        "of manifests, or the files\n"
+    )
+
+
 LONG = "a" * 300
 """What no file system takes as a name."""
 

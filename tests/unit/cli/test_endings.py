@@ -158,7 +158,7 @@ def test_a_kubeconfig_that_is_not_there_is_no_fault_of_ours(capsys: Capture) -> 
     err = capsys.readouterr().err
     assert err == (
         "error[NoKubeconfig]: no access to a cluster: there is no kubeconfig: none.yaml; give "
-        "--nodes to plan without a cluster\n"
+        "--nodes or --gpus to plan without a cluster\n"
     )
 
 
@@ -240,7 +240,7 @@ def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_inst
     None
 ):
     program = "from shardwright.cli.main import main; sys.exit(main(['plan', '-f', 'model.yaml']))"
-    process = _python("-c", _WITHOUT + program)
+    process = _python("-c", _WITHOUT + program, KUBECONFIG="model.yaml")
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 3

@@ -188,6 +188,21 @@ def test_stdin_and_stdout_are_the_default(
     assert (json.loads(out)["id"], err) == ("a", "")
 
 
+def test_who_types_cases_is_told_that_they_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Keyboard(""))
+
+    assert main(["predict"]) == 0
+    assert capsys.readouterr().err == (
+        "note: cases are read from here: one JSON object a line, Ctrl-D at the end\n"
+    )
+
+
 def test_a_file_that_is_not_there_is_bad_input(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -270,6 +270,26 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
     )
 
 
+def test_what_keeps_one_node_out_is_not_said_of_another() -> None:
+    def unknown(node: str, label: str) -> NodeExclusion:
+        problem = Problem(code="GpuUnknown", what=label, remedy="label it")
+        return NodeExclusion(node=node, problem=problem)
+
+    excluded = (
+        unknown("n1", "product H999"),
+        unknown("n2", "product H999"),
+        unknown("n4", "no product"),
+    )
+
+    unusable = explain(
+        a_report(), inventory=Inventory(pools=(), excluded=excluded)
+    ).unusable
+
+    assert unusable == (
+        "GPU unknown: n1, n2, n4 (n1: product H999; label it; n4: no product)",
+    )
+
+
 def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
     inventory = Inventory(pools=(), known_pods=KnownPods.NONE)
 
