@@ -10,7 +10,6 @@ from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
-from shardwright.errors import Problem
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -183,20 +182,6 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     return reason.value
 
 
-def problem_parts(problem: Problem) -> dict[str, str]:
-    """Return a problem part by part; those that are empty are left out."""
-    parts = {
-        "code": problem.code,
-        "path": problem.path,
-        "what": problem.what,
-        "limit": problem.limit,
-        "gap": problem.gap,
-        "remedy": problem.remedy,
-        "message": problem.sentence(),
-    }
-    return {name: text for name, text in parts.items() if text}
-
-
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
     problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
-    return {"problem": problem_parts(problem)} if problem else {}
+    return {"problem": problem.document()} if problem else {}

@@ -43,6 +43,23 @@ class Problem:
         sentence = "; ".join(part for part in (fact, self.remedy) if part)
         return f"{self.path}: {sentence}" if self.path else sentence
 
+    def document(self) -> dict[str, str]:
+        """Return the parts and the sentence, as a program reads them; empty parts are left out.
+
+        >>> Problem(code="NoNodes", what="no Node is in it").document()
+        {'code': 'NoNodes', 'what': 'no Node is in it', 'message': 'no Node is in it'}
+        """
+        parts = {
+            "code": self.code,
+            "path": self.path,
+            "what": self.what,
+            "limit": self.limit,
+            "gap": self.gap,
+            "remedy": self.remedy,
+            "message": self.sentence(),
+        }
+        return {name: text for name, text in parts.items() if text}
+
     def under(self, prefix: str) -> "Problem":
         """Return the same problem with its path grown outwards, as it passes a level."""
         return replace(self, path=f"{prefix}.{self.path}" if self.path else prefix)

@@ -8,7 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.cli.output import print_note
 from shardwright.errors import InputError, Problem
@@ -16,7 +16,9 @@ from shardwright.hardware.domains import CLIQUE_LABEL, RACK_GPUS
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.instances import Instance, load_instances
-from shardwright.resolving.subject import Subject
+
+if TYPE_CHECKING:
+    from shardwright.resolving.subject import Subject
 
 MOST_USUAL: Final = 8
 """Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards

@@ -7,7 +7,6 @@ from typing import Any
 
 from shardwright.api.names import API_VERSION
 from shardwright.cli.output import print_json, print_yaml
-from shardwright.documents import problem_parts
 from shardwright.errors import Problem
 
 
@@ -15,7 +14,7 @@ def print_problems(problems: Sequence[Problem], form: str) -> None:
     """Print what is wrong as a list of its own kind, where json or yaml was asked for: a program
     reads nothing else.
     """
-    print_list("ProblemList", [problem_parts(problem) for problem in problems], form)
+    print_list("ProblemList", [problem.document() for problem in problems], form)
 
 
 def print_list(kind: str, items: Sequence[Mapping[str, Any]], form: str) -> None:

@@ -267,11 +267,14 @@ def test_without_its_libraries_the_operator_says_in_one_line_what_to_install() -
     assert err.decode().count("\n") == 1
 
 
-def test_the_version_loads_no_planner() -> None:
+@pytest.mark.parametrize(
+    "words", [["version"], ["models"], ["gpus", "-o", "json"]], ids=" ".join
+)
+def test_lists_and_the_version_load_no_planner(words: list[str]) -> None:
     program = (
-        "import sys; from shardwright.cli.main import main; main(['version']); "
-        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline'} & sys.modules.keys(), "
-        "file=sys.stderr)"
+        f"import sys; from shardwright.cli.main import main; main({words!r}); "
+        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline', 'shardwright.planning'} "
+        "& sys.modules.keys(), file=sys.stderr)"
     )
     _, err = _python("-c", program).communicate(timeout=60)
 

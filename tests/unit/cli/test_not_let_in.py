@@ -129,7 +129,7 @@ def _run(folder: Path, kubeconfig: str, *words: str) -> tuple[str, list[str]]:
             "KUBECONFIG": kubeconfig,
         },
     )
-    return ended.stderr, ended.stdout.split()
+    return ended.stderr, ended.stdout.splitlines()[-1].split()
 
 
 ASKING = (
@@ -199,7 +199,12 @@ def test_who_has_no_kubeconfig_is_told_before_anything_is_loaded(
 
 
 def test_what_is_typed_wrong_is_said_before_a_cluster_is_asked(tmp_path: Path) -> None:
-    for words in (["plan"], ["status", "llama", "-A"], ["diff"], ["import"]):
+    for words in (
+        ["plan", "-o", "json"],
+        ["status", "llama", "-A"],
+        ["diff"],
+        ["import"],
+    ):
         err, (code, *loaded) = _run(tmp_path, str(tmp_path / "none"), *words)
         assert err.startswith(("error[NotTogether]", "error[NoShardedModel]")), err
         assert (code, loaded) == ("2", [])
