@@ -184,11 +184,14 @@ def _lowered(
             f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
             "tokens: that is what K/V holds"
         )
-    told = traits.told
-    fewer = told.sequences is None and estimate.max_sequences < traits.max_sequences
+    told = traits.options.told
+    fewer = (
+        told.sequences is None
+        and estimate.max_sequences < traits.batching.max_sequences
+    )
     if fewer or (
         told.batched_tokens is None
-        and estimate.max_batched_tokens < traits.max_batched_tokens
+        and estimate.max_batched_tokens < traits.batching.max_batched_tokens
     ):
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and "
@@ -202,9 +205,9 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield what the slots of adapters take, and that nothing is known of what applying them
     costs.
     """
-    if traits.adapters is not None:
+    if traits.options.adapters is not None:
         slots, most = (
-            traits.adapters,
+            traits.options.adapters,
             format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages)),
         )
         yield (
@@ -276,7 +279,7 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
 
 def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
-    if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
+    if traits.options.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield (
             "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
             "engine starts by itself"
@@ -304,7 +307,7 @@ def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
 
 def _uncounted(traits: EngineTraits) -> Iterator[str]:
     """Yield that the engine is told what no plan counts."""
-    if names := traits.told.uncounted:
+    if names := traits.options.told.uncounted:
         yield uncounted_sentence(names)
 
 
@@ -312,7 +315,7 @@ def _draft(
     best: FeasibleCandidate, request: Request, traits: EngineTraits
 ) -> Iterator[str]:
     """Yield what drafts takes, on what its price rests, and what its config warned of."""
-    drafter, load = traits.drafter, request.workload
+    drafter, load = traits.options.drafter, request.workload
     if drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
         inside = drafter.method is DraftMethod.MTP
@@ -362,7 +365,7 @@ def _beside_the_gpus(
     if wanted is None:
         return
     found = host_cache(
-        best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray
+        best.candidate, best.estimate, wanted, model, over_ray=traits.options.over_ray
     )
     if found is None:
         why = (
@@ -400,8 +403,9 @@ def _slowed_by_drafts(
             request.workload, draft_tokens=0, draft_acceptance=0.0, draft_choices=()
         ),
     )
+    undrafted = replace(traits, options=replace(traits.options, drafter=None))
     alone = (
-        estimator_of(model, plain, replace(traits, drafter=None))
+        estimator_of(model, plain, undrafted)
         .estimate(best.candidate)
         .performance.tpot_seconds
     )
@@ -423,7 +427,7 @@ def _lighter(
     """
     if best.carries_load or best.estimate.capacity is not None:
         return
-    if traits.kv_cache_bytes is not None:
+    if traits.options.kv_cache_bytes is not None:
         yield (
             "requests queue for K/V: "
             "spec.engine.args.kv-cache-memory-bytes says how much there is"
