@@ -2,7 +2,6 @@
 own.
 """
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from shardwright.engines.vllm import traits
@@ -15,6 +14,7 @@ from shardwright.modelspec.spec import (
     Layer,
     ModelSpec,
 )
+from tests.support.parts import with_parts
 
 
 def a_config(**overrides: object) -> dict[str, object]:
@@ -71,25 +71,7 @@ def catalogued(model_id: str) -> ModelSpec:
 
 def oracle_traits(**overrides: object) -> EngineTraits:
     """Return vLLM 0.32.0, the version that the oracle ran."""
-    return with_figures(traits("0.32.0"), **overrides)
-
-
-def with_figures(own: EngineTraits, **figures: object) -> EngineTraits:
-    """Return traits with other figures, each in the part that has a field of its name."""
-    parts = {
-        part.name: replace(getattr(own, part.name), **changed)
-        for part in fields(own)
-        if is_dataclass(getattr(own, part.name))
-        and (
-            changed := {
-                field.name: figures[field.name]
-                for field in fields(getattr(own, part.name))
-                if field.name in figures
-            }
-        )
-    }
-    changed_traits: EngineTraits = replace(own, **parts)
-    return changed_traits
+    return with_parts(traits("0.32.0"), **overrides)
 
 
 def window(layer: Layer) -> int | None:

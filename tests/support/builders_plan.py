@@ -18,7 +18,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request
-from tests.support.builders_model import with_figures
+from tests.support.parts import with_parts
 
 _LLAMA: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -161,7 +161,7 @@ def vllm_traits(**figures: object) -> EngineTraits:
     """Return the traits of the newest vLLM that the tests know, with these figures instead of its
     own.
     """
-    return with_figures(_newest_vllm(), **figures) if figures else _newest_vllm()
+    return with_parts(_newest_vllm(), **figures) if figures else _newest_vllm()
 
 
 def a_network(gbps: float = 400, latency_seconds: float = RDMA_LATENCY_SECONDS) -> Link:

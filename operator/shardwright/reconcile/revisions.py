@@ -189,7 +189,7 @@ def hash_of(subject: Subject) -> str:
     and not with the rules of life of groups.
     """
     return hashlib.sha256(
-        f"{subject.cut_hash} {subject.deployment.asked}".encode()
+        f"{subject.cut_hash} {subject.deployment.groups.asked}".encode()
     ).hexdigest()[:_HASH_DIGITS]
 
 

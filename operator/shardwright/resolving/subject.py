@@ -109,7 +109,11 @@ def resolve(question: Question) -> Subject:
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
         terms=terms_of(spec),
-        deployment=replace(deployment, network_rules=rules, asked=hashes.pods),
+        deployment=replace(
+            deployment,
+            cluster=replace(deployment.cluster, network_rules=rules),
+            groups=replace(deployment.groups, asked=hashes.pods),
+        ),
         defaulted=defaulted,
         input_hash=hashes.whole,
         cut_hash=hashes.cut,

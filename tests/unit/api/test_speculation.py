@@ -71,7 +71,11 @@ def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
         assert older.request == newer.request
         assert older.traits == newer.traits
         drafts = [
-            (each.drafts_by, each.draft_tokens, each.draft_model)
+            (
+                each.drafting.drafts_by,
+                each.drafting.draft_tokens,
+                each.drafting.draft_model,
+            )
             for each in (older.deployment, newer.deployment)
         ]
         assert drafts[0] == drafts[1]
@@ -100,7 +104,7 @@ def test_mtp_layers_come_out_of_the_models_own_config() -> None:
     assert drafter is not None
     assert (drafter.method, len(drafter.model.layers)) == (DraftMethod.MTP, 1)
     assert [weight.name for weight in drafter.borrowed] == ["lm_head"]
-    assert subject.deployment.draft_model is None
+    assert subject.deployment.drafting.draft_model is None
 
 
 def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:

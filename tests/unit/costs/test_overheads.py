@@ -14,8 +14,8 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineOverrides
 from shardwright.units import GIB
-from tests.support.builders_model import with_figures
 from tests.support.builders_plan import vllm_traits
+from tests.support.parts import with_parts
 
 
 def a_device(gpu: str) -> Device:
@@ -64,7 +64,7 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
     left_behind = round(LOADING_RESIDUE * 10**10)
     least = traits.memory.fixed_overhead_bytes + left_behind
 
-    uncounted = with_figures(traits, counts_graphs=False)
+    uncounted = with_parts(traits, counts_graphs=False)
     assert overhead_bytes(Layout(), device, uncounted, limits, 32, 10**10) == least
     assert (
         overhead_bytes(Layout(), device, traits, limits, 32, 10**10)
