@@ -150,7 +150,7 @@ def shape_problems(
 
 
 def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield what of a draft model does not divide by the tensor ranks that share it."""
+    """Yield the sizes of a draft model that do not divide by the tensor ranks that share it."""
     drafter = traits.options.drafter
     if drafter is None:
         return
@@ -240,7 +240,7 @@ def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
 
 
 def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Yield what does not divide by the ranks that share it; the remedy is added by the caller."""
+    """Yield the sizes that do not divide by the ranks that share them, without a remedy."""
     yield from _head_problems(model, layout)
     yield from _vocabulary_problems(model, layout, rules)
     yield from _width_problems(model, layout, rules)

@@ -193,7 +193,7 @@ def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
 def claim_template(
     subject: RenderInputs, group: int, claimed: ClaimedDevices
 ) -> dict[str, Any]:
-    """Return what the pods of a group claim their GPUs by."""
+    """Return the template of the claims on which the pods of a group get their GPUs."""
     name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
     return {
         "apiVersion": "resource.k8s.io/v1",
