@@ -135,7 +135,8 @@ def compare(row: Row, data: Path) -> Comparison:
         raise NotComputableError("one rank of a data-parallel group")
     engine = traits(row["engine_version"])
     if stated := number(row["gpu_memory_utilization"]):
-        engine = replace(engine, memory_utilization=stated)
+        memory = replace(engine.memory, memory_utilization=stated)
+        engine = replace(engine, memory=memory)
     length = int(number(row["max_model_len"]) or model.max_context_tokens)
     load = Workload(
         input_tokens=length // 2,

@@ -102,7 +102,7 @@ def _request(subject: Subject) -> dict[str, Any]:
         "fill": space.fill or None,
     }
     return {
-        "workload": _workload(load, subject.traits.drafter),
+        "workload": _workload(load, subject.traits.options.drafter),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{

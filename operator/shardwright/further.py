@@ -133,7 +133,10 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
     if wanted is None or plan.host_cache is None:
         return room
     shape = offload.PodShape.of(
-        plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray
+        plan.layout,
+        plan.nodes_per_replica,
+        wanted,
+        over_ray=subject.traits.options.over_ray,
     )
     return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 

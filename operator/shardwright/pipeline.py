@@ -132,15 +132,16 @@ def bundle_for(
 
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
-    scheduling = subject.deployment.scheduling
+    scheduling = subject.deployment.cluster.scheduling
     if scheduling and scheduling_api:
         scheduling = replace(scheduling, api_version=scheduling_api)
+    on = subject.deployment.on(plan.resource)
     here = replace(
-        subject.deployment.on(plan.resource),
-        cluster_domain=cluster_domain,
-        generations=generations,
-        numbers=plan.numbers,
-        scheduling=scheduling,
+        on,
+        cluster=replace(
+            on.cluster, cluster_domain=cluster_domain, scheduling=scheduling
+        ),
+        groups=replace(on.groups, generations=generations, numbers=plan.numbers),
     )
     return render(plan, here, ready_pods=ready_pods)
 

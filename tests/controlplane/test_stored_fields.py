@@ -24,6 +24,7 @@ from tests.harness.compute_domains import NvidiaDriver
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_plan_of, an_owner
+from tests.support.parts import with_parts
 from tests.support.stored import (
     IMAGE_VOLUME,
     NATIVE,
@@ -151,7 +152,7 @@ def test_a_limit_range_goes_before_the_limits_of_every_template_which_it_would_n
         f"/api/v1/namespaces/{namespace}/limitranges", {**content, **limits}
     )
     own = runnable()[:1]
-    told = replace(
+    told = with_parts(
         own[0].deployment,
         memory=None,
         ceilings=ceilings(Allowance(ranges=read_ranges(made))),
@@ -171,7 +172,7 @@ def test_a_limit_range_goes_before_the_limits_of_every_template_which_it_would_n
     with pytest.raises(
         ApiError, match="maximum memory usage per Container is 50Gi, but limit is 542Gi"
     ):
-        limit(replace(told, ceilings=()))
+        limit(with_parts(told, ceilings=()))
 
 
 def test_a_model_that_nobody_has_looked_at_is_stored_with_a_status_that_says_so(

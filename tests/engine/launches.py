@@ -139,7 +139,7 @@ def _put(folder: Path, config: str) -> None:
 
 def has_weights_that_draft(launch: Launch) -> bool:
     """Return whether a launch drafts with weights of its own, not by looking up the prompt."""
-    return launch.deployment.drafts_by not in (None, DraftMethod.PROMPT_LOOKUP)
+    return launch.deployment.drafting.drafts_by not in (None, DraftMethod.PROMPT_LOOKUP)
 
 
 @cache

@@ -65,17 +65,17 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "maxBatchedTokens": plan.max_batched_tokens,
         "memoryUtilization": plan.memory_utilization,
         "adapters": [list(adapter) for adapter in adapter_folders(launch.deployment)],
-        "adapterSlots": len(launch.deployment.adapters.served),
-        "adapterRank": launch.deployment.adapters.rank
-        if launch.deployment.adapters.served
+        "adapterSlots": len(launch.deployment.serving.adapters.served),
+        "adapterRank": launch.deployment.serving.adapters.rank
+        if launch.deployment.serving.adapters.served
         else 0,
-        "draftTokens": launch.deployment.draft_tokens or plan.draft_tokens,
+        "draftTokens": launch.deployment.drafting.draft_tokens or plan.draft_tokens,
         "draftMethod": ENGINES_METHODS[drafts_by]
-        if (drafts_by := launch.deployment.drafts_by)
+        if (drafts_by := launch.deployment.drafting.drafts_by)
         else "",
         "draftTensor": layout.tensor if has_weights_that_draft(launch) else 0,
-        "loadFormat": launch.deployment.load_format or "auto",
-        "servedName": launch.deployment.served_name or launch.deployment.model,
+        "loadFormat": launch.deployment.weights.load_format or "auto",
+        "servedName": launch.deployment.serving.served_name or launch.deployment.model,
     }
 
 
@@ -122,11 +122,11 @@ def of_the_numbers(launch: Launch) -> dict[str, Any]:
     """
     stored, asked = (
         read_model(launch.config, source=launch.id),
-        read_pins(launch.deployment.arguments or {}, VLLM),
+        read_pins(launch.deployment.serving.arguments or {}, VLLM),
     )
     return {
-        "quantization": launch.deployment.quantization or stored.quantization,
-        "cacheDtype": launch.deployment.kv_cache_dtype,
+        "quantization": launch.deployment.weights.quantization or stored.quantization,
+        "cacheDtype": launch.deployment.serving.kv_cache_dtype,
         "dtype": ENGINES_WORDS[asked.dtype or stored.dtype],
     }
 

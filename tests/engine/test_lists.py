@@ -40,6 +40,9 @@ def test_every_architecture_of_the_list_is_registered(
     version, answer = known
 
     assert (
-        sorted((traits(version).architectures or set()) - set(answer["architectures"]))
+        sorted(
+            (traits(version).support.architectures or set())
+            - set(answer["architectures"])
+        )
         == []
     )

@@ -28,7 +28,7 @@ NOT_EXACT = {
 def has_bytes_of_its_own(launch: Launch) -> bool:
     return bool(
         launch.plan.layout.partition
-        or launch.deployment.adapters.served
+        or launch.deployment.serving.adapters.served
         or has_weights_that_draft(launch)
     )
 

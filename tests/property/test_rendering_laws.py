@@ -181,9 +181,13 @@ def test_the_kubelet_expands_nothing_that_a_user_wrote(
     bundle = render(plan, deployment)
     words = [expanded(word) for word in engine_of(bundle)["args"]]
     assert words[words.index("--served-model-name") + 1] == deployment.model
-    assert f"--response-role={(deployment.arguments or {})['response-role']}" in words
     assert (
-        expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.environment[0][1]
+        f"--response-role={(deployment.serving.arguments or {})['response-role']}"
+        in words
+    )
+    assert (
+        expanded(environment_of(bundle)["NCCL_DEBUG"])
+        == deployment.serving.environment[0][1]
     )
     assert not any("<EXPANDED" in expanded(text) for text in scalars(engine_of(bundle)))
 

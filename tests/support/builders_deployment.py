@@ -9,6 +9,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.fetch_job import Fetcher, HubFetch
 from shardwright.units import GIB
+from tests.support.parts import with_parts
 
 
 def a_stage(stage: int = 0, **changes: Any) -> StageMemory:
@@ -120,7 +121,7 @@ def a_deployment(**changes: Any) -> Deployment:
         image="vllm/vllm-openai:v0.33.0",
         model="meta-llama/Llama-3.1-405B-Instruct",
     )
-    return replace(deployment, **changes)
+    return with_parts(deployment, **changes)
 
 
 def a_trtllm_deployment(**changes: Any) -> Deployment:

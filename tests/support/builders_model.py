@@ -2,7 +2,6 @@
 own.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from shardwright.engines.vllm import traits
@@ -15,6 +14,7 @@ from shardwright.modelspec.spec import (
     Layer,
     ModelSpec,
 )
+from tests.support.parts import with_parts
 
 
 def a_config(**overrides: object) -> dict[str, object]:
@@ -71,7 +71,7 @@ def catalogued(model_id: str) -> ModelSpec:
 
 def oracle_traits(**overrides: object) -> EngineTraits:
     """Return vLLM 0.32.0, the version that the oracle ran."""
-    return replace(traits("0.32.0"), **overrides)  # type: ignore[arg-type]  # a bag of fields
+    return with_parts(traits("0.32.0"), **overrides)
 
 
 def window(layer: Layer) -> int | None:

@@ -18,6 +18,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request
+from tests.support.parts import with_parts
 
 _LLAMA: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -152,9 +153,15 @@ def a_model(name: str = "llama-8b") -> ModelSpec:
 
 
 @cache
-def vllm_traits() -> EngineTraits:
-    """Return the traits of the newest vLLM that the tests know."""
+def _newest_vllm() -> EngineTraits:
     return vllm.traits("0.33.0")
+
+
+def vllm_traits(**figures: object) -> EngineTraits:
+    """Return the traits of the newest vLLM that the tests know, with these figures instead of its
+    own.
+    """
+    return with_parts(_newest_vllm(), **figures) if figures else _newest_vllm()
 
 
 def a_network(gbps: float = 400, latency_seconds: float = RDMA_LATENCY_SECONDS) -> Link:

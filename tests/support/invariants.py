@@ -39,6 +39,7 @@ from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
 from tests.support.keys import KEYS
+from tests.support.parts import with_parts
 
 Manifest: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = Sequence[Manifest]
@@ -222,7 +223,7 @@ def _rendered(
             if former and pods
             else None
         )
-        deployment = replace(
+        deployment = with_parts(
             subject.deployment, sought=record.sought, secret_seed=seed, earlier=earlier
         )
         made = [generation_of(_name(item)) for item in sets]

@@ -357,7 +357,7 @@ def _more_memory(seen: Seen) -> Iterator[Finding]:
     pools = tuple(
         replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools
     )
-    sizes = [row.gpu_bytes for row in seen.question.traits.batch_defaults]
+    sizes = [row.gpu_bytes for row in seen.question.traits.batching.batch_defaults]
     jumps = any(
         pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes
         for pool in seen.question.inventory.pools

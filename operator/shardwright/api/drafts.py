@@ -155,7 +155,7 @@ def _draft_model_problems(
             remedy="use workload.speculation with method EAGLE3 if it is such a head, else a "
             "folder with another name",
         )
-    if stored.architecture in traits.becomes_predictor:
+    if stored.architecture in traits.support.becomes_predictor:
         yield Problem(
             code="DraftNotSupported",
             path=f"{path}.id",
@@ -177,7 +177,7 @@ def _draft_model_problems(
 def _eagle_problems(
     path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[Problem]:
-    if model.architecture not in traits.takes_eagle3:
+    if model.architecture not in traits.support.takes_eagle3:
         yield Problem(
             code="DraftNotSupported",
             path=f"{path}.id",

@@ -61,7 +61,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _objects_wanted(document: Any) -> str:
-    """Return what to write instead; a table of kubectl reads as one long word."""
+    """Return the form to write instead; a table of kubectl reads as one long word."""
     if isinstance(document, str):
         return "kubectl prints objects with '-o yaml' or '-o json'"
     return "write apiVersion, kind, metadata and spec"

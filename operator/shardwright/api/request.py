@@ -86,7 +86,7 @@ def adapter_slots(model: Model) -> AdapterSlots | None:
 
 
 def rdma_request(spec: Spec) -> RdmaRequest:
-    """Return what pods of groups over several nodes request of the network."""
+    """Return the RDMA that pods of groups over several nodes request."""
     network = network_of(spec)
     devices = sorted((resource.name, resource.count) for resource in network.resources)
     return RdmaRequest(mode=RdmaMode(network.rdma), devices=tuple(devices))
@@ -143,7 +143,7 @@ def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ..
 
 
 def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:
-    """Return what is kept beside the GPUs; ``Auto`` is no quantity."""
+    """Return the memory for K/V beside the GPUs; ``Auto`` states no quantity."""
     if load.kv_offload is None:
         return None
     beside = whole_bytes(pod.memory) if pod.memory is not None else 0
@@ -200,7 +200,7 @@ def _storage(spec: Spec) -> Storage:
 
 
 def _read_bytes_per_second(spec: Spec) -> float | None:
-    """Return what a node reads from an object store, None where nobody has measured it."""
+    """Return the measured bytes a second of a node from an object store, None if not measured."""
     store = (spec.model.weights or Weights()).object_store
     measured = store.megabytes_per_second if store else None
     return None if measured is None else measured * 1e6

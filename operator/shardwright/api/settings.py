@@ -116,7 +116,7 @@ class Settings:
     config_fetch: ConfigFetch = field(default_factory=ConfigFetch)
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
-        """Return what the models of a namespace may have."""
+        """Return the limits of the models of a namespace."""
         return self.limits.get(
             namespace, self.limits.get(EVERY_NAMESPACE, NamespaceLimits())
         )

@@ -100,7 +100,7 @@ class Cases:
             model.dtype,
             traits.name,
             traits.version,
-            traits.memory_utilization,
+            traits.memory.memory_utilization,
         )
         if key not in self._estimators:
             self._estimators[key] = Estimator(model, case.workload, traits)
@@ -258,7 +258,8 @@ def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
     return (
         "fp8"
-        if "nvfp4" in stored or ("fp8" in stored and traits.cache_follows_weights)
+        if "nvfp4" in stored
+        or ("fp8" in stored and traits.memory.cache_follows_weights)
         else "auto"
     )
 
@@ -272,7 +273,9 @@ def _workload(
     )
     groups = layout.replicas * layout.attention_data
     all_that_fits = (
-        float(traits.max_sequences * groups) if arrival is Arrival.SATURATED else None
+        float(traits.batching.max_sequences * groups)
+        if arrival is Arrival.SATURATED
+        else None
     )
     inputs, outputs = fields.number("inputTokens"), fields.number("outputTokens")
     length = top.number("maxModelLen", default=inputs + outputs)
@@ -289,4 +292,7 @@ def _workload(
 @lru_cache(maxsize=1024)
 def _traits(engine: str, version: str | None, utilization: float) -> EngineTraits:
     traits = traits_of(engine, version)
-    return replace(traits, memory_utilization=utilization) if utilization else traits
+    if not utilization:
+        return traits
+    memory = replace(traits.memory, memory_utilization=utilization)
+    return replace(traits, memory=memory)

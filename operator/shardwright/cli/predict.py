@@ -141,7 +141,9 @@ def _refusals(case: Case) -> list[Problem]:
     the GPU.
     """
     traits = case.traits
-    length = case.workload.max_model_len if traits.refuses_long_requests else None
+    length = (
+        case.workload.max_model_len if traits.batching.refuses_long_requests else None
+    )
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
     return [
         *problems,

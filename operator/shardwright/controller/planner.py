@@ -308,13 +308,13 @@ class Planner:
             view.store.priorities,
             {node.name for pool in inventory.pools for node in pool.nodes},
         )
-        most = values.value_of(subject.deployment.priority_class)
+        most = values.value_of(subject.deployment.pods.priority_class)
         for owner, gpus in view.ledger.holders(nodes).items():
             other = view.models.get(owner)
             theirs = self._subjects.last(other) if other else None
             if other is None or other == key or theirs is None:
                 continue
-            priority = values.value_of(theirs.deployment.priority_class)
+            priority = values.value_of(theirs.deployment.pods.priority_class)
             name = (
                 "/".join(other)
                 if other[0] == key[0]
@@ -331,7 +331,7 @@ class Planner:
         once it has waited for long.
         """
         waiting = Waiting(
-            rank=self._view.rank(key, subject.deployment.priority_class),
+            rank=self._view.rank(key, subject.deployment.pods.priority_class),
             since=now,
             asked=subject.input_hash,
             terms=subject.terms,
@@ -502,7 +502,7 @@ class Planner:
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
-        rank = view.rank(key, subject.deployment.priority_class)
+        rank = view.rank(key, subject.deployment.pods.priority_class)
         claimed = view.claimed_before(
             first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank
         )

@@ -31,17 +31,17 @@ def stage_adapter_bytes(
     Source: vLLM 0.32 ``lora/model_manager.py:_create_lora_modules``, ``lora/layers``.
 
     >>> from dataclasses import replace
-    >>> from shardwright.layouts.traits import AdapterSlots
+    >>> from shardwright.layouts.traits import AdapterSlots, EngineOptions
     >>> one, two = (
-    ...     replace(vllm, adapters=AdapterSlots(count=count, rank=16))
-    ...     for count in (1, 2)
+    ...     replace(vllm, options=EngineOptions(adapters=slots))
+    ...     for slots in (AdapterSlots(count=n, rank=16) for n in (1, 2))
     ... )
     >>> stage_adapter_bytes(llama, Layout(), one)
     (422920192,)
     >>> stage_adapter_bytes(llama, Layout(), two)
     (845840384,)
     """
-    slots = traits.adapters
+    slots = traits.options.adapters
     if slots is None:
         return (0,) * layout.pipeline
     held = stage_sums(model, layout, traits, _factor_elements)
@@ -59,9 +59,9 @@ def _elements(
     model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool
 ) -> int:
     """Return the elements of one adapter's factors per rank, on one stage."""
-    if model.architecture in traits.adapters_leave_vocabulary:
+    if model.architecture in traits.support.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
-    has_head = last or model.architecture in traits.ends_on_every_stage
+    has_head = last or model.architecture in traits.repeats.ends_on_every_stage
     logits = (
         model.vocabulary + model.hidden_size
         if has_head and model.tied_embeddings

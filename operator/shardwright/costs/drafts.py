@@ -39,13 +39,14 @@ def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
     Source: vLLM 0.33 ``v1/worker/gpu/spec_decode/``: the ranks that sample hold it.
 
     >>> from dataclasses import replace
-    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> drafts = replace(vllm.options, drafter=Drafter(model=qwen))
+    >>> drafting = replace(vllm, options=drafts)
     >>> draft_weight_bytes(Layout(tensor=4), drafting)
     15285252096
     >>> draft_weight_bytes(Layout(tensor=4), vllm)
     0
     """
-    drafter = traits.drafter
+    drafter = traits.options.drafter
     if drafter is None:
         return 0
     (held,) = stage_weight_parts(drafter.model, drafter.layout(layout), traits)
@@ -61,11 +62,12 @@ def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -
     Source: derived: ranks of a node share its page cache.
 
     >>> from dataclasses import replace
-    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> drafts = replace(vllm.options, drafter=Drafter(model=qwen))
+    >>> drafting = replace(vllm, options=drafts)
     >>> draft_load_bytes(Layout(tensor=4), drafting, 8)
     61064245248
     """
-    drafter = traits.drafter
+    drafter = traits.options.drafter
     return (
         load_bytes_per_node(
             drafter.model, drafter.layout(layout), traits, gpus_per_node
@@ -89,20 +91,25 @@ def draft_activation_bytes(
 
     >>> from dataclasses import replace
     >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
-    >>> drafting = replace(vllm, drafter=Drafter(model=qwen))
+    >>> drafts = replace(vllm.options, drafter=Drafter(model=qwen))
+    >>> drafting = replace(vllm, options=drafts)
     >>> draft_activation_bytes(llama, Layout(tensor=4), limits, drafting)
     1326972928
     >>> 1326972928 - 8192 * 2 * 8192 == activation_bytes(
-    ...     qwen, Layout(tensor=4), limits, vllm.logit_copies, last=True
+    ...     qwen, Layout(tensor=4), limits, vllm.memory.logit_copies, last=True
     ... )
     True
     """
-    drafter = traits.drafter
+    drafter = traits.options.drafter
     if drafter is None:
         return 0
     kept = limits.batched_tokens * ELEMENT_BYTES[model.dtype] * model.hidden_size
     return kept + activation_bytes(
-        drafter.model, drafter.layout(layout), limits, traits.logit_copies, last=True
+        drafter.model,
+        drafter.layout(layout),
+        limits,
+        traits.memory.logit_copies,
+        last=True,
     )
 
 

@@ -174,7 +174,8 @@ class Estimator:
             running=max(1.0, min(offered, memory.limits.sequences, self._room(memory))),
             chunk_tokens=memory.limits.batched_tokens,
             ranks=groups / busy,
-            mixed=self._traits.mixes_prompts and self._traits.chunks_prompts,
+            mixed=self._traits.batching.mixes_prompts
+            and self._traits.batching.chunks_prompts,
         )
         replica = self._replica(candidate)
         return Task(
@@ -189,7 +190,7 @@ class Estimator:
         """Return the number of requests that run at once. Each takes its whole length, or the mean
         of the lengths that it grows through.
         """
-        if self._traits.reserves_output:
+        if self._traits.batching.reserves_output:
             return memory.requests
         work = self._workload
         return (
@@ -254,7 +255,7 @@ class Estimator:
 
     def _band(self, task: Task) -> Band:
         formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
-        known = not (self._model.warnings or self._traits.told.uncounted)
+        known = not (self._model.warnings or self._traits.options.told.uncounted)
         band = band_of(self._traits.name, task.kind, formats, known=known)
         low, high = task.load.workload.drafted_band
         return replace(band, low=band.low * low, high=band.high * high)
@@ -309,7 +310,7 @@ class Estimator:
         link, gpu, drafter = (
             candidate.placement.pipeline_link,
             candidate.pool.gpu,
-            self._traits.drafter,
+            self._traits.options.drafter,
         )
         links, bits = (
             _links(candidate, hidden_bytes(self._work)),
@@ -328,7 +329,7 @@ class Estimator:
             )
             if drafter
             else None,
-            eager=self._traits.told.eager,
+            eager=self._traits.options.told.eager,
         )
 
     def _stage_kinds(self, layout: Layout, gpu: Gpu) -> tuple[StageKind, ...]:

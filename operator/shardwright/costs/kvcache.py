@@ -139,17 +139,17 @@ def kv_cache(
     (True, 192)
     """
     first, end = split_layers(
-        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+        len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )[stage]
     model_bits = _CACHE_BITS[model.dtype]
     form = CacheFormat(
         bits=kv_bits(model, kv_cache_dtype),
         model_bits=model_bits,
-        block_tokens=traits.kv_block_tokens,
+        block_tokens=traits.memory.kv_block_tokens,
     )
     whole = model
-    if traits.drafter is not None and end == len(model.layers):
-        whole = _beside(model, traits.drafter.model)
+    if traits.options.drafter is not None and end == len(model.layers):
+        whole = _beside(model, traits.options.drafter.model)
         end = len(whole.layers)
     pages = _pages(whole, layout.tensor, form)
     return KvCache(
@@ -160,7 +160,8 @@ def kv_cache(
         bytes_per_block=max(
             (held[end] - held[first] for held in pages.of_groups), default=0
         ),
-        in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
+        in_flight_tokens=traits.batching.max_batched_tokens
+        * (layout.pipeline + EXTRA_BATCHES),
         state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
     )

@@ -91,7 +91,7 @@ def limits_to_try(
     """
     tokens, sequences = default_batch(traits, gpu)
     needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
-    each = workload.draft_tokens + 1 if traits.adapters else 1
+    each = workload.draft_tokens + 1 if traits.options.adapters else 1
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
         yield _as_told(
@@ -100,7 +100,7 @@ def limits_to_try(
                 sequences=sequences,
                 model_len=workload.max_model_len,
             ),
-            traits.told,
+            traits.options.told,
             each,
         )
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
@@ -130,7 +130,10 @@ def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
 
 def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
     """Return the smallest batch: of an engine that takes prompts whole it holds the longest."""
-    whole = not traits.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
+    whole = (
+        not traits.batching.chunks_prompts
+        and workload.max_model_len <= WHOLE_PROMPT_TOKENS
+    )
     return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
 
 
@@ -146,12 +149,12 @@ def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
     (8192, 1024)
     """
     capability = gpu.compute_capability
-    for row in traits.batch_defaults:
+    for row in traits.batching.batch_defaults:
         if gpu.memory_bytes >= row.gpu_bytes and (
             capability is None or capability >= row.compute_capability
         ):
             return row.tokens, row.sequences
-    return traits.max_batched_tokens, traits.max_sequences
+    return traits.batching.max_batched_tokens, traits.batching.max_sequences
 
 
 def _power_of_two(count: int) -> int:

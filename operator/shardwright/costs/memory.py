@@ -83,7 +83,7 @@ def stage_holds(
         stage_adapter_bytes(model, layout, traits),
     )
     spans = split_layers(
-        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+        len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
     return tuple(
         StageHold(
@@ -191,8 +191,8 @@ class Frame:
         Told how much to keep for K/V it takes what it needs beside: the whole GPU is there for it.
         """
         share = (
-            self.traits.memory_utilization
-            if self.traits.kv_cache_bytes is None
+            self.traits.memory.memory_utilization
+            if self.traits.options.kv_cache_bytes is None
             else 1.0
         )
         return math.ceil(self.device.usable_bytes * share)
@@ -211,7 +211,7 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     >>> memory_at(frame, limits).kv_tokens
     470736
     """
-    copies = frame.traits.logit_copies
+    copies = frame.traits.memory.logit_copies
     middle, end = (
         activation_bytes(frame.model, frame.layout, limits, copies, last=last)
         for last in (False, True)
@@ -275,13 +275,16 @@ def _stage(
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),
         band_bytes=band_bytes(
-            weights, activations, overhead, uncounted=bool(frame.traits.told.uncounted)
+            weights,
+            activations,
+            overhead,
+            uncounted=bool(frame.traits.options.told.uncounted),
         ),
     )
     return (
         stage
-        if frame.traits.kv_cache_bytes is None
-        else _pinned(stage, frame.traits.kv_cache_bytes)
+        if frame.traits.options.kv_cache_bytes is None
+        else _pinned(stage, frame.traits.options.kv_cache_bytes)
     )
 
 

@@ -112,12 +112,16 @@ def overhead_bytes(
     3651.97...
     """
     captures = captured_batches(limits, device, traits) * (
-        ADAPTER_CAPTURES if traits.adapters else 1
+        ADAPTER_CAPTURES if traits.options.adapters else 1
     )
-    graphs = traits.graph_bytes * layers * captures if traits.counts_graphs else 0
+    graphs = (
+        traits.memory.graph_bytes * layers * captures
+        if traits.memory.counts_graphs
+        else 0
+    )
     residue = math.ceil(LOADING_RESIDUE * weights)
     return (
-        traits.fixed_overhead_bytes
+        traits.memory.fixed_overhead_bytes
         + _communication_bytes(layout, device, traits)
         + graphs
         + residue
@@ -139,12 +143,14 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     >>> 3 + 31 + 17  # 1, 2, 4; 8 to 248; 256 to 512
     51
     """
-    told = traits.told
+    told = traits.options.told
     if told.captured is not None:
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
-    own = min(2 * limits.sequences, traits.graph_sequences * (2 if blackwell else 1))
+    own = min(
+        2 * limits.sequences, traits.memory.graph_sequences * (2 if blackwell else 1)
+    )
     largest = min(
         own if told.largest_captured is None else told.largest_captured,
         limits.batched_tokens,
@@ -181,7 +187,7 @@ def _communication_bytes(layout: Layout, device: Device, traits: EngineTraits) -
     if layout.tensor * layout.attention_data == 1:
         return 0
     return (
-        traits.communication_overhead_bytes
+        traits.memory.communication_overhead_bytes
         if device.joined_gpus > BRIDGED_GPUS
-        else traits.host_communication_overhead_bytes
+        else traits.memory.host_communication_overhead_bytes
     )

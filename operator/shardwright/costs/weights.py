@@ -198,25 +198,25 @@ def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     return _Cut(
         tensor=layout.tensor,
         shared=1
-        if repeated and model.architecture in traits.repeats_shared_experts
+        if repeated and model.architecture in traits.repeats.repeats_shared_experts
         else layout.tensor,
         dense=1
-        if repeated and model.architecture in traits.repeats_dense_layers
+        if repeated and model.architecture in traits.repeats.repeats_dense_layers
         else layout.tensor,
         slices=layout.tensor * layout.attention_data // layout.expert,
         expert=layout.expert if whole else 1,
-        vocabulary_padding=traits.vocabulary_padding,
-        pads_shared=model.architecture in traits.pads_shared_experts,
+        vocabulary_padding=traits.memory.vocabulary_padding,
+        pads_shared=model.architecture in traits.repeats.pads_shared_experts,
     )
 
 
 def _by_stage(
     model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes
 ) -> tuple[WeightBytes, ...]:
-    everywhere = model.architecture in traits.ends_on_every_stage
-    repeated = model.architecture in traits.embedding_on_every_stage
+    everywhere = model.architecture in traits.repeats.ends_on_every_stage
+    repeated = model.architecture in traits.repeats.embedding_on_every_stage
     stages = split_layers(
-        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+        len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
     last = len(stages) - 1
     tied_copy = (

@@ -268,7 +268,7 @@ def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
 
 
 def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
-    """Return what of a compilation config is not for users to say."""
+    """Return the keys of a compilation config that users may not set."""
     found = next(
         (
             (name, value)

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from shardwright.engines.eras import HUGE_BATCH, LARGE_BATCH
-from shardwright.layouts.traits import EngineTraits, Remainder
+from shardwright.layouts.traits import (
+    BatchRules,
+    CutRules,
+    EngineSupport,
+    EngineTraits,
+    MemoryRules,
+    Remainder,
+)
 from shardwright.units import KIB, MIB
 
 NAME: Final = "SGLang"
@@ -82,24 +89,29 @@ def traits(version: str | None) -> EngineTraits:
     return EngineTraits(
         name=NAME,
         version=version or "",
-        remainder=Remainder.LAST,
-        vocabulary_padding=64,
-        memory_utilization=0.95,
-        kv_block_tokens=1,
-        max_batched_tokens=2048,
-        max_sequences=256,
-        batch_defaults=(HUGE_BATCH, LARGE_BATCH),
-        fixed_overhead_bytes=512 * MIB,
-        communication_overhead_bytes=1850 * MIB,
-        host_communication_overhead_bytes=500 * MIB,
-        graph_bytes=314 * KIB,
-        architectures=None,
-        without_pipeline=frozenset(),
-        experts_at_least_tensor=frozenset(),
+        batching=BatchRules(
+            max_batched_tokens=2048,
+            max_sequences=256,
+            batch_defaults=(HUGE_BATCH, LARGE_BATCH),
+            refuses_long_requests=False,
+            mixes_prompts=False,
+        ),
+        memory=MemoryRules(
+            vocabulary_padding=64,
+            memory_utilization=0.95,
+            kv_block_tokens=1,
+            fixed_overhead_bytes=512 * MIB,
+            communication_overhead_bytes=1850 * MIB,
+            host_communication_overhead_bytes=500 * MIB,
+            graph_bytes=314 * KIB,
+        ),
+        cuts=CutRules(
+            remainder=Remainder.LAST,
+            mixes_expert_cuts=True,
+        ),
+        support=EngineSupport(
+            least_capability=(7, 5),
+            widens_fp8_from=(7, 5),
+        ),
         sources=_SOURCES,
-        refuses_long_requests=False,
-        mixes_expert_cuts=True,
-        mixes_prompts=False,
-        least_capability=(7, 5),
-        widens_fp8_from=(7, 5),
     )

@@ -90,7 +90,7 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
 
 
 def environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return what only the environment tells TensorRT-LLM: nothing of the plan."""
+    """Return the settings that TensorRT-LLM takes from the environment only."""
     del plan, start
     return {"USER": "trtllm"}
 

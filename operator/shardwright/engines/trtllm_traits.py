@@ -8,7 +8,13 @@ memory are assumed. What it refuses of options and how it is started is in ``trt
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.layouts.traits import EngineTraits, Remainder
+from shardwright.layouts.traits import (
+    BatchRules,
+    CutRules,
+    EngineTraits,
+    MemoryRules,
+    Remainder,
+)
 from shardwright.units import KIB, MIB
 
 NAME: Final = "TensorRT-LLM"
@@ -81,25 +87,28 @@ def traits(version: str | None) -> EngineTraits:
     return EngineTraits(
         name=NAME,
         version=version or "",
-        remainder=Remainder.FIRST,
-        vocabulary_padding=64,
-        memory_utilization=0.95,
-        kv_block_tokens=32,
-        max_batched_tokens=8192,
-        max_sequences=2048,
-        fixed_overhead_bytes=512 * MIB,
-        communication_overhead_bytes=1850 * MIB,
-        host_communication_overhead_bytes=500 * MIB,
-        graph_bytes=314 * KIB,
-        architectures=None,
-        without_pipeline=frozenset(),
-        experts_at_least_tensor=frozenset(),
+        batching=BatchRules(
+            max_batched_tokens=8192,
+            max_sequences=2048,
+            reserves_output=True,
+            refuses_long_requests=False,
+        ),
+        memory=MemoryRules(
+            vocabulary_padding=64,
+            memory_utilization=0.95,
+            kv_block_tokens=32,
+            fixed_overhead_bytes=512 * MIB,
+            communication_overhead_bytes=1850 * MIB,
+            host_communication_overhead_bytes=500 * MIB,
+            graph_bytes=314 * KIB,
+            cache_follows_weights=True,
+        ),
+        cuts=CutRules(
+            remainder=Remainder.FIRST,
+            mixes_expert_cuts=True,
+            shares_context=False,
+            data_beside_tensor=False,
+            deals_experts_evenly=True,
+        ),
         sources=_SOURCES,
-        reserves_output=True,
-        cache_follows_weights=True,
-        refuses_long_requests=False,
-        mixes_expert_cuts=True,
-        shares_context=False,
-        data_beside_tensor=False,
-        deals_experts_evenly=True,
     )

@@ -7,7 +7,15 @@ from importlib import resources
 from typing import Any, Final
 
 from shardwright.engines.eras import era_of, release_of
-from shardwright.layouts.traits import EngineTraits, Remainder
+from shardwright.layouts.traits import (
+    BatchRules,
+    CutRules,
+    EngineSupport,
+    EngineTraits,
+    MemoryRules,
+    Remainder,
+    Repeats,
+)
 from shardwright.units import KIB, MIB
 
 NAME: Final = "vLLM"
@@ -295,43 +303,53 @@ def traits(version: str) -> EngineTraits:
     return EngineTraits(
         name=NAME,
         version=version,
-        remainder=Remainder.BEFORE_LAST,
-        vocabulary_padding=64,
-        memory_utilization=era.memory_utilization,
-        kv_block_tokens=16,
-        max_batched_tokens=2048,
-        max_sequences=256,
-        fixed_overhead_bytes=300 * MIB,
-        communication_overhead_bytes=1850 * MIB,
-        host_communication_overhead_bytes=500 * MIB,
-        graph_bytes=314 * KIB,
-        architectures=_known(registry) if listed else None,
-        without_pipeline=frozenset(registry["without_pipeline"]),
-        takes_adapters=frozenset(adapters["takes"] + adapters["unverified"])
-        if listed
-        else None,
-        adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
-        becomes_predictor=_BECOMES_PREDICTOR,
-        takes_eagle3=_TAKES_EAGLE3,
-        experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
+        batching=BatchRules(
+            max_batched_tokens=2048,
+            max_sequences=256,
+            batch_defaults=era.batch_defaults,
+            chunks_prompts=era.chunks_prompts,
+        ),
+        memory=MemoryRules(
+            vocabulary_padding=64,
+            memory_utilization=era.memory_utilization,
+            kv_block_tokens=16,
+            fixed_overhead_bytes=300 * MIB,
+            communication_overhead_bytes=1850 * MIB,
+            host_communication_overhead_bytes=500 * MIB,
+            graph_bytes=314 * KIB,
+            logit_copies=era.logit_copies,
+            counts_graphs=era.counts_graphs,
+        ),
+        cuts=CutRules(
+            remainder=Remainder.BEFORE_LAST,
+            without_pipeline=frozenset(registry["without_pipeline"]),
+            experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
+            experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
+            width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+        ),
+        repeats=Repeats(
+            ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
+            embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
+            repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
+            repeats_dense_layers=_REPEATS_DENSE_LAYERS,
+            pads_shared_experts=_PADS_SHARED_EXPERTS,
+        ),
+        support=EngineSupport(
+            architectures=_known(registry) if listed else None,
+            takes_adapters=frozenset(adapters["takes"] + adapters["unverified"])
+            if listed
+            else None,
+            adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
+            becomes_predictor=_BECOMES_PREDICTOR,
+            takes_eagle3=_TAKES_EAGLE3,
+            quantizations=_QUANTIZATIONS,
+            least_capability=_OLDEST
+            if release is None or release >= _DROPPED_VOLTA_IN
+            else None,
+            widens_fp8_from=_OLDEST,
+            oldest_for=_OLDEST_FOR,
+        ),
         sources=_SOURCES,
-        ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
-        embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
-        repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
-        repeats_dense_layers=_REPEATS_DENSE_LAYERS,
-        pads_shared_experts=_PADS_SHARED_EXPERTS,
-        experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
-        quantizations=_QUANTIZATIONS,
-        width_divides_replica=_WIDTH_DIVIDES_REPLICA,
-        batch_defaults=era.batch_defaults,
-        logit_copies=era.logit_copies,
-        counts_graphs=era.counts_graphs,
-        chunks_prompts=era.chunks_prompts,
-        least_capability=_OLDEST
-        if release is None or release >= _DROPPED_VOLTA_IN
-        else None,
-        widens_fp8_from=_OLDEST,
-        oldest_for=_OLDEST_FOR,
     )
 
 

@@ -188,7 +188,7 @@ def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
 
 
 def _no_numbers(raw: RawNode) -> Iterator[str]:
-    """Yield what the user states about the node where a number belongs, and is none."""
+    """Yield the user's statements about the node that should be numbers, and are not."""
     for key in ("network-gbps-per-gpu", PRICE):
         said = raw.stated(key)
         if said and positive_number(said) is None:

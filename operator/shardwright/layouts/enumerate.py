@@ -253,7 +253,7 @@ def _expert_degrees(
     slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
     """
     if pin is not None:
-        sets = traits.mixes_expert_cuts and ranks % pin == 0
+        sets = traits.cuts.mixes_expert_cuts and ranks % pin == 0
         return (pin,) if pin == 1 or (model.experts and (pin == ranks or sets)) else ()
     if not model.experts or ranks == 1:
         return (1,)
@@ -261,7 +261,7 @@ def _expert_degrees(
         return (ranks,)
     between = (
         (degree for degree in range(2, ranks) if ranks % degree == 0)
-        if traits.mixes_expert_cuts
+        if traits.cuts.mixes_expert_cuts
         else ()
     )
     return (1, *between, ranks)
@@ -310,7 +310,7 @@ def _partitions(
     """Return the engine's own cut, and a balanced one where it is noticeably better."""
     if space.partition:
         return (space.partition,) if len(space.partition) == pipeline else ()
-    balanced = balanced_partition(model, pipeline, traits.remainder)
+    balanced = balanced_partition(model, pipeline, traits.cuts.remainder)
     return ((), balanced) if balanced else ((),)
 
 

@@ -132,116 +132,100 @@ class Drafter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineTraits:
-    """An engine in one software version, as far as planning is concerned.
+class BatchRules:
+    """How an engine fills the batch of one step.
 
-    ``without_pipeline`` are architectures that the engine refuses to cut into stages,
-    ``architectures`` all that it knows (None: unknown, nothing is refused for it).
-    ``memory_utilization`` is the share of the GPU's total memory it takes. ``kv_block_tokens`` is
-    the page size. Byte figures are per rank. ``batch_defaults`` say what the engine takes by itself
-    on which GPU, the first that qualifies; on other GPUs it is ``max_batched_tokens`` and
-    ``max_sequences``. ``logit_copies`` are FP32 rows of the vocabulary per sequence while it
-    samples. ``graph_bytes`` are those of one layer captured for one batch size, counted for up to
-    ``graph_sequences``; ``counts_graphs`` says whether they are taken from the budget before the
-    K/V cache. ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and
-    head on every pipeline stage, not only on the first and the last, ``embedding_on_every_stage``
-    those that repeat the embedding alone. Where whole experts are spread over tensor and
-    attention-data ranks, every rank repeats the shared experts of ``repeats_shared_experts`` and
-    the dense layers of ``repeats_dense_layers``; ``pads_shared_experts`` fills their slices up to
-    whole quantization blocks. ``experts_on_every_stage`` are architectures whose class demands a
-    layer with experts on every pipeline stage. ``quantizations`` are the methods of
-    ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
-    architectures whose class demands that the expert width divides by all ranks of a replica.
-    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one
-    to take first (None: the name of the image does not tell, the user answers for it). ``image`` is
-    the one that the user named (empty: none). ``released`` is the month of the version
-    (``2026-02``; empty: not known, taken as the newest). ``reserves_output`` says that a request
-    starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
-    is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that
-    no request may be longer than the model states, ``mixes_prompts`` that one step computes prompts
-    and decodes, ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced
-    over the rest. ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free
-    (None: what the budget leaves). ``adapters`` is the room for adapters that it is told to make
-    (None: none). ``takes_adapters`` are the architectures that adapters can be applied to (None:
-    not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding and
-    head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
-    ``drafter`` is what drafts ahead, where it is told to load that (None: nothing),
-    ``becomes_predictor`` are architectures that it makes MTP layers of where a draft model is
-    meant, ``takes_eagle3`` those that hand the states of their layers to an EAGLE-3 head.
-    ``shares_context`` says that tensor ranks can share the tokens of a request,
-    ``data_beside_tensor`` that replicas of the attention may each have several tensor ranks,
-    ``deals_experts_evenly`` that every rank must get as many whole experts as the others.
-    ``over_ray`` says that ranks on several nodes are joined by Ray. ``least_capability`` is the
-    compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
-    ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit
-    (None: it has none). ``oldest_for`` is the same by method of ``quantization_config`` and format
-    of the weights (``Storage.product``), where it is newer than that. ``told`` is what a user has
-    told it beside. ``warnings`` are what every plan for the engine says of what is not known of it.
-    ``sources`` names where each figure comes from.
+    On a GPU that qualifies for none of ``batch_defaults`` the limits are ``max_batched_tokens`` and
+    ``max_sequences``.
     """
 
-    name: str  # vLLM
-    version: str  # "0.33.0"
-    remainder: Remainder
-    vocabulary_padding: int
-    memory_utilization: float
-    kv_block_tokens: int
     max_batched_tokens: int
     max_sequences: int
-    fixed_overhead_bytes: (
-        int  # libraries and workspaces outside the framework's allocator
+    batch_defaults: tuple[BatchDefault, ...] = ()  # the first that qualifies counts
+    chunks_prompts: bool = True  # a long prompt is computed in several steps
+    mixes_prompts: bool = True  # one step computes prompts and decodes
+    reserves_output: bool = False  # a request starts when its whole length fits the K/V
+    refuses_long_requests: bool = True  # none may be longer than the model states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRules:
+    """How an engine divides the memory of a GPU; bytes are per rank."""
+
+    memory_utilization: float  # the share of the GPU's total memory that it takes
+    kv_block_tokens: int  # the page size of the K/V cache
+    vocabulary_padding: int  # rows of the vocabulary are filled up to a multiple of it
+    fixed_overhead_bytes: int  # libraries and workspaces that no allocator counts
+    communication_overhead_bytes: int  # NCCL and all-reduce over a scale-up link
+    host_communication_overhead_bytes: int  # the same over PCIe or in pairs
+    graph_bytes: int  # of one layer, captured for one batch size
+    graph_sequences: int = 512  # the largest batch that graphs are counted for
+    counts_graphs: bool = True  # graphs are taken from the budget before the K/V cache
+    logit_copies: float = 4.0  # FP32 rows of the vocabulary per sequence that samples
+    cache_follows_weights: bool = (
+        False  # FP8 K/V beside weights in floating point of fewer bits
     )
-    communication_overhead_bytes: (
-        int  # NCCL and custom all-reduce buffers of ranks joined by a scale-up link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRules:
+    """Which layouts an engine can run; sets name architectures."""
+
+    remainder: Remainder
+    without_pipeline: frozenset[str] = frozenset()  # cannot be cut into stages
+    experts_at_least_tensor: frozenset[str] = frozenset()  # demand tensor <= experts
+    experts_on_every_stage: frozenset[str] = frozenset()  # no stage may be dense
+    width_divides_replica: frozenset[str] = frozenset()  # expert width over all ranks
+    shares_context: bool = True  # tensor ranks can share the tokens of a request
+    data_beside_tensor: bool = True  # a replica of the attention may have several ranks
+    mixes_expert_cuts: bool = (
+        False  # experts may be dealt to some ranks, sliced over others
     )
-    host_communication_overhead_bytes: (
-        int  # the same of ranks joined by PCIe or in pairs
-    )
-    graph_bytes: int
-    architectures: frozenset[str] | None
-    without_pipeline: frozenset[str]
-    experts_at_least_tensor: frozenset[
-        str
-    ]  # architectures that demand tensor <= experts
-    sources: Mapping[str, str]
-    ends_on_every_stage: frozenset[str] = frozenset()
-    embedding_on_every_stage: frozenset[str] = frozenset()
+    deals_experts_evenly: bool = False  # every rank must get as many whole experts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """Weights that an engine keeps on more ranks than hold a share of them; sets name
+    architectures.
+    """
+
+    ends_on_every_stage: frozenset[str] = frozenset()  # embedding, final norm and head
+    embedding_on_every_stage: frozenset[str] = frozenset()  # the embedding alone
+    # where whole experts are spread over tensor and attention-data ranks:
     repeats_shared_experts: frozenset[str] = frozenset()
     repeats_dense_layers: frozenset[str] = frozenset()
-    pads_shared_experts: frozenset[str] = frozenset()
-    experts_on_every_stage: frozenset[str] = frozenset()
-    quantizations: frozenset[str] | None = None
-    width_divides_replica: frozenset[str] = frozenset()
-    runs_on: tuple[str, ...] | None = None
-    image: str = ""
-    released: str = ""
-    reserves_output: bool = False
-    cache_follows_weights: bool = False
-    refuses_long_requests: bool = True
-    mixes_expert_cuts: bool = False
-    mixes_prompts: bool = True
-    batch_defaults: tuple[BatchDefault, ...] = ()
-    logit_copies: float = 4.0
-    graph_sequences: int = 512
-    counts_graphs: bool = True
-    chunks_prompts: bool = True
-    kv_cache_bytes: int | None = None
-    adapters: AdapterSlots | None = None
-    takes_adapters: frozenset[str] | None = None
-    adapters_leave_vocabulary: frozenset[str] = frozenset()
-    adapter_vocabulary: int = 258_048
-    drafter: Drafter | None = None
-    becomes_predictor: frozenset[str] = frozenset()
-    takes_eagle3: frozenset[str] = frozenset()
-    shares_context: bool = True
-    data_beside_tensor: bool = True
-    deals_experts_evenly: bool = False
-    over_ray: bool = False
-    least_capability: tuple[int, int] | None = None
-    widens_fp8_from: tuple[int, int] | None = None
+    pads_shared_experts: frozenset[str] = frozenset()  # up to whole quantization blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSupport:
+    """Which models and GPUs an engine takes. None: not known, and nothing is refused for it.
+
+    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one
+    to take first. ``oldest_for`` is ``least_capability`` by method of ``quantization_config`` and
+    format of the weights (``Storage.product``), where it is newer than that.
+    """
+
+    architectures: frozenset[str] | None = None
+    quantizations: frozenset[str] | None = None  # methods of ``quantization_config``
+    takes_adapters: frozenset[str] | None = None  # architectures
+    adapters_leave_vocabulary: frozenset[str] = (
+        frozenset()
+    )  # none on embedding and head
+    adapter_vocabulary: int = (
+        258_048  # tokens at most, of those whose vocabulary takes them
+    )
+    becomes_predictor: frozenset[str] = (
+        frozenset()
+    )  # loaded as MTP layers, never as a draft model
+    takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
+    runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
+    least_capability: tuple[int, int] | None = None  # the oldest NVIDIA GPUs it runs on
+    widens_fp8_from: tuple[int, int] | None = (
+        None  # the oldest whose kernels widen FP8 weights
+    )
     oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    told: EngineOverrides = field(default_factory=EngineOverrides)
-    warnings: tuple[str, ...] = ()
 
     @property
     def takes_first(self) -> str:
@@ -249,3 +233,39 @@ class EngineTraits:
         empty where none does.
         """
         return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How a user wants an engine to run, as far as a plan depends on it. By default: as the engine
+    runs by itself.
+    """
+
+    image: str = ""  # the one that the user named; empty: none
+    over_ray: bool = False  # ranks on several nodes are joined by Ray
+    kv_cache_bytes: int | None = None  # on every rank; None: what the budget leaves
+    adapters: AdapterSlots | None = None
+    drafter: Drafter | None = None
+    told: EngineOverrides = field(default_factory=EngineOverrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTraits:
+    """An engine in one software version, as far as planning is concerned.
+
+    ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest).
+    ``warnings`` are what every plan for the engine says of what is not known of it. ``sources``
+    says where each figure of the parts comes from, by the name of its field.
+    """
+
+    name: str  # vLLM
+    version: str  # "0.33.0"
+    released: str = ""
+    batching: BatchRules
+    memory: MemoryRules
+    cuts: CutRules
+    repeats: Repeats = field(default_factory=Repeats)
+    support: EngineSupport = field(default_factory=EngineSupport)
+    options: EngineOptions = field(default_factory=EngineOptions)
+    warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str]

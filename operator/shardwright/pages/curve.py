@@ -103,7 +103,7 @@ _ORDER: Final = {
 
 
 def dot_kind(candidate: Mapping[str, Any]) -> str:
-    """Return what becomes of a candidate."""
+    """Return the kind of dot for a candidate: chosen, ruled out, running or queueing."""
     if candidate["chosen"]:
         return "chosen"
     if candidate["rules"]:

@@ -246,7 +246,7 @@ def _held(rank: dict[str, Any]) -> Iterator[str]:
 
 
 def _short(rank: dict[str, Any]) -> Iterator[str]:
-    """Yield what fits a tile."""
+    """Yield the lines that fit a tile."""
     if rank["heads"] is not None:
         yield f"heads {_span(rank['heads'])}"
     if rank["experts"] is not None:

@@ -20,12 +20,12 @@ def adapter_problems(
     ``lora/layers/logits_processor.py`` and ``lora/layers/fused_moe.py:_ep_check`` with
     ``config/parallel.py:use_sequence_parallel_moe``.
     """
-    if traits.adapters is None:
+    if traits.options.adapters is None:
         return
-    engine = f"{traits.name} {traits.version}"
+    engine, support = f"{traits.name} {traits.version}", traits.support
     if (
-        traits.takes_adapters is not None
-        and model.architecture not in traits.takes_adapters
+        support.takes_adapters is not None
+        and model.architecture not in support.takes_adapters
     ):
         yield Problem(
             code="AdaptersNotSupported",
@@ -33,12 +33,12 @@ def adapter_problems(
             limit=f"are not supported by {engine}",
             remedy="remove spec.model.adapters, or merge each adapter into weights of its own",
         )
-    too_many = model.vocabulary - traits.adapter_vocabulary
-    if too_many > 0 and model.architecture not in traits.adapters_leave_vocabulary:
+    too_many = model.vocabulary - support.adapter_vocabulary
+    if too_many > 0 and model.architecture not in support.adapters_leave_vocabulary:
         yield Problem(
             code="VocabularyTooLargeForAdapters",
             what=f"a vocabulary of {model.vocabulary:,} tokens",
-            limit=f"must have at most {traits.adapter_vocabulary:,} for adapters in {engine}",
+            limit=f"must have at most {support.adapter_vocabulary:,} for adapters in {engine}",
             gap=f"{too_many:,} too many",
             remedy="remove spec.model.adapters, or merge each adapter into weights of its own",
         )

@@ -1,5 +1,6 @@
-"""What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would
-help.
+"""Warnings of a plan: values that were lowered, slow links, uncertain speeds, and possible
+remedies. Nothing is refused or changed here; a layout that breaks a rule never gets this far
+(``checks``).
 """
 
 from collections import Counter
@@ -53,9 +54,9 @@ def warnings(
     and the nodes.
 
     Args:
-        inventory: What there is.
+        inventory: The nodes, with those that are free.
         shown: The chosen layout and the runners-up beside it.
-        request: What is asked.
+        request: The load and the objective.
         model: What is served.
         traits: The engine.
     """
@@ -102,11 +103,11 @@ def _unknown_pods(inventory: Inventory) -> Iterator[str]:
 def more_replicas(
     ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate | None, scale: Scale
 ) -> Iterator[str]:
-    """Yield how many replicas would serve what this plan does not, and what replicas would bring on
-    its own GPUs.
+    """Yield how many replicas would serve the rest of the load, and the gain of smaller replicas on
+    the same GPUs.
 
     Args:
-        ranked: What stands, the plan first.
+        ranked: The feasible candidates, the plan first.
         copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None
             where there are none.
         scale: By what layouts are compared.
@@ -138,9 +139,7 @@ def more_replicas(
 
 
 def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    """Yield how many replicas would serve the offered rate, where these do not, or on fewer
-    GPUs.
-    """
+    """Yield how many replicas would serve the offered rate, or would serve it on fewer GPUs."""
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
     room = "which are free" if gpus <= free else f"of which {free:,} are free"
     served = (
@@ -184,11 +183,14 @@ def _lowered(
             f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
             "tokens: that is what K/V holds"
         )
-    told = traits.told
-    fewer = told.sequences is None and estimate.max_sequences < traits.max_sequences
+    told = traits.options.told
+    fewer = (
+        told.sequences is None
+        and estimate.max_sequences < traits.batching.max_sequences
+    )
     if fewer or (
         told.batched_tokens is None
-        and estimate.max_batched_tokens < traits.max_batched_tokens
+        and estimate.max_batched_tokens < traits.batching.max_batched_tokens
     ):
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and "
@@ -199,12 +201,10 @@ def _lowered(
 
 
 def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield what the slots of adapters take, and that nothing is known of what applying them
-    costs.
-    """
-    if traits.adapters is not None:
+    """Yield the memory of adapter slots, and that the cost of applying adapters is unknown."""
+    if traits.options.adapters is not None:
         slots, most = (
-            traits.adapters,
+            traits.options.adapters,
             format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages)),
         )
         yield (
@@ -215,7 +215,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 
 def _gated(request: Request) -> Iterator[str]:
-    """Yield that the hub will refuse what pods download, and what to type."""
+    """Yield that the hub will refuse the pods' download, and the field that mends it."""
     if request.deploy and request.gated:
         named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
         which = (
@@ -231,10 +231,9 @@ def _gated(request: Request) -> Iterator[str]:
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """Yield that a pod's claim is too small to keep what it downloads, or what every new pod
-    downloads where nothing keeps it.
-
-    What is only shown starts no pod.
+    """Yield that a pod's claim is too small for its download, or the size of the download that
+    every new pod repeats if no claim keeps it. A plan that is only shown starts no pod and
+    downloads nothing.
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
@@ -275,8 +274,8 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
 
 
 def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield that Ray was asked for where there is nothing for it to join."""
-    if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
+    """Yield that Ray was asked for but has nothing to join."""
+    if traits.options.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield (
             "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
             "engine starts by itself"
@@ -284,7 +283,7 @@ def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 
 def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
-    """Yield where replicas are that were to be spread, where some value has two more than
+    """Yield the uneven spread of replicas: some value of the label has at least two more than
     another.
     """
     over, nodes = Over.of(request.space), candidate.pool.nodes
@@ -303,16 +302,16 @@ def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
 
 
 def _uncounted(traits: EngineTraits) -> Iterator[str]:
-    """Yield that the engine is told what no plan counts."""
-    if names := traits.told.uncounted:
+    """Yield the engine options that no plan counts with."""
+    if names := traits.options.told.uncounted:
         yield uncounted_sentence(names)
 
 
 def _draft(
     best: FeasibleCandidate, request: Request, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield what drafts takes, on what its price rests, and what its config warned of."""
-    drafter, load = traits.drafter, request.workload
+    """Yield the drafter's memory, the basis of its cost, and the warnings about its config."""
+    drafter, load = traits.options.drafter, request.workload
     if drafter is not None:
         most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
         inside = drafter.method is DraftMethod.MTP
@@ -355,14 +354,14 @@ def _speculation(
 def _beside_the_gpus(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no
+    """Yield how much K/V the nodes' memory keeps, and the basis of its benefit; or that there is no
     room for any.
     """
     wanted = request.workload.kv_offload
     if wanted is None:
         return
     found = host_cache(
-        best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray
+        best.candidate, best.estimate, wanted, model, over_ray=traits.options.over_ray
     )
     if found is None:
         why = (
@@ -389,9 +388,7 @@ def _beside_the_gpus(
 def _slowed_by_drafts(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield that the same layout would be faster if nothing was drafted: too few drafts are
-    accepted for what they cost.
-    """
+    """Yield that the same layout would be faster without drafts: too few of them are accepted."""
     if request.workload.draft_tokens == 0:
         return
     plain = replace(
@@ -400,8 +397,9 @@ def _slowed_by_drafts(
             request.workload, draft_tokens=0, draft_acceptance=0.0, draft_choices=()
         ),
     )
+    undrafted = replace(traits, options=replace(traits.options, drafter=None))
     alone = (
-        estimator_of(model, plain, replace(traits, drafter=None))
+        estimator_of(model, plain, undrafted)
         .estimate(best.candidate)
         .performance.tpot_seconds
     )
@@ -416,14 +414,13 @@ def _slowed_by_drafts(
 def _lighter(
     best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter
-    weights make none.
-
-    An offered rate that is not carried wants more of everything.
+    """Yield how to make room if requests queue for K/V. Lighter weights make none if the user has
+    fixed the bytes of the K/V cache. An offered rate that is not carried needs more replicas, which
+    ``more_replicas`` says.
     """
     if best.carries_load or best.estimate.capacity is not None:
         return
-    if traits.kv_cache_bytes is not None:
+    if traits.options.kv_cache_bytes is not None:
         yield (
             "requests queue for K/V: "
             "spec.engine.args.kv-cache-memory-bytes says how much there is"
@@ -440,7 +437,7 @@ def _lighter(
 
 
 def _unpriced(inventory: Inventory) -> Iterator[str]:
-    """Yield by what GPUs of several kinds are compared, where not all have a price."""
+    """Yield the measure by which GPUs of several kinds are compared if some have no price."""
     stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
     if all(stated) or len({pool.gpu.id for pool in inventory.pools}) == 1:
         return
@@ -474,7 +471,7 @@ def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
 
 
 def _missed_network(candidate: Candidate) -> Iterator[str]:
-    """Yield that pods do not reach the RDMA network that is there, and what they use."""
+    """Yield that pods do not reach the RDMA network of their nodes, and the network they use."""
     pool, missed = candidate.pool, candidate.pool.reach.missed
     if missed is None or not candidate.uses_network:
         return
@@ -492,8 +489,8 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
 
 
 def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield what the network was taken for, where nothing tells and a layout that is shown depends
-    on it.
+    """Yield the assumed network if nothing tells the real one and a layout that is shown depends on
+    it.
     """
     pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
     crossing = [pool.network for pool in pools if pool.reach.missed is None]

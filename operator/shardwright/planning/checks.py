@@ -96,13 +96,16 @@ class Judge:
         ]
         if prices is not None:
             found += memory_violations(
-                candidate, prices.memory(candidate), self._traits.kv_cache_bytes
+                candidate, prices.memory(candidate), self._traits.options.kv_cache_bytes
             )
             found += self._limits(candidate, prices)
         if candidate.uses_network:
             found += network_violations(candidate.pool)
         found += ray_violations(candidate, self._traits)
-        wanted, over_ray = self._request.workload.kv_offload, self._traits.over_ray
+        wanted, over_ray = (
+            self._request.workload.kv_offload,
+            self._traits.options.over_ray,
+        )
         short = host_problems(candidate, wanted, self._model, over_ray=over_ray)
         found += (Violation(problem=problem) for problem in short)
         if candidate.placement.missing_nodes and not self._room_but_for(candidate):
@@ -233,7 +236,7 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
         candidate.layout.attention_data,
         candidate.placement.nodes_per_replica,
     )
-    if traits.over_ray and replicas > 1 and nodes > 1:
+    if traits.options.over_ray and replicas > 1 and nodes > 1:
         problem = Problem(
             code="AttentionDataOverRay",
             path="spec.parallelism.attentionData",
@@ -246,14 +249,17 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
 
 def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
     """Yield that the engine's image is built for other GPUs than the pool's."""
-    if traits.runs_on is not None and pool.resource not in traits.runs_on:
+    if (
+        traits.support.runs_on is not None
+        and pool.resource not in traits.support.runs_on
+    ):
         problem = Problem(
             code="EngineImageMissing",
-            what=f"the image {traits.image}"
-            if traits.image
+            what=f"the image {traits.options.image}"
+            if traits.options.image
             else f"the default image of {traits.name}",
-            limit=f"is built for {', '.join(sorted(traits.runs_on))}"
-            if traits.runs_on
+            limit=f"is built for {', '.join(sorted(traits.support.runs_on))}"
+            if traits.support.runs_on
             else "is not admitted",
             gap=f"{pool.product} is {pool.resource}",
             remedy=f"name an image of {traits.name} {traits.version} for these GPUs",

@@ -41,7 +41,7 @@ def _pipeline_problems(
     model: ModelSpec, layout: Layout, traits: EngineTraits
 ) -> Iterator[Problem]:
     layers = len(model.layers)
-    if layout.pipeline > 1 and model.architecture in traits.without_pipeline:
+    if layout.pipeline > 1 and model.architecture in traits.cuts.without_pipeline:
         yield Problem(
             code="PipelineNotSupported",
             path=_PIPELINE,
@@ -74,7 +74,7 @@ def _stage_problems(
     Source: vLLM 0.32 ``models/qwen3_moe.py:set_moe_parameters`` and others.
     """
     stages = split_layers(
-        len(model.layers), layout.pipeline, traits.remainder, layout.partition
+        len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
     held = [model.layers[first:end] for first, end in stages]
     if not all(held):
@@ -93,7 +93,7 @@ def _stage_problems(
             gap=f"{len(idle)} stages have none",
             remedy="use fewer stages",
         )
-    if model.architecture not in traits.experts_on_every_stage:
+    if model.architecture not in traits.cuts.experts_on_every_stage:
         return
     sparse = [
         any(isinstance(layer.feed_forward, ExpertFeedForward) for layer in layers)
@@ -197,7 +197,7 @@ def _expert_problems(
         yield from _needs_experts(layout)
         return
     if layout.expert not in (1, ranks) and not (
-        traits.mixes_expert_cuts and ranks % layout.expert == 0
+        traits.cuts.mixes_expert_cuts and ranks % layout.expert == 0
     ):
         yield Problem(
             code="ExpertDegreeImpossible",
@@ -206,7 +206,7 @@ def _expert_problems(
             limit=f"must be 1 or tensor x attention data = {ranks}",
             remedy=f"use expert 1 or {ranks}",
         )
-    at_least_tensor = model.architecture in traits.experts_at_least_tensor
+    at_least_tensor = model.architecture in traits.cuts.experts_at_least_tensor
     need = max(layout.expert, layout.tensor if at_least_tensor else 1)
     if need > model.experts:
         yield Problem(
@@ -243,7 +243,7 @@ def _unsayable_problems(
     model: ModelSpec, layout: Layout, traits: EngineTraits
 ) -> Iterator[Problem]:
     """Source: TensorRT-LLM ``mapping.py`` (engines.md section 10)."""
-    if layout.context > 1 and not traits.shares_context:
+    if layout.context > 1 and not traits.cuts.shares_context:
         yield _context(
             f"context {layout.context}",
             f"is nothing that {traits.name} can be told",
@@ -252,7 +252,7 @@ def _unsayable_problems(
     if (
         layout.attention_data > 1
         and layout.tensor > 1
-        and not traits.data_beside_tensor
+        and not traits.cuts.data_beside_tensor
     ):
         yield Problem(
             code="AttentionDataExcludesTensor",
@@ -262,7 +262,11 @@ def _unsayable_problems(
             "every rank, or on none",
             remedy="use tensor 1 or attention data 1",
         )
-    if traits.deals_experts_evenly and model.experts and model.experts % layout.expert:
+    if (
+        traits.cuts.deals_experts_evenly
+        and model.experts
+        and model.experts % layout.expert
+    ):
         yield Problem(
             code="ExpertsNotDivisible",
             path=_EXPERT,

@@ -29,7 +29,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     ``standalone_ar/speculator.py`` makes the draft model without it and then shares its K/V out
     nevertheless; of the others what they keep is not worked out.
     """
-    drafter = traits.drafter
+    drafter = traits.options.drafter
     if drafter is None:
         return
     data = 1 if drafter.steps_with_replicas else layout.attention_data

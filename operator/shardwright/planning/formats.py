@@ -22,7 +22,7 @@ def dtype_problems(
     """Yield that the engine does not run on a GPU, and the number formats that a model needs and
     neither of them can do.
     """
-    if _older(gpu, traits.least_capability):
+    if _older(gpu, traits.support.least_capability):
         yield _too_old(gpu, traits)
         return
     held = _held(model, traits)
@@ -72,7 +72,7 @@ def dtype_problems(
 
 def _held(model: ModelSpec, traits: EngineTraits) -> tuple[_Held, ...]:
     own = (model, "the weights", "spec.model.quantization")
-    drafter = traits.drafter
+    drafter = traits.options.drafter
     if drafter is None:
         return (own,)
     whose = f"the {NOUNS[drafter.method]}'s weights"
@@ -87,7 +87,7 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
     """Yield the formats that the engine takes, as this method stores them, on newer GPUs alone."""
     model, whose, path = held
     for product in sorted({weight.storage.product for weight in model.weights}):
-        least = traits.oldest_for.get((model.quantization or "", product))
+        least = traits.support.oldest_for.get((model.quantization or "", product))
         if _older(gpu, least):
             method = (
                 "" if model.quantization == product else f" by {model.quantization}"
@@ -105,9 +105,9 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
 
 def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
     return (
-        traits.widens_fp8_from is not None
+        traits.support.widens_fp8_from is not None
         and gpu.vendor == "NVIDIA"
-        and not _older(gpu, traits.widens_fp8_from)
+        and not _older(gpu, traits.support.widens_fp8_from)
     )
 
 
@@ -128,7 +128,7 @@ def _too_old(gpu: Gpu, traits: EngineTraits) -> Problem:
         code="GpuTooOld",
         what=f"{traits.name} {traits.version}",
         limit="runs on NVIDIA GPUs of compute capability "
-        f"{_shown(traits.least_capability)} and newer",
+        f"{_shown(traits.support.least_capability)} and newer",
         gap=f"{gpu.id} has {_shown(gpu.compute_capability)}",
         remedy="select other GPUs",
         path="spec.placement",

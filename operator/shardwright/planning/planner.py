@@ -79,7 +79,7 @@ def consider(
         inventory,
         request.space,
         traits,
-        barred=too_small(wanted, model, over_ray=traits.over_ray),
+        barred=too_small(wanted, model, over_ray=traits.options.over_ray),
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates()]
     if all(verdict.violations for verdict in verdicts):
@@ -91,7 +91,7 @@ def consider(
         request=request,
         traits=traits,
         judge=judge,
-        scale=Scale.of(request, inventory, takes_first=traits.takes_first),
+        scale=Scale.of(request, inventory, takes_first=traits.support.takes_first),
         verdicts=tuple(verdicts),
     )
 
@@ -161,7 +161,10 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
         considered.request.workload.kv_offload,
     )
     more = barred_nodes(
-        best.candidate, wanted, considered.model, over_ray=considered.traits.over_ray
+        best.candidate,
+        wanted,
+        considered.model,
+        over_ray=considered.traits.options.over_ray,
     )
     return replace(inventory, excluded=(*inventory.excluded, *more))
 
@@ -205,7 +208,7 @@ def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
 def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:
     wanted, over_ray = (
         considered.request.workload.kv_offload,
-        considered.traits.over_ray,
+        considered.traits.options.over_ray,
     )
     return host_cache(
         best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray
@@ -237,7 +240,7 @@ def _plan(
         max_model_len=estimate.max_model_len,
         max_sequences=estimate.max_sequences,
         max_batched_tokens=estimate.max_batched_tokens,
-        memory_utilization=traits.memory_utilization,
+        memory_utilization=traits.memory.memory_utilization,
         load_bytes_per_node=estimate.load_bytes_per_node,
         performance=estimate.performance,
         carries_load=best.carries_load,
@@ -249,7 +252,7 @@ def _plan(
         load=estimate.load,
         rdma=rdma_devices(candidate),
         compute_domain=candidate.needs_compute_domain,
-        uncounted=traits.told.uncounted,
+        uncounted=traits.options.told.uncounted,
         gpu_price=scale.price(pool),
         draft_tokens=estimate.draft_tokens
         if scale.request.workload.draft_choices

@@ -227,7 +227,7 @@ def _goal(scale: Scale) -> str:
 
 
 def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str]:
-    """Yield what of the load waits, and of requests per second how much room is left."""
+    """Yield the share of the load that waits, and the headroom of an offered rate."""
     best, load = ranked[0], request.workload
     offered = requests_of(load.concurrency)
     if load.requests_per_second is not None:
@@ -268,7 +268,7 @@ def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
 def _not_free(
     best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
 ) -> Iterator[str]:
-    """Yield what would carry the load if its GPUs were free."""
+    """Yield the layout that would carry the load if its GPUs were free."""
     if best.carries_load:
         return
     busy = {
@@ -304,7 +304,7 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
 
 
 def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
-    """Yield what the plan costs: in the nodes' currency, else beside an H100."""
+    """Yield the cost of the plan: in the nodes' currency, else beside an H100."""
     cost, pool, gpus = (
         million_tokens_price(best),
         best.candidate.pool,
@@ -329,7 +329,7 @@ def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
 def _uneven(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]
 ) -> Iterator[str]:
-    """Yield what uneven stages are good for."""
+    """Yield the gain of uneven stages."""
     layout = best.candidate.layout
     if not layout.partition:
         return

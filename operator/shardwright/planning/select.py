@@ -1,5 +1,5 @@
-"""Which of the layouts that stand is best, by the objectives of docs/planner.md; ties end at the
-name.
+"""The best of the feasible layouts, by the objectives of docs/planner.md. Ties are broken by name.
+A layout that breaks a rule is not looked at: ``checks`` has ruled it out.
 """
 
 import math
@@ -18,7 +18,7 @@ from shardwright.planning.request import OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
 """Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the
-definition of Balanced.
+definition of Balanced in docs/planner.md.
 """
 
 SECONDS_PER_HOUR: Final = 3600
@@ -26,8 +26,8 @@ TOKENS_PER_MILLION: Final = 10**6
 
 UTILISATION: Final = 0.8
 """Share of the requests a second that a layout serves at most which it is planned for. Basis:
-assumed: arrivals vary, and with four fifths of what can be served the mean wait of random arrivals
-is still a few services long.
+assumed: arrivals vary, and at four fifths of the capacity the mean wait of random arrivals is still
+a few services long.
 """
 
 _RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
@@ -40,7 +40,7 @@ definition of Latency.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """By what layouts are compared: the objective, and what a GPU counts.
+    """The measure that layouts are compared by: the objective, and how much a GPU counts.
 
     Where every pool has a price, a GPU counts as its price; else as one, or where there are several
     kinds in hours of an H100. With a budget that is to be filled the GPUs are given: only their
@@ -92,8 +92,8 @@ class Scale:
         return relative_price(pool.gpu) if self.relative else None
 
     def opened(self, candidate: Candidate) -> float:
-        """Return what the GPUs count that a candidate leaves in trays of a rack of which nobody had
-        a part before.
+        """Return the cost of GPUs that a candidate leaves idle in trays of a rack that nobody used
+        before.
         """
         return self._each(candidate.pool) * _opened_gpus(candidate)
 
@@ -110,8 +110,8 @@ class Scale:
 
 
 def breaks_rack(candidate: Candidate) -> bool:
-    """Return whether a candidate takes trays out of a rack of which nobody had a part before, and
-    has no use for its links.
+    """Return whether a candidate takes trays out of a rack that nobody used before, without using
+    its links.
     """
     return candidate.placement.nodes_per_replica == 1 and bool(_whole_trays(candidate))
 
@@ -170,8 +170,9 @@ class FeasibleCandidate:
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
-    What surely starts goes before what is tight, what carries the load before what queues. Then the
-    objective decides: of what queues with the time that requests wait.
+    Layouts that surely start go before tight ones; then layouts that carry the load before those
+    whose requests queue. Within these the objective decides. For layouts with a queue it includes
+    the time that requests wait.
     """
     feasible = (verdict for verdict in verdicts if not verdict.violations)
     return rank(
@@ -212,8 +213,8 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
     """Return the share of the offered load that is served without waiting: of the requests in
     flight, or of the rate.
 
-    A rate wants headroom: requests do not arrive evenly, and what is served by all that there is
-    waits ever longer.
+    A rate wants headroom: requests do not arrive evenly, and at full capacity the queue grows
+    without end.
     """
     rate = request.workload.requests_per_second
     if rate is not None:
@@ -242,8 +243,8 @@ def _seconds(speed: Performance, request: Request) -> float:
 def score(
     speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
-    """Return the objective of what carries the load, greater is better; ``cost`` is what its GPUs
-    count.
+    """Return the objective of a layout that carries the load, greater is better; ``cost`` is that
+    of its GPUs.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
     when it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever
@@ -266,11 +267,9 @@ def score(
 def waiting_score(
     speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
-    """Return the objective where requests wait: what a user gets, the waiting included, as Latency
-    has it.
-
-    Of a rate that is served without enough to spare it is what is served: ``capacity``, in requests
-    a second.
+    """Return the objective of a layout whose requests wait: that of Latency, with the waiting
+    included. For an offered rate it depends on the rate that is served: ``capacity``, in requests a
+    second.
     """
     return _worth_its_gpus(
         _seconds(speed, request) if capacity is None else 1 / capacity, cost

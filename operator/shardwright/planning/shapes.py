@@ -150,8 +150,8 @@ def shape_problems(
 
 
 def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield what of a draft model does not divide by the tensor ranks that share it."""
-    drafter = traits.drafter
+    """Yield the sizes of a draft model that do not divide by the tensor ranks that share it."""
+    drafter = traits.options.drafter
     if drafter is None:
         return
     rules = _rules(drafter.model, traits)
@@ -174,12 +174,13 @@ def architecture_unknown_to_engine(
     """Return the problem of an architecture that the engine does not have; None where that is not
     known.
     """
-    if traits.architectures is None or model.architecture in traits.architectures:
+    known = traits.support.architectures
+    if known is None or model.architecture in known:
         return None
     return Problem(
         code="ArchitectureUnknownToEngine",
         what=f"{model.architecture}",
-        limit=f"is not among the {len(traits.architectures)} architectures of {traits.name} "
+        limit=f"is not among the {len(known)} architectures of {traits.name} "
         f"{traits.version}",
         remedy="use another engine or a newer version",
     )
@@ -188,16 +189,16 @@ def architecture_unknown_to_engine(
 def _quantization_unknown(model: ModelSpec, traits: EngineTraits) -> Problem | None:
     """Source: ``config/model.py:_verify_quantization``."""
     if (
-        traits.quantizations is None
+        traits.support.quantizations is None
         or model.quantization is None
-        or model.quantization in traits.quantizations
+        or model.quantization in traits.support.quantizations
     ):
         return None
     return Problem(
         code="QuantizationUnknownToEngine",
         what=f"{model.quantization} weights",
         limit=f"are not among what {traits.name} {traits.version} loads: "
-        f"{', '.join(sorted(traits.quantizations))}",
+        f"{', '.join(sorted(traits.support.quantizations))}",
         remedy="use weights that are stored in one of these ways",
     )
 
@@ -231,15 +232,15 @@ class _Rules:
 
 def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
     return _Rules(
-        vocabulary_padding=traits.vocabulary_padding,
-        width_divides_replica=model.architecture in traits.width_divides_replica,
-        pads_shared_experts=model.architecture in traits.pads_shared_experts,
-        refines_blocks=traits.adapters is None,
+        vocabulary_padding=traits.memory.vocabulary_padding,
+        width_divides_replica=model.architecture in traits.cuts.width_divides_replica,
+        pads_shared_experts=model.architecture in traits.repeats.pads_shared_experts,
+        refines_blocks=traits.options.adapters is None,
     )
 
 
 def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Yield what does not divide by the ranks that share it; the remedy is added by the caller."""
+    """Yield the sizes that do not divide by the ranks that share them, without a remedy."""
     yield from _head_problems(model, layout)
     yield from _vocabulary_problems(model, layout, rules)
     yield from _width_problems(model, layout, rules)

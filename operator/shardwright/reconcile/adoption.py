@@ -32,10 +32,11 @@ def adopted(
     say it.
     """
     answers = record if record and record.cut_hash == subject.cut_hash else None
+    stated = subject.deployment
     deployment = replace(
-        subject.deployment,
-        cluster_domain=cluster_domain,
-        sought=answers.sought if answers else (),
+        stated,
+        cluster=replace(stated.cluster, cluster_domain=cluster_domain),
+        groups=replace(stated.groups, sought=answers.sought if answers else ()),
     )
     found = {
         (STATEFUL_SET, name): _saying(live, _asked(name, live, answers, deployment))

@@ -151,7 +151,9 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
             known.observed, seen.subject, known.record, seen.cluster.domain
         ),
     )
-    missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
+    missing = seen.cluster.priorities.problem_of(
+        seen.subject.deployment.pods.priority_class
+    )
     planned = (
         missing
         or (known.unreadable if known.standing else None)
@@ -405,7 +407,7 @@ def _deploy(
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    rejected = record.rejected == subject.deployment.asked != ""
+    rejected = record.rejected == subject.deployment.groups.asked != ""
     earlier = earlier_of(seen, known, subject, record) is not None
     rules = replace(
         known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier

@@ -430,7 +430,7 @@ def _queued(group: Group) -> bool:
 
 
 def _waits(group: Group) -> Iterator[Wait]:
-    """Yield what a group waits for, that which only some ranks wait for first."""
+    """Yield the reasons why a group waits; those of only some ranks come first."""
     if group.served_by:
         yield Wait(
             what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO,

@@ -26,7 +26,7 @@ def as_made(
     """Return the deployment that the pods of a plan are made by."""
     placed = _placed(seen, known, subject, record)
     earlier = earlier_of(seen, known, subject, record)
-    return replace(placed, earlier=earlier)
+    return replace(placed, groups=replace(placed.groups, earlier=earlier))
 
 
 def earlier_of(
@@ -52,12 +52,19 @@ def _placed(
     """Return a deployment with what is found out where and when its pods are made."""
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(known.observed).values()
+    stated = subject.deployment
     return replace(
-        subject.deployment,
-        ceilings=ceilings(cluster.allowance),
-        cluster_domain=cluster.domain,
-        sought=record.sought,
-        secret_seed=seed_of(seen.keys, seen.resource.owner, sets),
+        stated,
+        cluster=replace(
+            stated.cluster,
+            ceilings=ceilings(cluster.allowance),
+            cluster_domain=cluster.domain,
+        ),
+        groups=replace(
+            stated.groups,
+            sought=record.sought,
+            secret_seed=seed_of(seen.keys, seen.resource.owner, sets),
+        ),
     )
 
 

@@ -349,8 +349,11 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
     if record is None or record.cut_hash != made.cut_hash:
         return ""
     domain = (seen.cluster or Cluster()).domain
+    stated = subject.deployment
     deployment = replace(
-        subject.deployment, sought=record.sought, cluster_domain=domain
+        stated,
+        groups=replace(stated.groups, sought=record.sought),
+        cluster=replace(stated.cluster, cluster_domain=domain),
     )
     base, against, others = base_name(seen.resource.owner.name), False, False
     for index, number in enumerate(record.plan.group_numbers):
@@ -363,7 +366,7 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
             against |= (
                 number not in made.plan.group_numbers and has_it and is_against(state)
             )
-    return subject.deployment.asked if against and others else record.rejected
+    return subject.deployment.groups.asked if against and others else record.rejected
 
 
 def _news(record: PlanRecord | None) -> tuple[Event, ...]:

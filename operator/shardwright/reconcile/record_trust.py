@@ -1,11 +1,12 @@
-"""Which plan of record is believed: what we have signed, in the order in which we did, and what
-agrees with all else.
+"""Which plan of record is believed: a record that we have signed, unless a newer one was signed
+since, or a record that agrees with all other evidence.
 
 The serial of the newest one stands in the status of the resource, which none of its users may
-write: an earlier record that somebody puts back is told by it. What bears no signature of ours (a
-release before there were signatures wrote it, the key was lost, somebody edited it) counts as this
-process remembers it, and else where it agrees with the spec, the nodes, the StatefulSets that stand
-and the status. Where there is no key, nothing is signed, and every record is judged like those.
+write: an earlier record that somebody puts back is told by it. A record may lack our signature: a
+release before there were signatures wrote it, the key was lost, or somebody edited it. Then it
+counts if this process remembers it, or if it agrees with the spec, the nodes, the existing
+StatefulSets and the status. Without a key nothing is signed, and every record is judged that way.
+In place of a refused record the one that this process remembers counts.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ signed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordEvidence:
-    """What a plan of record is held against.
+    """The evidence that a plan of record is compared with.
 
     Args:
         owner: Whose it is.
@@ -91,8 +92,8 @@ def kept_version(
     """Return the engine's version that a plan of record has by default, None where that is the
     newest one that is known.
 
-    What is not signed by us counts where nothing ever was: a version that somebody else has written
-    is none of ours.
+    A record without our signature counts only if nothing was ever signed: a version that somebody
+    else has written is not ours.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
     record = remembered or (said if isinstance(said, PlanRecord) else None)
@@ -100,9 +101,7 @@ def kept_version(
 
 
 def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
-    """Return why a record cannot be what we have written last, None where it may be from before
-    there was a key.
-    """
+    """Return why a record cannot be our newest one, None if it may be older than the key."""
     if stored.signed is False:
         return "has a signature that is not the operator's"
     return "is not signed" if known.signs and known.serial else None
@@ -258,7 +257,7 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 
 def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what would end a StatefulSet that stands for a later generation of its group."""
+    """Return a contradiction with a StatefulSet of a later generation that it would end."""
     stands = (
         generation_of(live["metadata"]["name"])
         for live in _stateful_sets(known).values()

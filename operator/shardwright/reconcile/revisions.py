@@ -1,10 +1,11 @@
-"""Revisions of a model: what it ran when all of its groups served, kept whole, so that it can be
-gone back to.
+"""Revisions of a model: each is kept whole once all groups serve with it, so that a user can go
+back to it.
 
-A revision is what was asked for (spec and config), the engine's version and the plan: all that pods
-follow from, but for the release of the operator that renders them. It is a ControllerRevision,
-which the stock role ``edit`` may not write and nobody can change, and its digest stands in the
-status of the resource, which none of its users may write: what says anything else is not believed.
+A revision consists of the spec, the config, the engine's version and the plan. Pods follow from
+these and from the release of the operator that renders them. It is a ControllerRevision: the stock
+role ``edit`` may not write one, and nobody can change one. Its digest stands in the status of the
+resource, which no user of the resource may write. A ControllerRevision with another digest is not
+believed.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ REVISIONS: Final = "revisions"
 """Field of the status that says which revisions there are, the newest last."""
 
 HISTORY_MAX: Final = 3
-"""How many of them are kept. Basis: chosen; what runs, and two to go back to."""
+"""How many of them are kept. Basis: chosen; the one that runs, and two to go back to."""
 
 SURPLUS: Final = "surplusRevisions"
 """Field of the status that names, by their digests, those that are kept no more and could not be
@@ -70,11 +71,10 @@ _DATA_KEY: Final = "zlib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision, without what it says: its number, what tells it from others, the digest of its
-    text, and what to show.
+    """One revision without its text: its number, its hash, the digest of its text, and the facts
+    that are shown of it.
 
-    ``pods`` tells what a release had made of it from what another one makes (empty: its pods were
-    not kept).
+    ``pods`` differs if releases make different pods of it (empty: its pods were not kept).
     """
 
     number: int
@@ -87,7 +87,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedSpec:
-    """What a resource asks, as JSON, and the config that it refers to (None: it refers to none)."""
+    """The spec of a resource, as JSON, and the config that it refers to (None: to none)."""
 
     text: str
     config: str | None = None
@@ -95,8 +95,8 @@ class AskedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version
-    by default, and the plan.
+    """The text of a revision: ``spec`` and ``config`` as in :class:`AskedSpec`, the default version
+    of the engine, and the plan.
 
     ``pods`` are those that served, as the release of then had made them (None: they were not kept).
     """
@@ -110,8 +110,8 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The revision of this hash as it would run now: what it resolves to, or why it cannot run,
-    what it says of plan and pods.
+    """The revision of this hash as it would run now: its subject, or the problems that prevent it,
+    and its own plan and pods.
     """
 
     hash: str
@@ -132,8 +132,8 @@ class Former:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What is run instead of what the spec says (None: that is run), which request was answered
-    last, and why none is followed.
+    """The revision that is run instead of the spec (None: the spec is run), the request that was
+    answered last, and the reason why no request is followed.
 
     ``unknown``: the request named no revision that there was.
     """
@@ -169,8 +169,8 @@ class History:
         return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
 
     def after(self, before: "History", written: Sequence[Write]) -> "History":
-        """Return what there is once so much of it is written: as ``before`` where the newest one is
-        not taken.
+        """Return the history after these writes; it is still ``before`` if the newest revision was
+        not written.
         """
         if self.keeps and self.keeps not in written:
             return before
@@ -189,7 +189,7 @@ def hash_of(subject: Subject) -> str:
     and not with the rules of life of groups.
     """
     return hashlib.sha256(
-        f"{subject.cut_hash} {subject.deployment.asked}".encode()
+        f"{subject.cut_hash} {subject.deployment.groups.asked}".encode()
     ).hexdigest()[:_HASH_DIGITS]
 
 

@@ -55,7 +55,8 @@ def pods_of(
 
 def _spec_of(plan: Plan, deployment: Deployment) -> Mapping[str, Any]:
     """Return the spec of the pods of a plan: those of all groups count for the same."""
-    here = replace(deployment.on(plan.resource), numbers=plan.numbers)
+    on = deployment.on(plan.resource)
+    here = replace(on, groups=replace(on.groups, numbers=plan.numbers))
     spec: Mapping[str, Any] = pod_template(plan, here, 0)["spec"]
     return spec
 

@@ -1,7 +1,6 @@
-"""All that one look at a ShardedModel has read: one frozen value, and what has come of it so
-far.
-
-A look never reads anything else, so what it decides can be replayed from this value.
+"""Everything that one look at a ShardedModel has read, with the results of its writes so far, as
+one frozen value. A look never reads anything else, so its decisions can be replayed from this
+value. Nothing is read or decided here: ``cluster`` reads, ``advance`` decides.
 """
 
 from collections.abc import Mapping
@@ -31,11 +30,11 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResource:
-    """The resource itself, beside what its spec resolves to.
+    """The resource itself, without its spec, which is resolved into a ``Subject``.
 
-    ``status`` is what was published last: only since when its conditions hold is taken from it.
-    ``paused`` is what the spec says, also where nothing else of it can be used, and ``config`` the
-    ConfigMap that has its config, or would keep it.
+    ``status`` was published last; only the times since when its conditions hold are taken from it.
+    ``paused`` is taken from the spec even if the rest of the spec cannot be used. ``config`` is the
+    ConfigMap for the config of the model, whether it exists or not.
     """
 
     owner: Owner
@@ -48,7 +47,7 @@ class ModelResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is known of the cluster around one model.
+    """The facts of the cluster around one model.
 
     Args:
         nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those
@@ -100,10 +99,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """What is to be read from the hub, the Job that reads it (None: there is none), and what its
-    pod has left so far.
-
-    ``problem`` is why it cannot be read, or how far it is cannot be known.
+    """A config to be read from the hub, the Job that reads it (None: there is none), and the output
+    of its pod so far. ``problem`` says why the config or the Job's state cannot be read.
     """
 
     fetch: HubFetch
@@ -114,8 +111,8 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the planner is asked: to carry a choice out on a plan of record, with the groups that
-    leave their nodes.
+    """A question for the planner: how to carry out a choice on a plan of record, with the groups
+    that leave their nodes.
 
     ``held`` are the nodes that groups have now, where there is no plan of record that says so, or
     an earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere
@@ -141,7 +138,7 @@ class Refusal:
     later.
 
     ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word for it, ``message``
-    what it says. ``problem`` is what is wrong where we know better than it does.
+    its sentence. ``problem`` is our own explanation, if we have a better one.
     """
 
     write: Write
@@ -154,7 +151,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of writes: those that were carried out, and those that were not."""
+    """The results of writes: those that were carried out, and those that were refused."""
 
     written: tuple[Write, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -162,7 +159,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Everything that one look has read, and what came of asking and writing so far.
+    """Everything that one look has read, with the planner's answers and the results of its writes
+    so far.
 
     Args:
         resource: The resource itself.

@@ -86,7 +86,7 @@ def alpha_groups_sentence() -> str:
 
 
 def waiting_sentence(state: GroupState) -> str:
-    """Return what a group waits for, empty where it waits for nothing."""
+    """Return the sentence on why a group waits, empty if it does not wait."""
     of_group = [
         wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD
     ]

@@ -22,19 +22,23 @@ def own_dir(deployment: Deployment) -> str:
     """Return where a pod keeps what is its own: a claim may be shared, and names of pods are
     stable.
     """
-    return CACHE_DIR if deployment.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
+    return (
+        CACHE_DIR
+        if deployment.weights.cache is None
+        else f"{CACHE_DIR}/pods/$(POD_NAME)"
+    )
 
 
 def volume(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the cache as a volume of the pod; a claim of its own comes from the StatefulSet."""
-    if deployment.cache is None:
+    if deployment.weights.cache is None:
         return [{"name": "cache", "emptyDir": {}}]
-    if deployment.cache.claim is None:
+    if deployment.weights.cache.claim is None:
         return []
     return [
         {
             "name": "cache",
-            "persistentVolumeClaim": {"claimName": deployment.cache.claim},
+            "persistentVolumeClaim": {"claimName": deployment.weights.cache.claim},
         }
     ]
 
@@ -43,14 +47,14 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of
     the group, not the model.
     """
-    if deployment.cache is None or deployment.cache.storage is None:
+    if deployment.weights.cache is None or deployment.weights.cache.storage is None:
         return {}
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": deployment.cache.storage}},
+        "resources": {"requests": {"storage": deployment.weights.cache.storage}},
     }
-    if deployment.cache.storage_class is not None:
-        spec["storageClassName"] = deployment.cache.storage_class
+    if deployment.weights.cache.storage_class is not None:
+        spec["storageClassName"] = deployment.weights.cache.storage_class
     return {
         "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
         "persistentVolumeClaimRetentionPolicy": {
@@ -62,9 +66,12 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
 
 def downloads(deployment: Deployment) -> bool:
     """Return whether the engine itself downloads: nothing is there before it starts."""
-    return deployment.from_hub and deployment.cache is None
+    return deployment.weights.from_hub and deployment.weights.cache is None
 
 
 def downloads_draft(deployment: Deployment) -> bool:
     """Return whether a draft model is downloaded to the disk of the pod's node."""
-    return isinstance(deployment.draft_model, HubCommit) and deployment.cache is None
+    return (
+        isinstance(deployment.drafting.draft_model, HubCommit)
+        and deployment.weights.cache is None
+    )

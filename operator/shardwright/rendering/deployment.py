@@ -233,58 +233,63 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """How to run one model, in values that are already checked.
+class WeightSource:
+    """Where the weights come from, and how the engine reads them.
 
-    ``image`` is the engine's; where the resource names none, ``images`` are those by default, by
-    the resource of the GPUs that they are built for.
-    ``model`` is the hub id; with ``claim`` or ``weights_image`` the weights are read from there,
-    with ``cache`` they are downloaded to there before the engine starts; in all these cases it runs
-    offline. ``served_name`` is what clients ask for (None: the id).
-    ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
-    ``arguments`` are the user's typed engine arguments (option name without dashes to value).
-    ``api_key`` is what clients must send (None: nothing).
-    ``over_ray`` says that Ray joins the ranks of groups of several pods.
-    ``drafts_by`` is how tokens are drafted (None: they are not), by the model or head at
-    ``draft_model`` where there is one, ``draft_tokens`` in every step (0: as the plan says). A
-    leader that brings no token for ``silence_seconds`` is not ready (0: its tokens are not
-    watched); after ``idle_seconds`` it is asked for one. ``generations`` say which groups were made
-    anew beside their former selves, by index; the rest are of generation 0. ``numbers`` are those
-    that the groups go by (empty: their index). With ``read_only_root`` containers write to volumes
-    only. ``marks`` and ``volumes`` are what the user wants in pods beside what is ours.
-    ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is
-    told that the pods of a group belong together. ``sought`` say how groups ask for nodes that did
-    not exist when they were planned. ``asked`` is the hash of all that the spec says of pods
-    (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is what the
-    names of Secrets that are made follow from, known to nobody else (empty: they follow from the
-    owner's uid). ``ceilings`` are what the namespace says of the limits of containers. ``earlier``
-    are pods of an earlier release, to be made again (None: pods are as this release makes them).
+    With ``claim``, ``weights_image`` or ``object_store`` they are read from there, with ``cache``
+    they are downloaded to there before the engine starts; in all these cases it runs offline.
     """
 
-    owner: Owner
-    engine: str  # vLLM
-    engine_version: str
-    image: str
-    images: Mapping[str, str] = field(default_factory=dict)
-    model: str
     revision: str | None = None
     hub_token: SecretKey | None = None
     claim: ClaimPath | None = None
     weights_image: ImagePath | None = None
     object_store: ObjectStore | None = None
     cache: CacheClaim | None = None
-    served_name: str | None = None
-    load_format: str | None = None
-    quantization: str | None = None
+    load_format: str | None = None  # None: the engine finds it by itself
+    quantization: str | None = None  # made while loading; None: as stored
+
+    @property
+    def from_hub(self) -> bool:
+        """Return whether the weights come from the hub, kept on a claim or not."""
+        elsewhere = (self.claim, self.weights_image, self.object_store)
+        return all(source is None for source in elsewhere)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftingOptions:
+    """How tokens are drafted ahead of the model."""
+
+    drafts_by: DraftMethod | None = None  # None: they are not
+    draft_tokens: int = 0  # in every step; 0: as the plan says
+    draft_model: ClaimPath | HubCommit | None = None  # of a draft model or a head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """How the engine serves the model.
+
+    A leader that brings no token for ``silence_seconds`` is not ready; after ``idle_seconds`` it is
+    asked for one.
+    """
+
+    served_name: str | None = None  # for clients; None: the model's id
     kv_cache_dtype: str = "auto"
-    drafts_by: DraftMethod | None = None
-    draft_tokens: int = 0
-    draft_model: ClaimPath | HubCommit | None = None
     adapters: Adapters = field(default_factory=Adapters)
-    arguments: Mapping[str, object] | None = None
-    over_ray: bool = False
+    arguments: Mapping[str, object] | None = None  # option without dashes: value
     environment: tuple[tuple[str, str], ...] = ()
-    api_key: SecretKey | None = None
+    api_key: SecretKey | None = None  # from clients; None: they send nothing
+    over_ray: bool = False  # Ray joins the ranks of groups of several pods
+    silence_seconds: int = 0  # 0: tokens are not watched
+    idle_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions:
+    """What a user says of the pods: where they may run, what they get, and what is theirs beside
+    what is ours.
+    """
+
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Mapping[str, object], ...] = ()
     cpu: str | None = None
@@ -293,22 +298,66 @@ class Deployment:
     runtime_class: str | None = None
     priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
-    read_only_root: bool = True
+    read_only_root: bool = True  # containers write to volumes only
     marks: OwnMarks = field(default_factory=OwnMarks)
     volumes: tuple[OwnVolume, ...] = ()
     network: PodNetwork = field(default_factory=PodNetwork)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTerms:
+    """How the cluster around the pods is told of them, and what it says of them.
+
+    Without ``network_rules`` there is no NetworkPolicy; without ``scheduling`` no scheduler is told
+    that the pods of a group belong together.
+    """
+
     network_rules: NetworkRules | None = field(default_factory=NetworkRules)
     cluster_domain: str = "cluster.local"
-    silence_seconds: int = 0
-    idle_seconds: int = 0
     scheduling: Scheduling | None = None
+    ceilings: tuple[Ceiling, ...] = ()  # of the namespace's LimitRanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedGroups:
+    """The groups as the plan of record has them, by index.
+
+    ``generations`` say which were made anew beside their former selves; the rest are of
+    generation 0. ``sought`` say how groups ask for nodes that did not exist when they were planned.
+    ``asked`` is the hash of all that the spec says of pods (empty: nobody asks whether pods that
+    run are what is asked for). ``secret_seed`` is known to nobody else: the names of Secrets that
+    are made follow from it (empty: from the owner's uid). ``earlier`` are pods of an earlier
+    release, to be made again (None: pods are as this release makes them).
+    """
+
     generations: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()  # that the groups go by; empty: their index
     sought: tuple[Sought, ...] = ()
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
-    ceilings: tuple[Ceiling, ...] = ()
     earlier: Earlier | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """How to run one model, in values that are already checked.
+
+    ``image`` is the engine's; where the user names none, ``images`` are the default ones, by the
+    resource of the GPUs that they are built for.
+    """
+
+    owner: Owner
+    engine: str  # vLLM
+    engine_version: str
+    image: str
+    images: Mapping[str, str] = field(default_factory=dict)
+    model: str  # the id on the hub
+    weights: WeightSource = field(default_factory=WeightSource)
+    drafting: DraftingOptions = field(default_factory=DraftingOptions)
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    pods: PodOptions = field(default_factory=PodOptions)
+    cluster: ClusterTerms = field(default_factory=ClusterTerms)
+    groups: RecordedGroups = field(default_factory=RecordedGroups)
 
     def on(self, resource: str) -> "Deployment":
         """Return the same with the image for the GPUs that pods request."""
@@ -319,23 +368,19 @@ class Deployment:
         """Return the base of all object names."""
         return names.base_name(self.owner.name)
 
-    @property
-    def from_hub(self) -> bool:
-        """Return whether the weights come from the hub, kept on a claim or not."""
-        elsewhere = (self.claim, self.weights_image, self.object_store)
-        return all(source is None for source in elsewhere)
-
     def sought_by(self, group: int) -> Sought | None:
         """Return how a group asks for nodes that did not exist when it was planned, None where all
         of them did.
         """
-        return next((item for item in self.sought if item.group == group), None)
+        return next((item for item in self.groups.sought if item.group == group), None)
 
     def group_name(self, group: int) -> str:
         """Return the name of a group's StatefulSet, and the value of its group label."""
-        number = self.numbers[group] if self.numbers else group
+        number = self.groups.numbers[group] if self.groups.numbers else group
         return names.group_name(
             self.base,
             number,
-            self.generations[group] if group < len(self.generations) else 0,
+            self.groups.generations[group]
+            if group < len(self.groups.generations)
+            else 0,
         )

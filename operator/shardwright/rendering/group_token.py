@@ -28,7 +28,7 @@ def joins(plan: Plan) -> bool:
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the token."""
     return made_secret(
-        deployment.base, "token", deployment.owner.uid, deployment.secret_seed
+        deployment.base, "token", deployment.owner.uid, deployment.groups.secret_seed
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache
-from shardwright.rendering.deployment import Deployment, OwnMarks
+from shardwright.rendering.deployment import Deployment, OwnMarks, RecordedGroups
 from shardwright.rendering.earlier import ClashError, Earlier, MadePods, with_earlier
 from shardwright.rendering.hashing import asked_hash, digest
 from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
@@ -49,17 +49,14 @@ def _made(plan: Plan, deployment: Deployment) -> MadePods:
 
 def _anywhere(deployment: Deployment) -> Deployment:
     """Return it without what is found out where and when the pods are made."""
-    marks = replace(deployment.marks, pull_policy=OwnMarks().pull_policy)
+    marks = replace(deployment.pods.marks, pull_policy=OwnMarks().pull_policy)
     return replace(
         deployment,
-        marks=marks,
-        cluster_domain="cluster.local",
-        generations=(),
-        numbers=(),
-        sought=(),
-        secret_seed="",
-        ceilings=(),
-        earlier=None,
+        pods=replace(deployment.pods, marks=marks),
+        cluster=replace(
+            deployment.cluster, cluster_domain="cluster.local", ceilings=()
+        ),
+        groups=RecordedGroups(asked=deployment.groups.asked),
     )
 
 
@@ -98,8 +95,12 @@ def earlier_pods(
     if made == now or made.claims != now.claims:
         return None
     earlier = Earlier(made=made, now=now)
-    here = replace(deployment.on(plan.resource), numbers=plan.numbers, earlier=None)
-    numbered = (replace(here, generations=(g,) * len(plan.groups)) for g in _ANY)
+    here = deployment.on(plan.resource)
+    groups = replace(here.groups, numbers=plan.numbers, earlier=None)
+    numbered = (
+        replace(here, groups=replace(groups, generations=(g,) * len(plan.groups)))
+        for g in _ANY
+    )
     try:
         for placed in numbered:
             for group in range(len(plan.groups)):

@@ -23,9 +23,9 @@ CHANNEL: Final = "compute-domain-channel"
 
 def annotations(plan: Plan, deployment: Deployment) -> dict[str, str]:
     """Return the annotations that attach further networks."""
-    if plan.nodes_per_replica == 1 or not deployment.network.attachments:
+    if plan.nodes_per_replica == 1 or not deployment.pods.network.attachments:
         return {}
-    return {NETWORKS: ",".join(deployment.network.attachments)}
+    return {NETWORKS: ",".join(deployment.pods.network.attachments)}
 
 
 def devices(plan: Plan) -> dict[str, str]:
@@ -35,7 +35,7 @@ def devices(plan: Plan) -> dict[str, str]:
 
 def locks_memory(plan: Plan, deployment: Deployment) -> bool:
     """Return whether pods must be able to lock memory beyond the runtime's limit."""
-    return bool(plan.rdma) and deployment.network.lock_memory
+    return bool(plan.rdma) and deployment.pods.network.lock_memory
 
 
 def with_locked_memory(pod_security: Mapping[str, Any]) -> dict[str, Any]:

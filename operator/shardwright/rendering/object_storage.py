@@ -58,7 +58,7 @@ def loader_options(store: ObjectStore, ranks: int) -> Mapping[str, object]:
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the certificates of the store as a volume."""
-    store = deployment.object_store
+    store = deployment.weights.object_store
     if store is None or store.authority is None:
         return []
     items = [{"key": store.authority.key, "path": "ca.crt"}]

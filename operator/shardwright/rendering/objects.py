@@ -71,7 +71,7 @@ def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
     """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
     another name.
     """
-    earlier = subject.deployment.earlier
+    earlier = subject.deployment.groups.earlier
     name = (
         earlier.made.scripts_name
         if earlier
@@ -193,7 +193,7 @@ def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
 def claim_template(
     subject: RenderInputs, group: int, claimed: ClaimedDevices
 ) -> dict[str, Any]:
-    """Return what the pods of a group claim their GPUs by."""
+    """Return the template of the claims on which the pods of a group get their GPUs."""
     name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -210,11 +210,13 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
 
     A group that had sought nodes stays what it was when it has found them.
     """
-    if not deployment.asked:
+    if not deployment.groups.asked:
         return ""
     sought = deployment.sought_by(group)
     nodes = ("sought", str(sought.number)) if sought else plan.groups[group]
-    return asked_hash(deployment.asked, plan, (*nodes, deployment.cluster_domain))
+    return asked_hash(
+        deployment.groups.asked, plan, (*nodes, deployment.cluster.cluster_domain)
+    )
 
 
 def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:

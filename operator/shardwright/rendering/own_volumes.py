@@ -16,7 +16,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     """Return them as volumes of the pod."""
     return [
         {"name": f"{PREFIX}{item.name}", **_SOURCES[item.kind](item)}
-        for item in deployment.volumes
+        for item in deployment.pods.volumes
     ]
 
 
@@ -28,7 +28,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
             "mountPath": item.path,
             **({"readOnly": True} if item.read_only else {}),
         }
-        for item in deployment.volumes
+        for item in deployment.pods.volumes
     ]
 
 
@@ -38,7 +38,7 @@ def scratch_bytes(deployment: Deployment) -> int:
     """
     return sum(
         quantity(item.source) or 0
-        for item in deployment.volumes
+        for item in deployment.pods.volumes
         if item.kind is VolumeKind.SCRATCH
     )
 

@@ -89,7 +89,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     joined_over_ssh = ssh.joins(plan, deployment)
     return ScriptSettings(
         engine=engine.label,
-        demands_key=deployment.api_key is not None,
+        demands_key=deployment.serving.api_key is not None,
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
         attention_replicas=attention_replicas_per_pod(plan),
@@ -105,15 +105,15 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         network=RankNetwork(
             address_variable=engine.address_variable,
             rdma=bool(plan.rdma),
-            tcp_only=not deployment.network.rdma,
+            tcp_only=not deployment.pods.network.rdma,
         ),
         times=ScriptTimes(
             start_seconds=start_budget(plan, deployment).load_seconds
             + budgets.LAST_WORDS_SECONDS
         ),
         tokens=TokenWatch(
-            silence_seconds=deployment.silence_seconds,
-            idle_seconds=deployment.idle_seconds,
+            silence_seconds=deployment.serving.silence_seconds,
+            idle_seconds=deployment.serving.idle_seconds,
         ),
     )
 
@@ -154,14 +154,14 @@ def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     """Return the seconds that a group may take to become ready once all its pods have nodes. Image
     and weights count, whoever fetches them.
     """
-    budget = _budget(plan, deployment, downloads=deployment.claim is None)
+    budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
 
 
 def _budget(
     plan: Plan, deployment: Deployment, *, downloads: bool
 ) -> budgets.StartBudget:
-    store, storage = deployment.object_store, Storage.CLAIM
+    store, storage = deployment.weights.object_store, Storage.CLAIM
     if store is not None:
         storage = Storage.OBJECT_STORE
     elif downloads:
@@ -170,15 +170,15 @@ def _budget(
         plan,
         storage=storage,
         stated_bytes_per_second=store.bytes_per_second if store else None,
-        quantizes=deployment.quantization is not None,
+        quantizes=deployment.weights.quantization is not None,
     )
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
     template = bare_template(plan, deployment, group)
-    if deployment.earlier:
-        template = with_earlier(template, deployment.earlier)
+    if deployment.groups.earlier:
+        template = with_earlier(template, deployment.groups.earlier)
     metadata = template["metadata"]
     labels = {**metadata["labels"], TEMPLATE_HASH: template_hash(template)}
     return {**template, "metadata": {**metadata, "labels": labels}}
@@ -188,14 +188,14 @@ def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, A
     """Return the template of one group as this release makes it, without its hash."""
     engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
-    own = dict(deployment.marks.labels)
+    own = dict(deployment.pods.marks.labels)
     labels = {
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
         **selector,
     }
     annotations = {
-        **dict(deployment.marks.annotations),
+        **dict(deployment.pods.marks.annotations),
         MODEL_ANNOTATION: deployment.owner.name,
         **network.annotations(plan, deployment),
     }
@@ -224,17 +224,17 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         spec["resourceClaims"] = claims
     if sources.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
-    if deployment.marks.account is not None:
-        spec["serviceAccountName"] = deployment.marks.account
-    if deployment.node_selector:
-        spec["nodeSelector"] = dict(deployment.node_selector)
-    if deployment.runtime_class is not None:
-        spec["runtimeClassName"] = deployment.runtime_class
-    if deployment.priority_class is not None:
-        spec["priorityClassName"] = deployment.priority_class
-    if deployment.image_pull_secrets:
+    if deployment.pods.marks.account is not None:
+        spec["serviceAccountName"] = deployment.pods.marks.account
+    if deployment.pods.node_selector:
+        spec["nodeSelector"] = dict(deployment.pods.node_selector)
+    if deployment.pods.runtime_class is not None:
+        spec["runtimeClassName"] = deployment.pods.runtime_class
+    if deployment.pods.priority_class is not None:
+        spec["priorityClassName"] = deployment.pods.priority_class
+    if deployment.pods.image_pull_secrets:
         spec["imagePullSecrets"] = [
-            {"name": name} for name in deployment.image_pull_secrets
+            {"name": name} for name in deployment.pods.image_pull_secrets
         ]
     return spec
 
@@ -324,7 +324,11 @@ def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
     return [
         *usual,
-        *(dict(item) for item in deployment.tolerations if dict(item) not in usual),
+        *(
+            dict(item)
+            for item in deployment.pods.tolerations
+            if dict(item) not in usual
+        ),
     ]
 
 
@@ -332,7 +336,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
     return {
         "name": "engine",
         "image": deployment.image,
-        "imagePullPolicy": deployment.marks.pull_policy,
+        "imagePullPolicy": deployment.pods.marks.pull_policy,
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
         "args": [
             literal(word)
@@ -366,28 +370,28 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
 def _serving(plan: Plan, deployment: Deployment) -> Serving:
     return Serving(
         model=sources.model_source(deployment),
-        served_name=deployment.served_name or deployment.model,
+        served_name=deployment.serving.served_name or deployment.model,
         version=deployment.engine_version,
         rendezvous_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=budgets.SHUTDOWN_SECONDS,
-        revision=deployment.revision if deployment.from_hub else None,
-        load_format=deployment.load_format,
+        revision=deployment.weights.revision if deployment.weights.from_hub else None,
+        load_format=deployment.weights.load_format,
         reader=_reader(plan, deployment),
-        quantization=deployment.quantization,
-        kv_cache_dtype=deployment.kv_cache_dtype,
-        drafts_by=deployment.drafts_by,
-        draft_tokens=deployment.draft_tokens or plan.draft_tokens,
+        quantization=deployment.weights.quantization,
+        kv_cache_dtype=deployment.serving.kv_cache_dtype,
+        drafts_by=deployment.drafting.drafts_by,
+        draft_tokens=deployment.drafting.draft_tokens or plan.draft_tokens,
         draft_model=sources.draft_folder(deployment),
         adapters=sources.adapter_folders(deployment),
-        adapter_rank=deployment.adapters.rank,
-        arguments=deployment.arguments or {},
+        adapter_rank=deployment.serving.adapters.rank,
+        arguments=deployment.serving.arguments or {},
         files_dir=SCRIPTS_DIR,
         over_ray=ray.joins(plan, deployment),
     )
 
 
 def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
-    store = deployment.object_store
+    store = deployment.weights.object_store
     return object_storage.loader_options(store, workers_per_pod(plan)) if store else {}
 
 
@@ -404,12 +408,12 @@ def _environment(
             for name, value in _fixed_environment(plan, deployment).items()
         ),
         *(
-            _secret(HUB_TOKEN_VARIABLE, deployment.hub_token)
-            if deployment.cache is None
+            _secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token)
+            if deployment.weights.cache is None
             else []
         ),
-        *object_storage.environment(deployment.object_store),
-        *_secret(API_KEY_VARIABLE, deployment.api_key),
+        *object_storage.environment(deployment.weights.object_store),
+        *_secret(API_KEY_VARIABLE, deployment.serving.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
 
@@ -425,7 +429,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
     )
     fixed = {
         "HF_HOME": cache.HUB_DIR,
-        **written_folders(own, dict(deployment.environment)),
+        **written_folders(own, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
     # What is needed is there: a restart must not depend on whether the hub can be reached.
@@ -440,7 +444,9 @@ def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
         for name, value in _fixed_environment(plan, deployment).items()
         if not value.startswith(folders)
     )
-    return tuple(sorted({*fixed, *(name for name, _ in deployment.environment)}))
+    return tuple(
+        sorted({*fixed, *(name for name, _ in deployment.serving.environment)})
+    )
 
 
 def _users_environment(
@@ -449,7 +455,7 @@ def _users_environment(
     taken = {variable["name"] for variable in ours}
     return [
         {"name": name, "value": literal(value)}
-        for name, value in deployment.environment
+        for name, value in deployment.serving.environment
         if name not in taken
     ]
 
@@ -458,18 +464,20 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the container that downloads what is to be there before the engine starts."""
     fixed = {
         "HF_HOME": cache.HUB_DIR,
-        **written_folders(cache.own_dir(deployment), dict(deployment.environment)),
+        **written_folders(
+            cache.own_dir(deployment), dict(deployment.serving.environment)
+        ),
     }
     ours = [
         *_pod_name(deployment),
         *({"name": name, "value": value} for name, value in fixed.items()),
-        *_secret(HUB_TOKEN_VARIABLE, deployment.hub_token),
+        *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
     mounted = {"scripts", "cache", "tmp"}
     return {
         "name": "weights",
         "image": deployment.image,
-        "imagePullPolicy": deployment.marks.pull_policy,
+        "imagePullPolicy": deployment.pods.marks.pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
         "args": [
             literal(word) for item in sources.downloads(deployment) for word in item
@@ -488,7 +496,7 @@ def _container_security(
     deployment: Deployment, added: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
-    root = {"readOnlyRootFilesystem": True} if deployment.read_only_root else {}
+    root = {"readOnlyRootFilesystem": True} if deployment.pods.read_only_root else {}
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities, **root}
 
 
@@ -496,7 +504,11 @@ def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the name of the pod, where folders are named after it: it must stand before what
     refers to it.
     """
-    return [] if deployment.cache is None else [_field("POD_NAME", "metadata.name")]
+    return (
+        []
+        if deployment.weights.cache is None
+        else [_field("POD_NAME", "metadata.name")]
+    )
 
 
 def _group_environment(
@@ -505,7 +517,7 @@ def _group_environment(
     if plan.nodes_per_replica == 1:
         return []
     own = deployment.group_name(group)
-    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"  # noqa: E501
+    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501
     return [
         {"name": "SHARDWRIGHT_LEADER", "value": name},
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),

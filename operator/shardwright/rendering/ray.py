@@ -29,7 +29,7 @@ FOLDER: Final = "/tmp/ray"  # where Ray keeps sockets and logs; a volume of the 
 
 def joins(plan: Plan, deployment: Deployment) -> bool:
     """Return whether the pods of a group are joined by Ray: one pod has nothing to join."""
-    return deployment.over_ray and plan.nodes_per_replica > 1
+    return deployment.serving.over_ray and plan.nodes_per_replica > 1
 
 
 def peer_port(plan: Plan, deployment: Deployment) -> tuple[str, int]:

@@ -54,7 +54,7 @@ def render(
         objects.scripts_configmap(subject),
         *(
             objects.network_policy(subject, rules)
-            for rules in (deployment.network_rules,)
+            for rules in (deployment.cluster.network_rules,)
             if rules
         ),
         objects.client_service(subject),
@@ -77,7 +77,7 @@ def render(
         objects=tuple(with_content_hash(item) for item in items),
         keys=tuple(_keys(subject)),
     )
-    bundle = adapt(bundle, deployment.scheduling)
+    bundle = adapt(bundle, deployment.cluster.scheduling)
     return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
 
@@ -100,10 +100,13 @@ def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
 
     They say so where it is another one: neither is worth a restart.
     """
+    pods = deployment.pods
     bare = replace(
         deployment,
-        ceilings=(),
-        marks=replace(deployment.marks, pull_policy=OwnMarks().pull_policy),
+        cluster=replace(deployment.cluster, ceilings=()),
+        pods=replace(
+            pods, marks=replace(pods.marks, pull_policy=OwnMarks().pull_policy)
+        ),
     )
     if bare == deployment or not plan.groups:
         return bundle

@@ -33,7 +33,7 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     requests, limits = _bounds(plan, deployment)
     claimed = gpu_claims.names_of(plan)
     claims = {"claims": [{"name": name} for name in claimed]} if claimed else {}
-    cpu = deployment.cpu or str(budgets.cpus(workers))
+    cpu = deployment.pods.cpu or str(budgets.cpus(workers))
     return {
         "requests": {"cpu": cpu, **requests, **devices},
         "limits": {**devices, **limits},
@@ -48,10 +48,10 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     requests, limits = _bounds(plan, deployment)
     bound = any(
         item.resource == MEMORY and item.most_ratio is not None
-        for item in deployment.ceilings
+        for item in deployment.cluster.ceilings
     )
     memory = (
-        requests[MEMORY] if bound else deployment.memory or cache.INIT_MEMORY
+        requests[MEMORY] if bound else deployment.pods.memory or cache.INIT_MEMORY
     )  # so little may not have the engine's limit
     return {
         "requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory},
@@ -63,7 +63,10 @@ def _bounds(
     plan: Plan, deployment: Deployment
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the requests of a container for memory and disk, and its limits."""
-    workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
+    workers, quantizes = (
+        workers_per_pod(plan),
+        deployment.weights.quantization is not None,
+    )
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     most = budgets.host_memory_limit_bytes(
         plan, workers, request_bytes=memory, quantizes=quantizes
@@ -82,12 +85,14 @@ def _bounds(
         DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment)),
     }
     disk, without_limit = (
-        deployment.ephemeral_storage,
-        deployment.memory is not None and _is_zero(deployment.memory),
+        deployment.pods.ephemeral_storage,
+        deployment.pods.memory is not None and _is_zero(deployment.pods.memory),
     )
-    stated = {MEMORY: _more(deployment.memory, kept), DISK: disk}
+    stated = {MEMORY: _more(deployment.pods.memory, kept), DISK: disk}
     bounds = {
-        MEMORY: deployment.memory if without_limit else _more(deployment.memory, files),
+        MEMORY: deployment.pods.memory
+        if without_limit
+        else _more(deployment.pods.memory, files),
         DISK: disk,
     }
     requests = {
@@ -133,7 +138,7 @@ def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | 
     One below the request would be refused whatever the namespace says, without naming it.
     """
     ceiling = next(
-        (item for item in deployment.ceilings if item.resource == name), None
+        (item for item in deployment.cluster.ceilings if item.resource == name), None
     )
     least = _whole(request)
     given, highest = (

@@ -26,14 +26,14 @@ _DRAFTS: Final = "drafts"
 
 def model_source(deployment: Deployment) -> str:
     """Return the source that the engine serves: a folder, an address or an id of the hub."""
-    if deployment.weights_image is not None:
-        return _below(MODELS_DIR, deployment.weights_image.path)
-    if deployment.object_store is not None:
-        return deployment.object_store.uri
+    if deployment.weights.weights_image is not None:
+        return _below(MODELS_DIR, deployment.weights.weights_image.path)
+    if deployment.weights.object_store is not None:
+        return deployment.weights.object_store.uri
     return (
         deployment.model
-        if deployment.claim is None
-        else _folder(deployment, deployment.claim)
+        if deployment.weights.claim is None
+        else _folder(deployment, deployment.weights.claim)
     )
 
 
@@ -41,13 +41,13 @@ def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """Return the name and the folder of every adapter."""
     return tuple(
         (adapter.name, _adapter_folder(deployment, adapter))
-        for adapter in deployment.adapters.served
+        for adapter in deployment.serving.adapters.served
     )
 
 
 def draft_folder(deployment: Deployment) -> str | None:
     """Return the folder of the draft model, None without one."""
-    source = deployment.draft_model
+    source = deployment.drafting.draft_model
     if source is None:
         return None
     return (
@@ -63,7 +63,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for claim, name in _claims(deployment).items()
     ]
-    image = deployment.weights_image
+    image = deployment.weights.weights_image
     if image is None:
         return claims
     policy = {} if image.pull_policy is None else {"pullPolicy": image.pull_policy}
@@ -76,7 +76,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     """Return where they are mounted."""
     names = [
-        *(() if deployment.weights_image is None else (_MODELS,)),
+        *(() if deployment.weights.weights_image is None else (_MODELS,)),
         *_claims(deployment).values(),
     ]
     return [
@@ -89,34 +89,38 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
     """Return the downloads before the engine starts: id, commit (empty: the newest) and folder
     (empty: the hub's own cache).
     """
-    model = (deployment.model, deployment.revision or "", "")
+    model = (deployment.model, deployment.weights.revision or "", "")
     hub = [
         adapter.source
-        for adapter in deployment.adapters.served
+        for adapter in deployment.serving.adapters.served
         if isinstance(adapter.source, HubCommit)
     ]
     adapters = dict.fromkeys(
         (source.id, source.revision, _hub_folder(_ADAPTERS, source)) for source in hub
     )
-    draft = deployment.draft_model
+    draft = deployment.drafting.draft_model
     drafts = (
         ((draft.id, draft.revision, _hub_folder(_DRAFTS, draft)),)
         if isinstance(draft, HubCommit)
         else ()
     )
-    return (*(() if deployment.cache is None else (model,)), *drafts, *adapters)
+    return (*(() if deployment.weights.cache is None else (model,)), *drafts, *adapters)
 
 
 def _claims(deployment: Deployment) -> Mapping[str, str]:
     """Return every claim that is read, once, and the name of its volume."""
-    sources = [adapter.source for adapter in deployment.adapters.served]
+    sources = [adapter.source for adapter in deployment.serving.adapters.served]
     beside = dict.fromkeys(
         source.claim for source in sources if isinstance(source, ClaimPath)
     )
-    own = {} if deployment.claim is None else {deployment.claim.claim: _MODELS}
+    own = (
+        {}
+        if deployment.weights.claim is None
+        else {deployment.weights.claim.claim: _MODELS}
+    )
     others = (claim for claim in beside if claim not in own)
     found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}
-    draft = deployment.draft_model
+    draft = deployment.drafting.draft_model
     return {draft.claim: _DRAFTS} | found if isinstance(draft, ClaimPath) else found
 
 

@@ -43,7 +43,7 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the key."""
     return made_secret(
-        deployment.base, "ssh", deployment.owner.uid, deployment.secret_seed
+        deployment.base, "ssh", deployment.owner.uid, deployment.groups.secret_seed
     )
 
 

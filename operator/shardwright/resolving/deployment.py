@@ -3,7 +3,6 @@ engine and scheduler.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.engine import ApiKeyReference
@@ -24,8 +23,10 @@ from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
     ClaimPath,
+    ClusterTerms,
     ConfigMapKey,
     Deployment,
+    DraftingOptions,
     HubCommit,
     ImagePath,
     NetworkRules,
@@ -34,10 +35,13 @@ from shardwright.rendering.deployment import (
     OwnMarks,
     OwnVolume,
     PodNetwork,
+    PodOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
+    ServingOptions,
     VolumeKind,
+    WeightSource,
 )
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.resolving.engine import image_of, images_of
@@ -63,35 +67,73 @@ def to_deployment(
     quantized): what is stored quantized is not quantized again.
     """
     spec, metadata = resource.spec, resource.metadata
-    placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
-    speculation = speculation_of(spec.workload)
-    deployment = Deployment(
+    return Deployment(
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
         engine_version=engine_version,
         image=image_of(spec.engine, engine_version),
         images=images_of(spec.engine, engine_version),
         model=spec.model.id,
+        weights=_weights(spec.model, stored_quantization),
+        drafting=_drafting(spec),
+        serving=_serving(spec, engine_version),
+        pods=_pods(spec),
+        cluster=ClusterTerms(
+            scheduling=_scheduling(spec.placement or PlacementRules())
+        ),
+    )
+
+
+def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
+    made = None if stored_quantization else _LOADED_AS.get(model.quantization)
+    return WeightSource(
+        revision=model.revision,
+        hub_token=_hub_token(model),
+        claim=_claim(model),
+        weights_image=_weights_image(model),
+        object_store=_object_store(model),
+        cache=_cache(model),
+        load_format=_load_format(model),
+        quantization=made,
+    )
+
+
+def _drafting(spec: Spec) -> DraftingOptions:
+    speculation, head = speculation_of(spec.workload), head_of(spec.workload)
+    if speculation is None:
+        return DraftingOptions()
+    return DraftingOptions(
+        drafts_by=DraftMethod(speculation.method),
+        draft_tokens=speculation.tokens or 0,
+        draft_model=_draft_source(head) if head else None,
+    )
+
+
+def _serving(spec: Spec, version: str) -> ServingOptions:
+    return ServingOptions(
         served_name=spec.model.served_name,
-        load_format=_load_format(spec.model),
-        quantization=None
-        if stored_quantization
-        else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
-        drafts_by=DraftMethod(speculation.method) if speculation else None,
-        draft_tokens=(speculation.tokens or 0) if speculation else 0,
-        draft_model=_draft_source(head) if (head := head_of(spec.workload)) else None,
-        arguments=_arguments(spec, engine_version),
-        over_ray=spec.engine.executor == "Ray",
+        adapters=_adapters(spec.model),
+        arguments=_arguments(spec, version),
         environment=tuple(
             (variable.name, variable.value) for variable in spec.engine.env
         ),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
+        over_ray=spec.engine.executor == "Ray",
+        silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
+        idle_seconds=spec.readiness.idle_seconds,
+    )
+
+
+def _pods(spec: Spec) -> PodOptions:
+    placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
+    resources = pod.resources
+    return PodOptions(
         node_selector=tuple(sorted(placement.node_selector.items())),
         tolerations=_tolerations(placement),
-        cpu=pod.resources.cpu if pod.resources else None,
-        memory=pod.resources.memory if pod.resources else None,
-        ephemeral_storage=pod.resources.ephemeral_storage if pod.resources else None,
+        cpu=resources.cpu if resources else None,
+        memory=resources.memory if resources else None,
+        ephemeral_storage=resources.ephemeral_storage if resources else None,
         runtime_class=pod.runtime_class_name,
         priority_class=pod.priority_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
@@ -99,11 +141,7 @@ def to_deployment(
         marks=_marks(pod),
         volumes=tuple(map(_volume, pod.volumes or ())),
         network=_network(spec),
-        silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
-        idle_seconds=spec.readiness.idle_seconds,
-        scheduling=_scheduling(placement),
     )
-    return _with_sources(deployment, spec.model)
 
 
 def _load_format(model: Model) -> str | None:
@@ -111,20 +149,6 @@ def _load_format(model: Model) -> str | None:
     if model.weights is not None and model.weights.object_store is not None:
         return _READ_BY["RunAIStreamer"]
     return _READ_BY.get(model.load_format)
-
-
-def _with_sources(deployment: Deployment, model: Model) -> Deployment:
-    """Return the deployment with where weights and adapters come from."""
-    return replace(
-        deployment,
-        revision=model.revision,
-        hub_token=_hub_token(model),
-        claim=_claim(model),
-        weights_image=_weights_image(model),
-        object_store=_object_store(model),
-        cache=_cache(model),
-        adapters=_adapters(model),
-    )
 
 
 def terms_of(spec: Spec) -> PodTerms:

@@ -31,7 +31,7 @@ from shardwright.engines.pins import Pins, read_pins
 from shardwright.engines.policy import Policy
 from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import EngineOptions, EngineTraits
 from shardwright.resolving.question import Question
 
 
@@ -306,18 +306,23 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     """Return the traits of the engine that planning must know. The name of an image that the user
     gives tells the GPUs that it is built for.
     """
-    engine, image = ENGINES[spec.engine.name], spec.engine.image
-    own = engine.traits(version)
+    own = ENGINES[spec.engine.name].traits(version)
+    memory = own.memory
     return replace(
         own,
-        runs_on=_runs_on(spec.engine, version, settings),
-        image=image or "",
-        over_ray=spec.engine.executor == "Ray",
-        kv_cache_bytes=pins.kv_cache_bytes,
-        kv_block_tokens=pins.block_tokens or own.kv_block_tokens,
-        memory_utilization=pins.memory_utilization or own.memory_utilization,
-        told=pins.told,
-        adapters=adapter_slots(spec.model),
+        memory=replace(
+            memory,
+            kv_block_tokens=pins.block_tokens or memory.kv_block_tokens,
+            memory_utilization=pins.memory_utilization or memory.memory_utilization,
+        ),
+        support=replace(own.support, runs_on=_runs_on(spec.engine, version, settings)),
+        options=EngineOptions(
+            image=spec.engine.image or "",
+            over_ray=spec.engine.executor == "Ray",
+            kv_cache_bytes=pins.kv_cache_bytes,
+            adapters=adapter_slots(spec.model),
+            told=pins.told,
+        ),
     )
 
 

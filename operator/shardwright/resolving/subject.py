@@ -65,7 +65,9 @@ class Subject:
     @property
     def draft(self) -> ModelSpec | None:
         """Return the model that drafts for it, None where none does."""
-        return self.traits.drafter.model if self.traits.drafter else None
+        return (
+            self.traits.options.drafter.model if self.traits.options.drafter else None
+        )
 
 
 def resolve(question: Question) -> Subject:
@@ -105,9 +107,13 @@ def resolve(question: Question) -> Subject:
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
         ),
-        traits=replace(alone, drafter=drafter),
+        traits=replace(alone, options=replace(alone.options, drafter=drafter)),
         terms=terms_of(spec),
-        deployment=replace(deployment, network_rules=rules, asked=hashes.pods),
+        deployment=replace(
+            deployment,
+            cluster=replace(deployment.cluster, network_rules=rules),
+            groups=replace(deployment.groups, asked=hashes.pods),
+        ),
         defaulted=defaulted,
         input_hash=hashes.whole,
         cut_hash=hashes.cut,

@@ -44,7 +44,7 @@ def config(**changes: object) -> Manifest:
 def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
     subject = a_subject({"draftTokens": 4, "acceptancePercent": 80})
 
-    drafter, load = subject.traits.drafter, subject.request.workload
+    drafter, load = subject.traits.options.drafter, subject.request.workload
     assert drafter is not None
     assert (drafter.model.source, load.draft_tokens) == (
         "meta-llama/Llama-3.2-1B-Instruct",
@@ -52,20 +52,24 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
     )
     assert (load.draft_tokens, load.draft_acceptance) == (4, 0.8)
     assert (
-        resolve(Question(resource=parse_manifest(a_sharded_model()))).traits.drafter
+        resolve(
+            Question(resource=parse_manifest(a_sharded_model()))
+        ).traits.options.drafter
         is None
     )
 
 
 def test_its_config_may_be_given_instead_of_the_catalogues() -> None:
-    drafter = a_subject({"id": "acme/own"} | config(num_hidden_layers=3)).traits.drafter
+    drafter = a_subject(
+        {"id": "acme/own"} | config(num_hidden_layers=3)
+    ).traits.options.drafter
 
     assert drafter is not None
     assert (drafter.model.source, len(drafter.model.layers)) == ("acme/own", 3)
 
 
 def test_it_is_computed_in_the_type_of_its_target() -> None:
-    drafter = a_subject({}, model={"quantization": "FP16"}).traits.drafter
+    drafter = a_subject({}, model={"quantization": "FP16"}).traits.options.drafter
 
     assert drafter is not None
     assert (
@@ -79,9 +83,9 @@ def test_it_is_held_as_it_is_stored_where_its_target_is_quantized_while_loading(
 ):
     subject = a_subject({}, model={"quantization": "FP8"})
 
-    assert subject.traits.drafter is not None
+    assert subject.traits.options.drafter is not None
     assert "fp8" not in {
-        weight.storage.name for weight in subject.traits.drafter.model.weights
+        weight.storage.name for weight in subject.traits.options.drafter.model.weights
     }
 
 
@@ -142,7 +146,7 @@ MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2}
 def test_a_draft_model_may_be_of_any_family(architecture: str) -> None:
     drafter = a_subject(
         {"id": "a/b"} | config(architectures=[architecture], **MIXTURE)
-    ).traits.drafter
+    ).traits.options.drafter
 
     assert drafter is not None
     assert drafter.model.architecture == architecture

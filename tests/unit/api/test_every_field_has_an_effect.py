@@ -513,7 +513,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     stock, fate = take_stock(subject, facts(), ()), fate_of_a_valid_plan(subject, plan)
     return (
         subject.model,
-        subject.traits.drafter,
+        subject.traits.options.drafter,
         subject.request,
         stock,
         bundle,

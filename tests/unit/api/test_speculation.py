@@ -71,7 +71,11 @@ def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
         assert older.request == newer.request
         assert older.traits == newer.traits
         drafts = [
-            (each.drafts_by, each.draft_tokens, each.draft_model)
+            (
+                each.drafting.drafts_by,
+                each.drafting.draft_tokens,
+                each.drafting.draft_model,
+            )
             for each in (older.deployment, newer.deployment)
         ]
         assert drafts[0] == drafts[1]
@@ -96,11 +100,11 @@ def test_what_is_stated_is_taken_as_it_is() -> None:
 def test_mtp_layers_come_out_of_the_models_own_config() -> None:
     subject = speculating("deepseek-ai/DeepSeek-V3", method="MTP")
 
-    drafter = subject.traits.drafter
+    drafter = subject.traits.options.drafter
     assert drafter is not None
     assert (drafter.method, len(drafter.model.layers)) == (DraftMethod.MTP, 1)
     assert [weight.name for weight in drafter.borrowed] == ["lm_head"]
-    assert subject.deployment.draft_model is None
+    assert subject.deployment.drafting.draft_model is None
 
 
 def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
@@ -108,7 +112,9 @@ def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
         model={"id": "Qwen/Qwen3.5-27B", "quantization": "FP8"},
         workload={"speculation": {"method": "MTP"}},
     )
-    drafter = resolve(Question(resource=parse_manifest(manifest))).traits.drafter
+    drafter = resolve(
+        Question(resource=parse_manifest(manifest))
+    ).traits.options.drafter
 
     assert drafter is not None
     assert "fp8" in {weight.storage.name for weight in drafter.model.weights}
@@ -156,7 +162,7 @@ def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
 def test_a_head_is_held_beside_its_target() -> None:
     drafter = speculating(
         "meta-llama/Llama-3.1-8B-Instruct", method="EAGLE3", head=a_head()
-    ).traits.drafter
+    ).traits.options.drafter
 
     assert drafter is not None
     assert (drafter.method, drafter.model.source) == (DraftMethod.EAGLE3, "acme/head")

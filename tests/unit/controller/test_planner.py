@@ -76,7 +76,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
 
     subject = resolved(planner, a_live_model(), None)
 
-    assert subject.deployment.arguments == {"seed": 4}
+    assert subject.deployment.serving.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
 
 
@@ -88,7 +88,7 @@ def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) ->
         a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),
     )
     planner.load_settings()
-    assert resolved(planner, live, None).deployment.environment == (
+    assert resolved(planner, live, None).deployment.serving.environment == (
         ("NCCL_NET_PLUGIN", ""),
     )
 

@@ -24,7 +24,7 @@ LOAD = Workload(
 
 
 def traits_with(count: int, rank: int) -> EngineTraits:
-    return replace(vllm_traits(), adapters=AdapterSlots(count=count, rank=rank))
+    return vllm_traits(adapters=AdapterSlots(count=count, rank=rank))
 
 
 MADE_BY_VLLM = {
@@ -110,7 +110,7 @@ def test_graphs_are_captured_with_adapters_and_without() -> None:
         for traits in (vllm_traits(), traits_with(1, 8))
     )
 
-    assert adapted - bare == bare - vllm_traits().fixed_overhead_bytes
+    assert adapted - bare == bare - vllm_traits().memory.fixed_overhead_bytes
 
 
 def test_a_batch_holds_the_drafts_of_all_sequences() -> None:

@@ -49,7 +49,7 @@ LOAD = Workload(
 
 
 def drafting(model: ModelSpec = TINY) -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=model))
+    return vllm_traits(drafter=Drafter(model=model))
 
 
 def estimated(
@@ -155,7 +155,7 @@ def test_its_passes_have_a_peak_of_their_own_beside_what_its_target_computed() -
 
     kept = 8192 * 8192 * 2
     assert peak == kept + activation_bytes(
-        TINY, layout, limits, vllm_traits().logit_copies, last=True
+        TINY, layout, limits, vllm_traits().memory.logit_copies, last=True
     )
     assert draft_activation_bytes(model, layout, limits, vllm_traits()) == 0
 

@@ -94,7 +94,7 @@ def test_an_engine_that_does_not_chunk_prompts_takes_the_longest_whole() -> None
 def test_a_limit_that_the_engine_is_told_stays_and_the_other_leaves_it_room(
     told: EngineOverrides, tried: set[tuple[int, int]]
 ) -> None:
-    traits_told = replace(vllm_traits(), told=told)
+    traits_told = vllm_traits(told=told)
 
     found = limits_to_try(LOAD, traits_told, load_gpus()["H100-SXM-80GB"], 64)
 

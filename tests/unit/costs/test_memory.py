@@ -44,7 +44,7 @@ def _memory(
     spec, row, traits = (
         a_model(model),
         load_gpus()[gpu],
-        replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes),
+        vllm_traits(kv_cache_bytes=kv_cache_bytes),
     )
     holds = stage_holds(spec, layout, load.kv_cache_dtype, traits)
     return replica_memory(
@@ -187,11 +187,15 @@ def _buffers(gpu: str) -> int:
 
 
 def test_buffers_for_tensor_ranks_are_counted_only_where_there_are_some() -> None:
-    assert _buffers("H100-SXM-80GB") == vllm_traits().communication_overhead_bytes
+    assert (
+        _buffers("H100-SXM-80GB") == vllm_traits().memory.communication_overhead_bytes
+    )
 
 
 def test_ranks_joined_by_pcie_need_smaller_buffers_than_ranks_on_a_switch() -> None:
-    assert _buffers("L40S-48GB") == vllm_traits().host_communication_overhead_bytes
+    assert (
+        _buffers("L40S-48GB") == vllm_traits().memory.host_communication_overhead_bytes
+    )
 
 
 def test_batches_shrink_until_the_load_is_carried() -> None:
@@ -294,7 +298,7 @@ def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_c
     device, layout = Device(gpu=load_gpus()["H100-SXM-80GB"], joined_gpus=8), Layout()
 
     def stage(kv_cache_bytes: int | None) -> StageMemory:
-        traits = replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes)
+        traits = vllm_traits(kv_cache_bytes=kv_cache_bytes)
         holds = stage_holds(a_model(), layout, "auto", traits)
         frame = Frame(
             model=a_model(),

@@ -1,7 +1,5 @@
 """Overheads: what a program sees of a GPU, and how many batch sizes are captured."""
 
-from dataclasses import replace
-
 import pytest
 
 from shardwright.costs.limits import Limits
@@ -17,6 +15,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineOverrides
 from shardwright.units import GIB
 from tests.support.builders_plan import vllm_traits
+from tests.support.parts import with_parts
 
 
 def a_device(gpu: str) -> Device:
@@ -63,16 +62,16 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
     traits, device = vllm_traits(), a_device("H100-SXM-80GB")
     limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
     left_behind = round(LOADING_RESIDUE * 10**10)
-    least = traits.fixed_overhead_bytes + left_behind
+    least = traits.memory.fixed_overhead_bytes + left_behind
 
-    uncounted = replace(traits, counts_graphs=False)
+    uncounted = with_parts(traits, counts_graphs=False)
     assert overhead_bytes(Layout(), device, uncounted, limits, 32, 10**10) == least
     assert (
         overhead_bytes(Layout(), device, traits, limits, 32, 10**10)
-        == least + 32 * 51 * traits.graph_bytes
+        == least + 32 * 51 * traits.memory.graph_bytes
     )
     joined = overhead_bytes(Layout(tensor=8), device, uncounted, limits, 32, 10**10)
-    assert joined == least + traits.communication_overhead_bytes
+    assert joined == least + traits.memory.communication_overhead_bytes
 
 
 @pytest.mark.parametrize(
@@ -99,9 +98,7 @@ def test_what_the_engine_is_told_to_capture_is_what_is_captured(
     limits = Limits(batched_tokens=512, sequences=8, model_len=1024)
 
     assert (
-        captured_batches(
-            limits, a_device("H100-SXM-80GB"), replace(vllm_traits(), told=told)
-        )
+        captured_batches(limits, a_device("H100-SXM-80GB"), vllm_traits(told=told))
         == batches
     )
 

@@ -39,13 +39,21 @@ def test_there_are_at_most_three_in_order_of_release_and_month() -> None:
 def test_a_version_that_nobody_has_seen_is_budgeted_like_its_neighbours() -> None:
     known, unseen = traits("0.33.0"), traits("0.33.77")
 
-    assert known.batch_defaults == unseen.batch_defaults
-    assert (known.memory_utilization, known.logit_copies, known.counts_graphs) == (
+    assert known.batching.batch_defaults == unseen.batching.batch_defaults
+    assert (
+        known.memory.memory_utilization,
+        known.memory.logit_copies,
+        known.memory.counts_graphs,
+    ) == (
         0.92,
         4.0,
         True,
     )
-    assert (unseen.memory_utilization, unseen.logit_copies, unseen.counts_graphs) == (
+    assert (
+        unseen.memory.memory_utilization,
+        unseen.memory.logit_copies,
+        unseen.memory.counts_graphs,
+    ) == (
         0.92,
         4.0,
         True,

@@ -6,17 +6,36 @@ import pytest
 
 from shardwright.engines.known import BY_LOWER_NAME, traits_of
 from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import (
+    BatchRules,
+    CutRules,
+    EngineOptions,
+    EngineSupport,
+    MemoryRules,
+    Repeats,
+)
 
 ENGINES = sorted(BY_LOWER_NAME.values())
-NO_FIGURES = {"name", "version", "sources", "runs_on", "image"}
+NO_FIGURES = {"runs_on", "image"}
+PARTS = (
+    BatchRules,
+    MemoryRules,
+    CutRules,
+    Repeats,
+    EngineSupport,
+    EngineOptions,
+)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_figure_names_its_source(engine: str) -> None:
-    figures = {field.name for field in fields(EngineTraits)} - NO_FIGURES
+    figures = [field.name for part in PARTS for field in fields(part)]
+    said_of_all = {"released", "warnings"}
 
-    assert set(traits_of(engine, None).sources) == figures
+    assert (
+        set(traits_of(engine, None).sources) == said_of_all | set(figures) - NO_FIGURES
+    )
+    assert len(set(figures)) == len(figures)
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "vLLM"])
@@ -32,8 +51,10 @@ def test_no_architecture_is_treated_as_a_class_of_vllm(engine: str) -> None:
 
     assert {
         field.name
-        for field in fields(EngineTraits)
-        if isinstance(getattr(own, field.name), frozenset) and getattr(own, field.name)
+        for part in (own.cuts, own.repeats, own.support)
+        for field in fields(part)
+        if isinstance(getattr(part, field.name), frozenset)
+        and getattr(part, field.name)
     } == set()
 
 
@@ -48,6 +69,6 @@ def test_no_architecture_is_treated_as_a_class_of_vllm(engine: str) -> None:
 def test_layers_that_do_not_divide_go_where_the_engine_puts_them(
     engine: str, sizes: list[int]
 ) -> None:
-    stages = split_layers(126, 4, traits_of(engine, None).remainder)
+    stages = split_layers(126, 4, traits_of(engine, None).cuts.remainder)
 
     assert [end - first for first, end in stages] == sizes

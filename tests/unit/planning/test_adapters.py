@@ -17,7 +17,7 @@ from tests.support.builders_plan import (
     vllm_traits,
 )
 
-ADAPTED = replace(vllm_traits(), adapters=AdapterSlots(count=2, rank=16))
+ADAPTED = vllm_traits(adapters=AdapterSlots(count=2, rank=16))
 
 
 def codes_of(model: ModelSpec, layout: Layout | None = None) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_plan_says_what_adapters_take_and_that_their_price_is_not_known() -> N
 
 
 def test_slots_that_leave_no_room_are_named_among_the_weights() -> None:
-    huge = replace(ADAPTED, adapters=AdapterSlots(count=32, rank=512))
+    huge = vllm_traits(adapters=AdapterSlots(count=32, rank=512))
 
     report = make_plan(
         a_model(), an_inventory(a_pool()), a_request(tensor=1, pipeline=1), huge

@@ -78,7 +78,7 @@ def test_more_k_v_than_there_is_room_for_is_what_the_message_names_and_what_it_o
         judge = Judge(
             a_model("llama-8b"),
             a_request(),
-            replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes),
+            vllm_traits(kv_cache_bytes=kv_cache_bytes),
         )
         pool, layout = a_pool(), Layout()
         verdict = judge.verdict(
@@ -104,9 +104,7 @@ def test_more_k_v_than_there_is_room_for_is_what_the_message_names_and_what_it_o
 
 
 def test_less_k_v_than_one_request_needs_says_that_it_was_asked_for() -> None:
-    judge = Judge(
-        a_model("llama-8b"), a_request(), replace(vllm_traits(), kv_cache_bytes=2**20)
-    )
+    judge = Judge(a_model("llama-8b"), a_request(), vllm_traits(kv_cache_bytes=2**20))
     verdict = judge.verdict(
         Candidate(layout=Layout(), pool=a_pool(), placement=place(a_pool(), Layout()))
     )
@@ -159,7 +157,7 @@ def test_a_gpu_that_the_engine_has_dropped_is_too_old() -> None:
 
     assert problems["GpuTooOld"].gap == "V100-SXM2-32GB has 7.0"
     assert "DtypeNotSupported" not in problems
-    assert vllm.traits("0.22.0").least_capability is None
+    assert vllm.traits("0.22.0").support.least_capability is None
 
 
 def test_an_fp8_cache_needs_an_fp8_unit() -> None:

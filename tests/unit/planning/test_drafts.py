@@ -21,7 +21,7 @@ from tests.support.builders_plan import (
 
 
 def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=catalogued(model)))
+    return vllm_traits(drafter=Drafter(model=catalogued(model)))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_draft_model_that_leaves_no_room_is_named_among_the_weights() -> None:
 
 
 def test_a_draft_model_in_fp8_needs_gpus_with_such_a_unit() -> None:
-    fp8 = replace(vllm_traits(), drafter=Drafter(model=a_model("llama-70b-fp8")))
+    fp8 = vllm_traits(drafter=Drafter(model=a_model("llama-70b-fp8")))
 
     report = make_plan(
         a_model("llama-70b"),

@@ -2,8 +2,6 @@
 do in one pod.
 """
 
-from dataclasses import replace
-
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from shardwright.layouts.traits import EngineTraits
@@ -18,7 +16,7 @@ from tests.support.builders_plan import (
     vllm_traits,
 )
 
-OVER_RAY = replace(vllm_traits(), over_ray=True)
+OVER_RAY = vllm_traits(over_ray=True)
 EXPERTS = "qwen3-235b-fp8"
 NOTHING_TO_JOIN = (
     "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine "

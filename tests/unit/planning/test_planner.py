@@ -387,7 +387,7 @@ def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is
 
 
 AMD_POOL = replace(a_pool("MI300X-192GB"), resource="amd.com/gpu")
-EITHER = replace(vllm_traits(), runs_on=("nvidia.com/gpu", "amd.com/gpu"))
+EITHER = vllm_traits(runs_on=("nvidia.com/gpu", "amd.com/gpu"))
 
 
 def _with(traits: EngineTraits, *pools: Pool) -> Report:
@@ -408,9 +408,7 @@ def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -
 
 
 def test_an_image_for_other_gpus_than_the_pools_is_refused_by_its_name() -> None:
-    cuda = replace(
-        vllm_traits(), runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0"
-    )
+    cuda = vllm_traits(runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0")
 
     outcome = _with(cuda, AMD_POOL).outcome
 

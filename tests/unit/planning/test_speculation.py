@@ -30,7 +30,7 @@ SMALL = "meta-llama/Llama-3.2-1B"
 
 
 def drafting() -> EngineTraits:
-    return replace(vllm_traits(), drafter=Drafter(model=catalogued(SMALL)))
+    return vllm_traits(drafter=Drafter(model=catalogued(SMALL)))
 
 
 def predicting(model: str) -> EngineTraits:
@@ -40,7 +40,7 @@ def predicting(model: str) -> EngineTraits:
     head = (w for w in catalogued(model).weights if w.part is PipelineRole.HEAD)
     borrowed = tuple(weight for weight in head if weight.inputs > 1)
     drafter = Drafter(model=layers, method=DraftMethod.MTP, borrowed=borrowed)
-    return replace(vllm_traits(), drafter=drafter)
+    return vllm_traits(drafter=drafter)
 
 
 def asked(concurrency: int, acceptance: float = 0.7, **changes: object) -> Request:
@@ -146,8 +146,8 @@ def test_mtp_layers_run_beside_attention_replicas_and_share_their_experts() -> N
     apart = Layout(attention_data=8, expert=8)
 
     assert shape_problems(catalogued(model), apart, traits) == ()
-    assert traits.drafter is not None
-    assert traits.drafter.layout(apart) == apart
+    assert traits.options.drafter is not None
+    assert traits.options.drafter.layout(apart) == apart
 
 
 def test_mtp_layers_run_beside_no_stages() -> None:

@@ -47,6 +47,7 @@ from tests.support.builders_deployment import (
     a_trtllm_deployment,
     an_owner,
 )
+from tests.support.parts import with_parts
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
 
 FULL = a_deployment(
@@ -165,8 +166,8 @@ def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_cha
     found = []
     for one in (
         deployment,
-        replace(deployment, silence_seconds=60),
-        replace(deployment, cpu="3"),
+        with_parts(deployment, silence_seconds=60),
+        with_parts(deployment, cpu="3"),
     ):
         bundle = render(plan, one)
         (scripts,) = bundle.of_kind("ConfigMap")
@@ -573,7 +574,7 @@ def test_the_environment_of_a_group_is_complete() -> None:
 
 def test_a_variable_of_the_user_never_replaces_one_of_ours() -> None:
     theirs = (("VLLM_HOST_IP", "10.0.0.1"), ("HF_TOKEN", "x"), ("HOME", "/root"))
-    environment = environment_of(render(a_plan(), replace(FULL, environment=theirs)))
+    environment = environment_of(render(a_plan(), with_parts(FULL, environment=theirs)))
     assert environment == {
         name: value
         for name, value in environment_of(render(a_plan(), FULL)).items()
@@ -727,9 +728,9 @@ def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_wit
     )
     plan, deployment = (
         CASES[case][0],
-        replace(CASES[case][1], memory=None, scheduling=told),
+        with_parts(CASES[case][1], memory=None, scheduling=told),
     )
-    limited = replace(
+    limited = with_parts(
         deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),)
     )
 
@@ -755,7 +756,9 @@ def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_b
     case: str,
 ) -> None:
     plan, deployment = CASES[case]
-    pulling = replace(deployment, marks=replace(deployment.marks, pull_policy="Always"))
+    pulling = with_parts(
+        deployment, marks=replace(deployment.pods.marks, pull_policy="Always")
+    )
 
     own, found = (
         render(plan, item).of_kind("StatefulSet") for item in (deployment, pulling)

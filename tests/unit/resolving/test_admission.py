@@ -85,7 +85,7 @@ def test_a_variable_of_the_defaults_needs_no_admission() -> None:
             settings=settings(engineDefaults={"engine": {"env": [proxy]}}),
         )
     )
-    assert subject.deployment.environment == (
+    assert subject.deployment.serving.environment == (
         ("HTTPS_PROXY", "http://proxy.example:3128"),
     )
 

@@ -11,17 +11,22 @@ from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
     ClaimPath,
+    ClusterTerms,
     Deployment,
+    DraftingOptions,
     HubCommit,
     ImagePath,
     Owner,
     OwnMarks,
     OwnVolume,
     PodNetwork,
+    PodOptions,
     Scheduling,
     SecretKey,
     ServedAdapter,
+    ServingOptions,
     VolumeKind,
+    WeightSource,
 )
 from shardwright.resolving.deployment import to_deployment
 from tests.support.builders_resource import a_sharded_model, complete_specs
@@ -48,63 +53,74 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         engine_version="0.33.0",
         image="registry.internal:5000/vllm/vllm-openai:v0.33.0",
         model="meta-llama/Llama-3.1-8B-Instruct",
-        revision="0123456789abcdef0123456789abcdef01234567",
-        hub_token=SecretKey(name="hub", key="token"),
-        cache=CacheClaim(storage="100Gi", storage_class="fast"),
-        served_name="llama",
-        load_format="safetensors",
-        kv_cache_dtype="fp8",
-        adapters=Adapters(
-            served=(
-                ServedAdapter(
-                    name="support",
-                    source=HubCommit(id="acme/support", revision="f" * 40),
+        weights=WeightSource(
+            revision="0123456789abcdef0123456789abcdef01234567",
+            hub_token=SecretKey(name="hub", key="token"),
+            cache=CacheClaim(storage="100Gi", storage_class="fast"),
+            load_format="safetensors",
+        ),
+        serving=ServingOptions(
+            served_name="llama",
+            kv_cache_dtype="fp8",
+            adapters=Adapters(
+                served=(
+                    ServedAdapter(
+                        name="support",
+                        source=HubCommit(id="acme/support", revision="f" * 40),
+                    ),
+                ),
+                rank=64,
+            ),
+            silence_seconds=90,
+            idle_seconds=15,
+            arguments={"dtype": "bfloat16", "seed": 7},
+            over_ray=True,
+            environment=(("NCCL_DEBUG", "WARN"),),
+            api_key=SecretKey(name="clients", key="key"),
+        ),
+        drafting=DraftingOptions(drafts_by=DraftMethod.PROMPT_LOOKUP, draft_tokens=3),
+        pods=PodOptions(
+            node_selector=(("example.com/pool", "blue"),),
+            tolerations=(
+                {
+                    "key": "dedicated",
+                    "operator": "Equal",
+                    "value": "llm",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 60,
+                },
+            ),
+            cpu="16",
+            memory="64Gi",
+            ephemeral_storage="300Gi",
+            read_only_root=False,
+            runtime_class="nvidia",
+            priority_class="serving",
+            image_pull_secrets=("registry",),
+            marks=OwnMarks(
+                labels=(("team", "search"),),
+                annotations=(("example.com/cost-centre", "42"),),
+                account="reader",
+                pull_policy="Always",
+            ),
+            volumes=(
+                OwnVolume(
+                    name="keys",
+                    path="/etc/ssl/certs/own/keys",
+                    kind=VolumeKind.SECRET,
+                    source="keys",
                 ),
             ),
-            rank=64,
-        ),
-        drafts_by=DraftMethod.PROMPT_LOOKUP,
-        draft_tokens=3,
-        silence_seconds=90,
-        idle_seconds=15,
-        arguments={"dtype": "bfloat16", "seed": 7},
-        over_ray=True,
-        environment=(("NCCL_DEBUG", "WARN"),),
-        api_key=SecretKey(name="clients", key="key"),
-        node_selector=(("example.com/pool", "blue"),),
-        tolerations=(
-            {
-                "key": "dedicated",
-                "operator": "Equal",
-                "value": "llm",
-                "effect": "NoExecute",
-                "tolerationSeconds": 60,
-            },
-        ),
-        cpu="16",
-        memory="64Gi",
-        ephemeral_storage="300Gi",
-        read_only_root=False,
-        runtime_class="nvidia",
-        priority_class="serving",
-        image_pull_secrets=("registry",),
-        marks=OwnMarks(
-            labels=(("team", "search"),),
-            annotations=(("example.com/cost-centre", "42"),),
-            account="reader",
-            pull_policy="Always",
-        ),
-        volumes=(
-            OwnVolume(
-                name="keys",
-                path="/etc/ssl/certs/own/keys",
-                kind=VolumeKind.SECRET,
-                source="keys",
+            network=PodNetwork(
+                rdma=True, attachments=("fabric/rail-0",), lock_memory=True
             ),
         ),
-        network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
-        scheduling=Scheduling(
-            integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
+        cluster=ClusterTerms(
+            scheduling=Scheduling(
+                integration="Kueue",
+                api_version="kueue.x-k8s.io/v1beta2",
+                queue="serving",
+            )
         ),
     )
 
@@ -149,7 +165,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
 def test_a_volume_is_of_its_kind(kind: dict[str, Any], volume: OwnVolume) -> None:
     assert deployment_of(
         pod={"volumes": [{"name": "v", "mountPath": "/mnt/v", **kind}]}
-    ).volumes == (volume,)
+    ).pods.volumes == (volume,)
 
 
 def test_weights_on_a_claim_are_read_from_its_folder() -> None:
@@ -157,7 +173,7 @@ def test_weights_on_a_claim_are_read_from_its_folder() -> None:
 
     deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": pvc}})
 
-    assert (deployment.claim, deployment.hub_token) == (
+    assert (deployment.weights.claim, deployment.weights.hub_token) == (
         ClaimPath(claim="weights", path="llama/8b"),
         None,
     )
@@ -168,7 +184,7 @@ def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
         model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}}
     )
 
-    assert deployment.claim == ClaimPath(claim="weights", path="")
+    assert deployment.weights.claim == ClaimPath(claim="weights", path="")
 
 
 def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
@@ -183,12 +199,16 @@ def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
     source = ImagePath(
         reference=image["reference"], path="llama/8b", pull_policy="Never"
     )
-    assert (deployment.weights_image, deployment.claim, deployment.hub_token) == (
+    assert (
+        deployment.weights.weights_image,
+        deployment.weights.claim,
+        deployment.weights.hub_token,
+    ) == (
         source,
         None,
         None,
     )
-    assert not deployment.from_hub
+    assert not deployment.weights.from_hub
 
 
 def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> (
@@ -202,7 +222,7 @@ def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_
     deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
 
     source = ClaimPath(claim="adapters", path="support/v3")
-    assert deployment.adapters == Adapters(
+    assert deployment.serving.adapters == Adapters(
         served=(ServedAdapter(name="support", source=source),), rank=16
     )
 
@@ -224,7 +244,9 @@ def test_what_is_stored_quantized_is_not_quantized_again(
     stored: str | None, made: str | None
 ) -> None:
     assert (
-        deployment_of(stored, model={"id": "a/b", "quantization": "FP8"}).quantization
+        deployment_of(
+            stored, model={"id": "a/b", "quantization": "FP8"}
+        ).weights.quantization
         == made
     )
 
@@ -232,7 +254,7 @@ def test_what_is_stored_quantized_is_not_quantized_again(
 def test_a_number_type_is_an_argument_of_the_engine() -> None:
     deployment = deployment_of(model={"id": "a/b", "quantization": "FP16"})
 
-    assert (deployment.quantization, deployment.arguments) == (
+    assert (deployment.weights.quantization, deployment.serving.arguments) == (
         None,
         {"dtype": "float16"},
     )

@@ -69,7 +69,7 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
     assert problems_of(
         Question(resource=a_resource(engine={"name": "TensorRTLLM"}))
     ) == [("EngineImageUnnamed", "spec.engine.image")]
-    assert a_subject(engine=TRTLLM).traits.runs_on == ("nvidia.com/gpu",)
+    assert a_subject(engine=TRTLLM).traits.support.runs_on == ("nvidia.com/gpu",)
 
 
 ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm"]))
@@ -96,13 +96,16 @@ ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm
 def test_an_image_runs_on_the_gpus_that_its_name_tells(
     image: str | None, runs_on: tuple[str, ...] | None
 ) -> None:
-    assert a_subject(engine={"image": image} if image else {}).traits.runs_on == runs_on
+    assert (
+        a_subject(engine={"image": image} if image else {}).traits.support.runs_on
+        == runs_on
+    )
 
 
 def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
     subject = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
 
-    assert subject.traits.runs_on == ("amd.com/gpu",)
+    assert subject.traits.support.runs_on == ("amd.com/gpu",)
 
 
 def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> (

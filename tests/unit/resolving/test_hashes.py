@@ -67,7 +67,7 @@ def test_a_field_of_the_pod_plans_and_restarts_what_it_must(
         planned,
         planned,
     )
-    assert (was.deployment.asked != now.deployment.asked) is restarted
+    assert (was.deployment.groups.asked != now.deployment.groups.asked) is restarted
 
 
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
@@ -119,7 +119,7 @@ def test_a_quantization_file_beside_the_config_changes_pods_through_the_plan_alo
         for each in (files, both)
     )
 
-    assert alone.deployment.asked == beside.deployment.asked
+    assert alone.deployment.groups.asked == beside.deployment.groups.asked
     assert (alone.input_hash != beside.input_hash) is new_plan
     assert (alone.cut_hash != beside.cut_hash) is new_plan
 

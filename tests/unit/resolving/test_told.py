@@ -114,7 +114,9 @@ def test_the_administrator_turns_parsers_by_family_off_for_all_who_do_not_turn_t
     def arguments(**engine: Any) -> list[str]:
         resource = a_resource(model={"id": "Qwen/Qwen3-8B"}, engine=engine)
         return sorted(
-            resolve(Question(resource=resource, settings=settings)).deployment.arguments
+            resolve(
+                Question(resource=resource, settings=settings)
+            ).deployment.serving.arguments
             or {}
         )
 
