@@ -23,8 +23,8 @@ one that hangs in a webhook longer than this gives its worker back.
 """
 
 Look = Callable[[Key, Priority], Awaitable[Again | None]]
-"""Looks at a model, as urgent as this, and returns when to look again although nothing may happen, None for only when
-something does.
+"""Looks at a model, as urgent as this, and returns when to look again although nothing may happen,
+None for only when something does.
 """
 
 
