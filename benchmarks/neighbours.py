@@ -20,9 +20,9 @@ was answering one of the operator's requests about that model. And how long it t
 The last column is the most memory that the operator and its worker have had so far, which the chart
 limits.
 
-The controllers of Kubernetes send no more than in most clusters, 20 requests a second each: objects
-that name a thousand owners which there are not keep its garbage collector busy for hours, whatever
-else runs (620 requests a second and a core where 600 are allowed).
+The controllers of Kubernetes send no more than in most clusters, 20 requests a second each and the
+garbage collector 40: objects that name a thousand owners which there are not keep that one busy for
+minutes, whatever else runs (620 requests a second and a core where it may send 600).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ OF_A_RESTART: Final = frozenset({"get", "patch"})
 """
 
 
-class Span(NamedTuple):
+class Lasted(NamedTuple):
     """From when to when something lasted, in seconds since 1970, as the audit log has it."""
 
     begin: float
@@ -125,7 +125,7 @@ class Crashes:
         for watch in self._watches:
             watch.close()
 
-    def wait(self, model: str, limit: float) -> Span:
+    def wait(self, model: str, limit: float) -> Lasted:
         """Wait for the write after a crash; return the span from the container's end to it.
 
         Raises:
@@ -138,7 +138,7 @@ class Crashes:
                 raise RuntimeError(
                     f"{model} was not restarted within {limit:g} s of its crash"
                 )
-        return Span(self.ended[model], self.emptied[model])
+        return Lasted(self.ended[model], self.emptied[model])
 
     def _on_pod(self, pod: Manifest) -> None:
         states = pod.get("status", {}).get("containerStatuses", ())
@@ -332,15 +332,18 @@ def measure(
                     disturbed.enter_context(
                         DISTURBANCES[phase](control_plane, harmful, per_second)
                     )
-                reactions = [
-                    _reaction(control_plane, well, watched, f"{phase}-{number}")
-                    for number in range(crashes)
-                ]
-            answered = list(_answers(control_plane, well.namespace, f"{phase}-"))
+                reactions = {
+                    name: _reaction(control_plane, well, watched, name)
+                    for name in (f"{phase}-{number}" for number in range(crashes))
+                }
+            answered = _answers(control_plane, well.namespace, reactions)
             found[phase] = Found(
-                sorted(span.seconds for span in reactions),
-                sorted(span.seconds - covered(span, answered) for span in reactions),
-                sorted(span.seconds for span in answered),
+                sorted(span.seconds for span in reactions.values()),
+                sorted(
+                    reactions[name].seconds - covered(reactions[name], answered[name])
+                    for name in reactions
+                ),
+                sorted(span.seconds for spans in answered.values() for span in spans),
                 operator.peak_bytes(),
             )
     return found
@@ -348,19 +351,15 @@ def measure(
 
 def _reaction(
     control_plane: ControlPlane, well: Models, watched: Crashes, name: str
-) -> Span:
+) -> Lasted:
     control_plane.pods.crash(well.namespace, f"{name}-0-1")
     span = watched.wait(name, 60)
     well.wait_ready(name, timeout=60)
     return span
 
 
-def covered(span: Span, others: Iterable[Span]) -> float:
-    """Return for how many seconds of a span at least one of the others lasted.
-
-    >>> covered(Span(0, 10), [Span(1, 3), Span(2, 4), Span(9, 12), Span(20, 30)])
-    4.0
-    """
+def covered(span: Lasted, others: Iterable[Lasted]) -> float:
+    """Return for how many seconds of a span at least one of the others lasted."""
     seconds, reached = 0.0, span.begin
     for other in sorted(others):
         end = min(other.end, span.end)
@@ -369,26 +368,29 @@ def covered(span: Span, others: Iterable[Span]) -> float:
     return seconds
 
 
-def _answers(control_plane: ControlPlane, namespace: str, names: str) -> Iterator[Span]:
-    """Yield when the API server answered each request of the operator about the models whose names
-    begin so.
-    """
+def _answers(
+    control_plane: ControlPlane, namespace: str, models: Iterable[str]
+) -> dict[str, list[Lasted]]:
+    """Return when the API server answered each request of the operator about a model, by model."""
+    answered: dict[str, list[Lasted]] = {model: [] for model in models}
     for event in control_plane.audit_events():
         target = event.get("objectRef") or {}
+        name = target.get("name", "")
+        # a model is called flooding-3, what is of it flooding-3-0 and flooding-3-0-1
+        model = "-".join(name.split("-")[:2])
         ours = (
             event["user"]["username"] == OPERATOR_USER and event["verb"] in OF_A_RESTART
         )
-        if (
-            ours
-            and target.get("namespace") == namespace
-            and target.get("name", "").startswith(names)
-        ):
-            yield Span(
-                *(
-                    datetime.fromisoformat(event[at]).timestamp()
-                    for at in ("requestReceivedTimestamp", "stageTimestamp")
+        if ours and target.get("namespace") == namespace and model in answered:
+            answered[model].append(
+                Lasted(
+                    *(
+                        datetime.fromisoformat(event[at]).timestamp()
+                        for at in ("requestReceivedTimestamp", "stageTimestamp")
+                    )
                 )
             )
+    return answered
 
 
 def main() -> int:

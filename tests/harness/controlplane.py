@@ -157,7 +157,8 @@ class ControlPlane:
         ready. api_server: of another version, with etcd alone: the other components are those of
         their own API server.
         hurried: the controller manager and the scheduler may send 300 requests a second each, so
-        that tests need not wait; else what they allow themselves in most clusters, 20 and 50.
+        that tests need not wait; else what they allow themselves in most clusters, 20 (the
+        garbage collector 40) and 50.
         """
         control_plane = cls(
             features,

@@ -164,8 +164,10 @@ class Parts:
         await self.resync.book()
         self.view.synced = True
 
-    async def look(self, key: Key) -> Again | None:
-        return await self.reconciler.look(key)
+    async def look(
+        self, key: Key, priority: Priority = Priority.RESYNC
+    ) -> Again | None:
+        return await self.reconciler.look(key, priority)
 
     async def look_again(self, key: Key) -> None:
         """Look after a minute, whatever the last look has said of the next one; what is not taken

@@ -99,9 +99,7 @@ class Reconciler:
         """Return the note that the last look at a model has left."""
         return self._notes.of(key)
 
-    async def look(
-        self, key: Key, priority: Priority = Priority.RESYNC
-    ) -> Again | None:
+    async def look(self, key: Key, priority: Priority) -> Again | None:
         """Bring a model one step further and return when to look again, None for only when it
         changes. ``priority`` is how urgent the look is.
 
@@ -221,9 +219,9 @@ class Reconciler:
                 seen = await self._read_on(key, live, seen, step)
                 continue
             if step.ask is not None and step.subject is not None:
-                seen = seen.answered(
-                    step.ask, await self._answer(key, step.subject, step.ask)
-                )
+                with self._way.letting_on(priority):
+                    answer = await self._answer(key, step.subject, step.ask)
+                seen = seen.answered(step.ask, answer)
                 # what was booked for others meanwhile may be why nothing was for this one
                 if seen.cluster:
                     seen = replace(

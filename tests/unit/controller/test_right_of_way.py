@@ -10,8 +10,8 @@ import pytest
 
 from shardwright.controller.queue import Priority
 from shardwright.controller.right_of_way import RightOfWay
-
-PAUSE_SECONDS = 0.01
+from tests.support.builders_operator import serving
+from tests.support.memory_api import nothing
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -52,20 +52,62 @@ def test_who_has_paused_has_as_long_to_itself_although_something_is_always_broke
 ):
     async def scenario() -> None:
         now = 0.0
-        way = RightOfWay(PAUSE_SECONDS, lambda: now)
+        way = RightOfWay(longest_seconds=5, clock=lambda: now)
+        first = asyncio.create_task(way.step(Priority.NEW))
         with way.looking(Priority.BROKEN):
-            step = asyncio.create_task(way.step(Priority.NEW))
             await settled()
             now = 8.0  # it has paused for 8 s, whatever the real clock says
-            await step
+        await first
+        with way.looking(Priority.BROKEN):
             now = 15.9
-            for _ in range(100):
-                await way.step(Priority.NEW)
+            free = asyncio.create_task(way.step(Priority.NEW))
+            await settled()
+            assert free.done()
             now = 16.0
             paused = asyncio.create_task(way.step(Priority.NEW))
             await settled()
             assert not paused.done()
-            await paused
+        await paused
+
+    run(scenario())
+
+
+def test_nobody_pauses_for_longer_than_the_longest_pause() -> None:
+    async def scenario() -> None:
+        way = RightOfWay(longest_seconds=0.001)
+        with way.looking(Priority.BROKEN):
+            await way.step(Priority.NEW)
+
+    run(scenario())
+
+
+def test_others_go_on_while_a_look_at_what_is_broken_waits_for_something_else() -> None:
+    async def scenario() -> None:
+        way = RightOfWay(longest_seconds=5)
+        with way.looking(Priority.BROKEN):
+            with way.letting_on(Priority.BROKEN):
+                await way.step(Priority.NEW)
+            paused = asyncio.create_task(way.step(Priority.NEW))
+            await settled()
+            assert not paused.done()
+        await paused
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("ticks", range(4))
+def test_a_look_that_is_ended_just_after_its_pause_ends(ticks: int) -> None:
+    async def scenario() -> None:
+        way = RightOfWay(longest_seconds=5)
+        with way.looking(Priority.BROKEN):
+            step = asyncio.create_task(way.step(Priority.NEW))
+            await settled()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        was_done = step.done()
+        step.cancel()
+        await asyncio.wait([step])
+        assert step.cancelled() is not was_done
 
     run(scenario())
 
@@ -94,5 +136,31 @@ def test_between_two_steps_of_others_whoever_is_ready_has_its_turn() -> None:
     async def hold(way: RightOfWay, ended: asyncio.Event) -> None:
         with way.looking(Priority.BROKEN):
             await ended.wait()
+
+    run(scenario())
+
+
+def test_a_new_model_is_planned_after_the_look_that_restarts_a_broken_group() -> None:
+    async def scenario() -> None:
+        parts, broken = await serving(nodes=4)
+        parts.delete_pod("large-0-1")
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def hang(verb: str, kind: str) -> None:
+            if (verb, kind) == ("get", "statefulsets"):
+                asked.set()
+                await answer.wait()
+
+        parts.api.before = hang
+        repair = asyncio.create_task(parts.look(broken, Priority.BROKEN))
+        await asked.wait()
+        parts.api.before = nothing
+        new = parts.add_model("small", model={"id": "Qwen/Qwen2.5-7B-Instruct"})
+        other = asyncio.create_task(parts.look(new, Priority.NEW))
+        await settled()
+        assert parts.api.written == []
+        answer.set()
+        await asyncio.gather(repair, other)
+        assert parts.api.written[0] == "patch statefulsets/large-0"
 
     run(scenario())

@@ -122,3 +122,21 @@ def test_a_pause_is_at_least_what_the_api_server_asks_for() -> None:
         assert queue._pauses[A] - queue._clock() > 15
 
     run(scenario())
+
+
+def test_a_look_knows_how_urgent_it_is() -> None:
+    async def scenario() -> None:
+        seen, all_of_them = {}, asyncio.Event()
+
+        async def look(key: Key, priority: Priority) -> None:
+            seen[key] = priority
+            if len(seen) == 2:
+                all_of_them.set()
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        queue.add(B, Priority.BROKEN)
+        await work(queue, look, all_of_them)
+        assert seen == {A: Priority.NEW, B: Priority.BROKEN}
+
+    run(scenario())
