@@ -77,15 +77,16 @@ generate: setup ## Write every generated file: CRD, install manifest, references
 verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
 
-lock: setup ## Resolve the dependencies anew into the four lock files (hashes, no addresses)
+lock: setup ## Resolve the dependencies anew into the five lock files (hashes, no addresses)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --extra dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra docs --output-file requirements-docs.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra aisimulate --output-file requirements-aisimulate.lock pyproject.toml
 
-build/audit/.installed: requirements-audit.lock
-	$(PYTHON) -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-audit.lock
+build/%/.installed: requirements-%.lock # an environment of its own
+	$(PYTHON) -m venv build/$*
+	build/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 audit: build/audit/.installed ## Look the locked dependencies up among known vulnerabilities (asks PyPI; fails, too, where it gets no answer)
@@ -149,11 +150,12 @@ TRUTH ?= ../shared/groundtruth
 bench-start: setup ## CPU of a command of each kind and of the operator until its first request, from the start of the interpreter
 	$(BIN)/python -m benchmarks.start
 
-score: setup ## Predict the published measurements beside the checkout and print the scorer's report
+score: setup $(AGAINST:%=build/%/.installed) ## Predict the published measurements beside the checkout and print the scorer's report (AGAINST=aisimulate: and that planner's errors beside ours, SAMPLE=350 or all, SEED=7)
 	@mkdir -p build
 	@$(PYTHON) $(TRUTH)/score.py cases --half dev > build/cases.jsonl
 	@$(BIN)/shardwright predict --input build/cases.jsonl --output build/predictions.jsonl
 	@$(PYTHON) $(TRUTH)/score.py report --half dev build/predictions.jsonl
+	$(if $(AGAINST),@$(BIN)/python -m benchmarks.peer --data $(TRUTH) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)))
 
 explore: setup ## Ask the planner 2,000 questions that nobody wrote down and report the laws that it breaks (about five minutes)
 	$(BIN)/python -m benchmarks.explore $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(FIRST),--first $(FIRST))

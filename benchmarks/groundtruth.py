@@ -75,11 +75,11 @@ class GroundTruth:
 
 def load(half: str, folder: Path = FOLDER) -> GroundTruth:
     """Read the tables of a half with the scorer's own code."""
-    scorer = _scorer(folder)
-    reader, catalogue = _Reader(), scorer.Catalogue(folder)
-    rows = list(_rows(scorer.throughput_cases(folder, half, catalogue), reader))
+    scores = scorer(folder)
+    reader, catalogue = _Reader(), scores.Catalogue(folder)
+    rows = list(_rows(scores.throughput_cases(folder, half, catalogue), reader))
     sets: dict[str, list[tuple[int, Mapping[str, str]]]] = defaultdict(list)
-    for case, row in scorer.decision_cases(folder, half, catalogue):
+    for case, row in scores.decision_cases(folder, half, catalogue):
         if (question := reader.question(case, row)) is not None:
             sets[row["set_id"]].append((question, row))
     return GroundTruth(
@@ -191,7 +191,8 @@ def _shape(case: Case) -> tuple[int, ...]:
     )
 
 
-def _scorer(folder: Path) -> ModuleType:
+def scorer(folder: Path) -> ModuleType:
+    """Return the scorer beside the measurements as a module."""
     spec = importlib.util.spec_from_file_location("score", folder / "score.py")
     if spec is None or spec.loader is None:
         raise FileNotFoundError(folder / "score.py")

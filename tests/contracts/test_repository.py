@@ -129,6 +129,7 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
     for name in (
         "requirements.lock",
         "requirements-dev.lock",
+        "requirements-aisimulate.lock",
         "requirements-audit.lock",
         "requirements-docs.lock",
         "tests/engine/requirements.lock",
