@@ -67,8 +67,8 @@ def read_text(file: str) -> str:
 
 
 def missing_files(files: Iterable[str]) -> Iterator[Problem]:
-    """Yield a problem for each file or folder that is not there; none is opened."""
-    for file in files:
+    """Yield one problem for each file or folder that is not there; none is opened."""
+    for file in dict.fromkeys(files):
         try:
             if file != STDIN:
                 os.stat(file)  # noqa: PTH116 - Path raises where a name is too long
