@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from shardwright.cli.connecting import connection_of
+from shardwright.cli.typed import names_live_model
 
 if TYPE_CHECKING:
     from shardwright.cli.clusters import Target
@@ -19,16 +20,14 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
         UnreachableError: no answer, no credentials, or no right to list nodes where a plan is made
             among them.
     """
-    if not hasattr(arguments, "kubeconfig") or _has_files(arguments):
+    if not hasattr(arguments, "kubeconfig") or _needs_no_cluster(arguments):
         return None
-    from shardwright.cli.clusters import Target  # noqa: PLC0415 - files need no cluster
+    from shardwright.cli.clusters import Target, unless_forbidden  # noqa: PLC0415 - files need no cluster
     from shardwright.cluster.calls import Call  # noqa: PLC0415 - same
     from shardwright.cluster.resources import DISCOVERY, NODES  # noqa: PLC0415 - same
 
-    among_nodes = hasattr(arguments, "nodes") and not getattr(
-        arguments, "by_operator", False
-    )
-    first = NODES if among_nodes else DISCOVERY  # which everybody with a name may read
+    among_nodes = _plans_among_nodes(arguments)
+    first = NODES if among_nodes else DISCOVERY
     call = Call(
         verb="get",
         resource=first,
@@ -36,19 +35,17 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
         method="GET",
         query=(("limit", "1"),),
     )
-    target = Target(connection=connection_of(arguments), without=_without(arguments))
-    target.ask(lambda client: client.send(call))
+    target = Target(
+        connection=connection_of(arguments), without=without_cluster(arguments)
+    )
+    if among_nodes:
+        target.ask(lambda client: client.send(call))
+    else:  # whoever may not see what is served is let in all the same
+        target.ask(lambda client: unless_forbidden(client.send(call)))
     return target
 
 
-def _has_files(arguments: Namespace) -> bool:
-    """Return whether files or options say all that the cluster would."""
-    if arguments.command == "import":
-        return bool(arguments.filename)
-    return bool(getattr(arguments, "nodes", ()) or getattr(arguments, "gpus", ()))
-
-
-def _without(arguments: Namespace) -> str:
+def without_cluster(arguments: Namespace) -> str:
     """Return what to do where there is no cluster, empty for what needs one."""
     if arguments.command == "import":
         return "give -f FILE to import without a cluster"
@@ -56,4 +53,20 @@ def _without(arguments: Namespace) -> str:
         "give --nodes or --gpus to plan without a cluster"
         if hasattr(arguments, "nodes")
         else ""
+    )
+
+
+def _needs_no_cluster(arguments: Namespace) -> bool:
+    """Return whether files or options say all that the cluster would."""
+    if arguments.command == "import":
+        return bool(arguments.filename)
+    return bool(getattr(arguments, "nodes", ()) or getattr(arguments, "gpus", ()))
+
+
+def _plans_among_nodes(arguments: Namespace) -> bool:
+    """Return whether a plan is made here; one that stands is shown to whoever may not see nodes."""
+    return (
+        hasattr(arguments, "nodes")
+        and not getattr(arguments, "by_operator", False)
+        and not names_live_model(arguments)
     )

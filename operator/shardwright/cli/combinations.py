@@ -1,21 +1,25 @@
-"""What may not be typed together, by command.
+"""What is typed wrong, as far as that shows without what a command needs: words that do not go
+together, files that are not there, no KIND/NAME, no number or time.
 
-This loads nothing of what a command needs: what is typed wrong is said first, before a cluster is
-asked.
+This is said before a cluster is asked. What a file holds, and whether a number is one that a field
+takes, is checked when the command has been loaded, which is after that.
 """
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from shardwright import __version__
-from shardwright.cli.typed import is_file, typed_options
+from shardwright.cli.imports.names import kind_and_name
+from shardwright.cli.inputs import missing_files
+from shardwright.cli.typed import is_file, mistyped_options, typed_options
 from shardwright.errors import InputError, Problem
 
 
 def refuse_misuse(arguments: Namespace) -> None:
-    """Refuse words of a command that do not go together.
+    """Refuse words of a command that do not go together, or that cannot be what they stand for.
 
     Raises:
         InputError: with one problem for each.
@@ -25,26 +29,44 @@ def refuse_misuse(arguments: Namespace) -> None:
         if getattr(arguments, "by_operator", False)
         else _OF_COMMAND.get(arguments.command)
     )
-    if of_command and (problems := tuple(of_command(arguments))):
+    misused = tuple(of_command(arguments)) if of_command else ()
+    if problems := misused or tuple(_of_files(arguments)):
         raise InputError(problems)
+
+
+def _of_files(arguments: Namespace) -> Iterator[Problem]:
+    given = (getattr(arguments, name, None) for name in ("settings", "config"))
+    many = (getattr(arguments, name, None) or () for name in ("filename", "nodes"))
+    yield from missing_files((*chain(*many), *filter(None, given)))
 
 
 def _of_model(arguments: Namespace) -> Iterator[Problem]:
     model, files = arguments.model, arguments.filename or ()
-    what, remedy, code, path = "", "", "NotTogether", "MODEL"
     if model is None and not files:
-        what, remedy = "no model is named", "give its id, or a manifest with -f FILE"
-        code, path = "NoShardedModel", ""
+        yield Problem(
+            code="NoShardedModel",
+            what="no model is named",
+            remedy="give its id, or a manifest with -f FILE",
+        )
     elif model is None:
         yield from map(_of_files_only, typed_options(arguments))
         yield from _manifest_of_files(arguments)
     elif files:
-        what, remedy = f"the model {model} is named beside -f", "give one of both"
+        yield Problem(
+            code="NotTogether",
+            path="MODEL",
+            what=f"the model {model} is named beside -f",
+            remedy="give one of both",
+        )
     elif is_file(model):
-        what, remedy = f"{model} is a file, not the id of a model", f"write -f {model}"
-        code = "NotAllowed"
-    if what:
-        yield Problem(code=code, path=path, what=what, remedy=remedy)
+        yield Problem(
+            code="NotAllowed",
+            path="MODEL",
+            what=f"{model} is a file, not the id of a model",
+            remedy=f"write -f {model}",
+        )
+    else:
+        yield from mistyped_options(arguments)
     yield from _of_gpus(arguments)
 
 
@@ -199,6 +221,11 @@ def _of_import(arguments: Namespace) -> Iterator[Problem]:
             "import -f FILE, or import deployment/NAME",
         )
         yield Problem(code="NotTogether", path="KIND/NAME", what=what, remedy=remedy)
+    for word in arguments.name:
+        try:
+            kind_and_name(word)
+        except InputError as error:
+            yield from error.problems
 
 
 _OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import Exit
@@ -18,6 +18,7 @@ from shardwright.cli.imports.kinds import (
     import_object,
     importable,
 )
+from shardwright.cli.imports.names import KINDS, kind_and_name
 from shardwright.cli.inputs import name_the_file, read_sources
 from shardwright.cli.output import print_note, print_yaml
 from shardwright.cli.outputs import print_list
@@ -26,32 +27,6 @@ from shardwright.errors import InputError, Problem
 if TYPE_CHECKING:
     from shardwright.cli.clusters import Target
     from shardwright.cluster.client import Client
-
-KINDS: Final = {
-    "deployment": ("Deployment", "apps", "deployments", ("v1",)),
-    "deploy": ("Deployment", "apps", "deployments", ("v1",)),
-    "leaderworkerset": (
-        "LeaderWorkerSet",
-        "leaderworkerset.x-k8s.io",
-        "leaderworkersets",
-        ("v1",),
-    ),
-    "lws": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
-    "llminferenceservice": (
-        "LLMInferenceService",
-        "serving.kserve.io",
-        "llminferenceservices",
-        ("v1alpha2", "v1alpha1"),
-    ),
-    "llmisvc": (
-        "LLMInferenceService",
-        "serving.kserve.io",
-        "llminferenceservices",
-        ("v1alpha2", "v1alpha1"),
-    ),
-    "workspace": ("Workspace", "kaito.sh", "workspaces", ("v1beta1", "v1alpha1")),
-}
-"""What can be named in a cluster: kind, API group, plural, and versions, the newest first."""
 
 
 def import_models(arguments: Namespace) -> Exit:
@@ -122,34 +97,13 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
-    names = [_kind_and_name(word) for word in arguments.name]
+    names = [kind_and_name(word) for word in arguments.name]
     cluster: Target = arguments.target
     for kind, name in names:
         content, others = cluster.ask(
             partial(_read, kind=kind, namespace=cluster.namespace, name=name)
         )
         yield checked(import_object(content, others, _options(arguments)))
-
-
-def _kind_and_name(word: str) -> tuple[str, str]:
-    kind, _, name = word.partition("/")
-    if (
-        kind.lower().removesuffix("s") not in KINDS and kind.lower() not in KINDS
-    ) or not name:
-        what = f"{word!r:.80} is not KIND/NAME"
-        raise InputError(
-            [
-                Problem(
-                    code="NotAllowed",
-                    path="KIND/NAME",
-                    what=what,
-                    remedy=f"kinds are {', '.join(KINDS)}",
-                )
-            ]
-        )
-    return (
-        kind.lower() if kind.lower() in KINDS else kind.lower().removesuffix("s")
-    ), name
 
 
 async def _read(

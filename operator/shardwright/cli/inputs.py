@@ -59,15 +59,21 @@ def read_text(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return raw.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(
-            file,
-            error.strerror or str(error),
-            "give a file that exists and that you may read",
-        ) from None
+        raise _unopened(file, error) from None
     except UnicodeDecodeError as error:
         raise _unreadable(
             file, f"byte {error.start} is not UTF-8", "save it as UTF-8"
         ) from None
+
+
+def missing_files(files: Iterable[str]) -> Iterator[Problem]:
+    """Yield one problem for each file or folder that is not there; none is opened."""
+    for file in dict.fromkeys(files):
+        try:
+            if file != STDIN:
+                os.stat(file)  # noqa: PTH116 - Path raises where a name is too long
+        except OSError as error:
+            yield from _unopened(file, error).problems
 
 
 def name_the_file(file: str, read: Callable[[], T]) -> T:
@@ -120,6 +126,11 @@ def in_file(file: str, problem: Problem) -> Problem:
     """Return a problem with its file in front of its path."""
     shown = "stdin" if file == STDIN else file
     return replace(problem, path=f"{shown}: {problem.path}" if problem.path else shown)
+
+
+def _unopened(file: str, error: OSError) -> InputError:
+    what = error.strerror or str(error)
+    return _unreadable(file, what, "give a file that exists and that you may read")
 
 
 def _unreadable(file: str, what: str, remedy: str) -> InputError:

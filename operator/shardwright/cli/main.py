@@ -12,7 +12,7 @@ from typing import Final
 
 from shardwright import __version__
 from shardwright.cli.arguments import UsageExit, build_parser, program_name
-from shardwright.cli.asked_cluster import asked_cluster
+from shardwright.cli.asked_cluster import asked_cluster, without_cluster
 from shardwright.cli.combinations import refuse_misuse
 from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
 from shardwright.cli.output import print_error, print_text
@@ -74,15 +74,14 @@ def _run(arguments: Namespace) -> int:
     return code
 
 
-def _no_client(package: str) -> Problem:
+def _no_client(package: str, without: str) -> Problem:
     """Return the problem of a missing library, with the package to install. The command line alone
     comes without the libraries that talk to a cluster.
     """
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
-        remedy="install 'shardwright[cluster]', or give "
-        "--nodes or --gpus to plan without a cluster",
+        remedy=", or ".join(filter(None, ("install 'shardwright[cluster]'", without))),
     )
 
 
@@ -158,9 +157,8 @@ def _report_other(error: Exception, arguments: Namespace) -> int:
         and error.name
         and not error.name.startswith("shardwright")
     ):
-        return _report_unreachable(
-            UnreachableError(_no_client(error.name)), _form_of(arguments)
-        )
+        problem = _no_client(error.name, without_cluster(arguments))
+        return _report_unreachable(UnreachableError(problem), _form_of(arguments))
     return _report_fault(error, show_traceback=arguments.debug)
 
 

@@ -9,6 +9,7 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.names import API_VERSION, KIND
@@ -73,11 +74,16 @@ def whole(text: str) -> object:
 
 
 def number(text: str) -> object:
-    """Return a number, or the text itself."""
+    """Return a finite number, or the text itself.
+
+    >>> number("0.5"), number("nan"), number("x")
+    (0.5, 'nan', 'x')
+    """
     try:
-        return float(text)
+        read = float(text)
     except ValueError:
         return text
+    return read if isfinite(read) else text
 
 
 OPTIONS: Final = (
@@ -160,6 +166,25 @@ def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
         return parse_manifest(manifest)
     except InputError as error:
         raise InputError(map(of_option, error.problems)) from None
+
+
+def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
+    """Return what is wrong with a typed model of which an option is no number or no time; only then
+    is loaded what checks fields.
+    """
+    read = (
+        option.read(text)
+        for option in OPTIONS
+        if option.read is not str
+        and (text := getattr(arguments, option.attribute)) is not None
+    )
+    if not any(isinstance(value, str) for value in read):
+        return ()
+    try:
+        read_typed(typed_manifest(arguments))
+    except InputError as error:
+        return error.problems
+    raise AssertionError("a text is taken for a number")
 
 
 def of_option(problem: Problem) -> Problem:

@@ -106,8 +106,13 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
 
 
 def _merged(paths: Sequence[str]) -> Any:
-    """Return the kubeconfigs as one, of which the first that names something counts."""
-    return KubeConfigMerger(os.pathsep.join(paths)).config
+    """Return the kubeconfigs as one, of which the first that names something counts; the library
+    takes the last one's current context, also where that is empty.
+    """
+    merger = KubeConfigMerger(os.pathsep.join(paths))
+    current = (file.get("current-context") for file in merger.config_files.values())
+    merger.config.value["current-context"] = next(filter(None, current), "")
+    return merger.config
 
 
 def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> None:

@@ -7,7 +7,7 @@ Text, terminal and later HTML show this value; none of them looks into the repor
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
@@ -39,6 +39,7 @@ from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
+MOST_FACTS: Final = 3  #: what is said of the nodes for one reason; the rest is counted
 _ALL_OF_IT: Final = (
     1 - 1e-6
 )  #: share of an offered rate that is all of it but for rounding
@@ -526,22 +527,31 @@ def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
 
 
 def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
-    names = [node.node for node in excluded]
-    named = ", ".join(names[:MOST_NAMES])
-    others = (
-        f" and {len(names) - MOST_NAMES:,} others" if len(names) > MOST_NAMES else ""
-    )
-    return f"{spell(code)}: {named}{others} ({_facts(excluded)})"
+    return f"{spell(code)}: {_names(excluded)} ({_facts(excluded)})"
+
+
+def _names(excluded: list[NodeExclusion]) -> str:
+    named = ", ".join(node.node for node in excluded[:MOST_NAMES])
+    others = len(excluded) - MOST_NAMES
+    return f"{named} and {others:,} others" if others > 0 else named
 
 
 def _facts(excluded: list[NodeExclusion]) -> str:
-    """Return what is true of the nodes; where that differs, of which node each fact is."""
-    by_fact = {node.problem.what: node for node in reversed(excluded)}
-    first, *others = [node for node in excluded if by_fact[node.problem.what] is node]
-    if not others:
-        return first.problem.sentence()
-    facts = [
-        f"{node.node}: {node.problem.what} {node.problem.limit}".strip()
-        for node in others[: MOST_NAMES - 1]
-    ]
-    return "; ".join((f"{first.node}: {first.problem.sentence()}", *facts))
+    """Return what is true of the nodes; where that differs, of which nodes each fact is."""
+    by_fact: dict[tuple[str, str, str], list[NodeExclusion]] = defaultdict(list)
+    for node in excluded:
+        problem = node.problem
+        by_fact[problem.what, problem.limit, problem.gap].append(node)
+    if len(by_fact) == 1:
+        return excluded[0].problem.sentence()
+    said: list[str] = []
+    remedies = {""}
+    for nodes in islice(by_fact.values(), MOST_FACTS):
+        problem = nodes[0].problem
+        known = problem.remedy in remedies
+        said.append(
+            f"{_names(nodes)}: {(replace(problem, remedy='') if known else problem).sentence()}"
+        )
+        remedies.add(problem.remedy)
+    more = len(by_fact) - len(said)
+    return "; ".join((*said, f"and {more:,} more") if more else said)

@@ -7,20 +7,26 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from cryptography.x509 import IPAddress
 
+from shardwright.api.names import API_VERSION
 from shardwright.cli import main as entry
+from shardwright.reconcile.record_object import record_key
 from tests.support.builders_cli import Files, a_manifest
+from tests.support.builders_live import a_live_model
+from tests.support.builders_seen import ONE_NODE, OWNER, Operator
 from tests.support.certificates import self_signed
+from tests.support.small_cluster import SmallCluster
 
 SOURCES = Path(entry.__file__).parents[2]
 HEAVY = (
@@ -41,14 +47,21 @@ FORBIDDEN = (
 )
 
 
-def _answering(code: int, reason: str, message: str) -> type[BaseHTTPRequestHandler]:
+def _answering(
+    code: int, reason: str, message: str, objects: Mapping[str, object] = {}
+) -> type[BaseHTTPRequestHandler]:
+    """Return a server that shows objects by their paths, and answers so to all else."""
+    otherwise = {"kind": "Status", "reason": reason, "message": message}
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"kind": "Status", "reason": reason, "message": message})
-            self.send_response_only(code)
+            path = urlsplit(self.path).path
+            body = json.dumps(objects.get(path, otherwise)).encode()
+            self.send_response_only(200 if path in objects else code)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             return
@@ -87,6 +100,13 @@ def _refusing(folder: Path) -> Iterator[str]:
 @contextmanager
 def _forbidding(folder: Path) -> Iterator[str]:
     with _serving(folder, _answering(403, "Forbidden", FORBIDDEN)) as url:
+        yield url
+
+
+@contextmanager
+def _showing(folder: Path, objects: Mapping[str, object]) -> Iterator[str]:
+    handler = _answering(403, "Forbidden", "no right", objects)
+    with _serving(folder, handler) as url:
         yield url
 
 
@@ -185,10 +205,50 @@ def test_who_may_not_list_nodes_is_told_before_the_planner_is_loaded(
     assert "shardwright.planning" not in loaded
 
 
+def _planned_model() -> dict[str, object]:
+    """Return a ShardedModel whose plan stands, and its plan of record, by their paths."""
+    cluster = SmallCluster()
+    cluster.add_nodes(1)
+    operator = Operator(cluster, ONE_NODE)
+    operator.run(60)
+    record = operator.cluster.objects[record_key(OWNER)]
+    group = f"/apis/{API_VERSION}/namespaces/{OWNER.namespace}/shardedmodels"
+    core = f"/api/v1/namespaces/{OWNER.namespace}/configmaps"
+    return {
+        f"{group}/{OWNER.name}": a_live_model(operator).content,
+        f"{core}/{record['metadata']['name']}": record,
+    }
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "render", "report"])
+def test_a_plan_that_stands_is_shown_to_who_may_not_list_nodes_nor_what_is_served(
+    command: str, tmp_path: Path
+) -> None:
+    with _showing(tmp_path, _planned_model()) as url:
+        words = (command, OWNER.name, "-n", OWNER.namespace)
+        err, (code, *_) = _run(tmp_path, _kubeconfig(tmp_path, url), *words)
+
+    assert (err, code) == ("", "0")
+
+
+def test_who_may_not_see_what_is_served_sees_models_all_the_same(
+    tmp_path: Path,
+) -> None:
+    models = f"/apis/{API_VERSION}/namespaces/{OWNER.namespace}/shardedmodels"
+    served = {models: {"kind": "ShardedModelList", "metadata": {}, "items": []}}
+    with _showing(tmp_path, served) as url:
+        words = ("status", "-n", OWNER.namespace)
+        err, (code, *_) = _run(tmp_path, _kubeconfig(tmp_path, url), *words)
+
+    assert "error" not in err
+    assert code == "0"
+
+
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_who_has_no_kubeconfig_is_told_before_anything_is_loaded(
     words: list[str], tmp_path: Path
 ) -> None:
+    Files(tmp_path).manifests(a_manifest("llama"))
     err, (code, *loaded) = _run(tmp_path, str(tmp_path / "none"), *words)
 
     assert err.startswith(
@@ -208,3 +268,62 @@ def test_what_is_typed_wrong_is_said_before_a_cluster_is_asked(tmp_path: Path) -
         err, (code, *loaded) = _run(tmp_path, str(tmp_path / "none"), *words)
         assert err.startswith(("error[NotTogether]", "error[NoShardedModel]")), err
         assert (code, loaded) == ("2", [])
+
+
+NO_FILE = (
+    "error[FileUnreadable]: {}: No such file or directory; give a file that exists and that you "
+    "may read\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("plan -f missing.yaml", NO_FILE.format("missing.yaml")),
+        ("plan --server -f missing.yaml", NO_FILE.format("missing.yaml")),
+        ("plan llama --settings missing.yaml", NO_FILE.format("missing.yaml")),
+        ("plan us/ours --config missing", NO_FILE.format("missing")),
+        (
+            "diff -f model.yaml -f a -f b",
+            NO_FILE.format("a") + NO_FILE.format("b"),
+        ),
+        (
+            "import pod/x lws/y workspace",
+            "".join(
+                f"error[NotAllowed]: KIND/NAME: {word!r} is not KIND/NAME; kinds are deployment, "
+                "deploy, leaderworkerset, lws, llminferenceservice, llmisvc, workspace\n"
+                for word in ("pod/x", "workspace")
+            ),
+        ),
+    ],
+)
+def test_files_and_names_that_cannot_be_are_said_before_a_cluster_is_asked(
+    words: str, said: str, tmp_path: Path
+) -> None:
+    Files(tmp_path).manifests(a_manifest("llama"))
+
+    assert _run(tmp_path, str(tmp_path / "none"), *words.split()) == (said, ["2"])
+
+
+def test_what_is_no_number_is_said_before_a_cluster_is_asked(tmp_path: Path) -> None:
+    words = ("plan", "us/ours", "--input-tokens", "abc", "--ttft", "2", "--rps", "nan")
+    err, (code, *loaded) = _run(tmp_path, str(tmp_path / "none"), *words, "-n", "x")
+
+    assert err.splitlines() == [
+        'error[WrongType]: --ttft: "2" must be a time; write for example 2s or 500ms',
+        'error[WrongType]: --input-tokens: "abc" must be an integer; write for example 2048',
+        'error[WrongType]: --rps: "nan" must be a number; write for example 0.5',
+    ]
+    assert code == "2"
+    assert "kubernetes" not in loaded
+
+
+def test_what_a_field_does_not_take_is_said_after_a_cluster_is_asked(
+    tmp_path: Path,
+) -> None:
+    err, (code, *_) = _run(
+        tmp_path, str(tmp_path / "none"), "plan", "us/ours", "--rps", "0"
+    )
+
+    assert err.startswith("error[NoKubeconfig]")
+    assert code == "3"

@@ -70,6 +70,32 @@ def test_a_list_of_kubeconfigs_is_one() -> None:
     assert sorted(named_in_kubeconfig(None, "contexts")) == ["prod", "test"]
 
 
+@pytest.mark.parametrize(
+    ("order", "opened"),
+    [
+        (("test", "prod"), "test"),
+        (("prod", "test"), "prod"),
+        (("test", "prod", ""), "test"),
+        (("", "prod", "test"), "prod"),
+    ],
+    ids=str,
+)
+def test_the_first_context_that_a_list_of_kubeconfigs_names_is_current(
+    order: tuple[str, ...],
+    opened: str,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    naming = [
+        _write(files, f"naming-{name}", **{"current-context": name}) for name in order
+    ]
+    rest = (str(files / "first"), str(files / "second"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((*naming, *rest)))
+
+    server = {"prod": "http://127.0.0.1:1", "test": "http://127.0.0.1:2"}[opened]
+    assert _opened()[::2] == (server, opened)
+
+
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     ("flags", "opened"),

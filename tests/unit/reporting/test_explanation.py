@@ -9,6 +9,7 @@ import pytest
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
+from shardwright.hardware.nodes import read_node
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Lack, NoPlan
@@ -16,6 +17,7 @@ from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
 from shardwright.units import GIB
+from tests.support.builders_nodes import a_node
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
     a_refusal,
@@ -270,23 +272,62 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
     )
 
 
-def test_what_keeps_one_node_out_is_not_said_of_another() -> None:
-    def unknown(node: str, label: str) -> NodeExclusion:
-        problem = Problem(code="GpuUnknown", what=label, remedy="label it")
-        return NodeExclusion(node=node, problem=problem)
+def _unknown(node: str, what: str, remedy: str = "label it") -> NodeExclusion:
+    problem = Problem(code="GpuUnknown", what=what, remedy=remedy)
+    return NodeExclusion(node=node, problem=problem)
 
-    excluded = (
-        unknown("n1", "product H999"),
-        unknown("n2", "product H999"),
-        unknown("n4", "no product"),
+
+def _unusable(*excluded: NodeExclusion) -> tuple[str, ...]:
+    inventory = Inventory(pools=(), excluded=excluded)
+    return explain(a_report(), inventory=inventory).unusable
+
+
+def test_what_keeps_one_node_out_is_not_said_of_another() -> None:
+    assert _unusable(
+        _unknown("n1", "product H999"),
+        _unknown("n4", "no product"),
+        _unknown("n2", "product H999"),
+    ) == ("GPU unknown: n1, n4, n2 (n1, n2: product H999; label it; n4: no product)",)
+
+
+def test_each_fact_has_its_way_out_where_that_is_another() -> None:
+    assert _unusable(
+        _unknown("n1", "product H999"),
+        _unknown("n2", "no product", "install the GPU operator"),
+    ) == (
+        (
+            "GPU unknown: n1, n2 (n1: product H999; label it; n2: no product; install the GPU "
+            "operator)"
+        ),
     )
 
-    unusable = explain(
-        a_report(), inventory=Inventory(pools=(), excluded=excluded)
-    ).unusable
 
-    assert unusable == (
-        "GPU unknown: n1, n2, n4 (n1: product H999; label it; n4: no product)",
+def test_how_many_facts_are_left_out_is_said() -> None:
+    assert _unusable(
+        *(_unknown(f"n{index}", f"product {index}") for index in range(5))
+    ) == (
+        (
+            "GPU unknown: n0, n1, n2 and 2 others (n0: product 0; label it; n1: product 1; n2: "
+            "product 2; and 2 more)"
+        ),
+    )
+
+
+def test_nodes_of_which_the_same_is_missing_each_say_how_much() -> None:
+    nodes = (
+        a_node(name, gpus=gpus, allocatable={"nvidia.com/gpu": "0"})
+        for name, gpus in (("n1", 8), ("n2", 4), ("n3", 8))
+    )
+    excluded = [
+        found for node in nodes if isinstance(found := read_node(node), NodeExclusion)
+    ]
+
+    assert _unusable(*excluded) == (
+        (
+            "no allocatable GPUs: n1, n2, n3 (n1, n3: allocatable nvidia.com/gpu 0 must be at least 1, "
+            "0 of 8 healthy; look at the driver and device plugin pods of the node; n2: allocatable "
+            "nvidia.com/gpu 0 must be at least 1, 0 of 4 healthy)"
+        ),
     )
 
 
