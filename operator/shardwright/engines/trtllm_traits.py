@@ -8,23 +8,23 @@ memory are assumed. What it refuses of options and how it is started is in ``trt
 from collections.abc import Mapping
 from typing import Final
 
+from shardwright.engines import assumed
+from shardwright.engines.assumed import NOT_READ
 from shardwright.layouts.traits import (
     BatchRules,
     CutRules,
     EngineTraits,
-    MemoryRules,
     Remainder,
 )
-from shardwright.units import KIB, MIB
 
 NAME: Final = "TensorRT-LLM"
 
-_NOT_READ: Final = "not known: nothing is refused or counted for it"
 _ASKED_ALONE: Final = (
     "no figure: what spec asks for, not what the engine does by itself"
 )
 
 _SOURCES: Final[Mapping[str, str]] = {
+    **assumed.SOURCES,
     "remainder": "engines.md 10: mapping.py:pp_layers (tensor_split), the first stages",
     "vocabulary_padding": "assumed: 64, as vLLM's; what it pads to was not read",
     "memory_utilization": (
@@ -35,13 +35,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "max_batched_tokens": "engines.md 10: max_num_tokens, 8,192 by default",
     "max_sequences": "engines.md 10: max_batch_size, 2,048 by default",
     "batch_defaults": "engines.md 10: the same on every GPU",
-    "fixed_overhead_bytes": "assumed: 0.5 GiB, more than vLLM's fitted 0.3; not measured",
-    "communication_overhead_bytes": "assumed: as vLLM's, measured on H100; both use NCCL",
-    "host_communication_overhead_bytes": "assumed: as vLLM's, fitted; both use NCCL",
-    "graph_bytes": "assumed: as vLLM's, fitted on one row",
-    "graph_sequences": "assumed: as vLLM's",
     "counts_graphs": "assumed: they are there before its cache is sized",
-    "logit_copies": "assumed: as vLLM's, fitted",
     "chunks_prompts": "rendered: enable_chunked_prefill",
     "mixes_prompts": "assumed: in-flight batching has both in one step",
     "kv_cache_bytes": _ASKED_ALONE,
@@ -49,34 +43,19 @@ _SOURCES: Final[Mapping[str, str]] = {
         "TensorRT-LLM source, llmapi/llm_args.py:SchedulerConfig: GUARANTEED_NO_EVICT by default"
     ),
     "cache_follows_weights": "assumed: K/V in FP8 beside weights in FP8 or FP4",
-    "refuses_long_requests": "not known: no length is refused",
     "mixes_expert_cuts": "engines.md 10: moe_tp x moe_ep = tp",
     "shares_context": "engines.md 10: context parallelism adds GPUs, and is Helix only",
     "data_beside_tensor": "engines.md 10: enable_attention_dp replaces the tensor ranks",
     "deals_experts_evenly": "engines.md 10: experts must divide by ep",
     "over_ray": _ASKED_ALONE,
-    "architectures": _NOT_READ,
     "without_pipeline": "assumed: every class can be cut into stages",
-    "quantizations": _NOT_READ,
-    "experts_at_least_tensor": _NOT_READ,
-    "ends_on_every_stage": "assumed: embedding on the first stage, head on the last",
-    "embedding_on_every_stage": "assumed: on the first stage alone",
-    "repeats_shared_experts": "assumed: cut over the tensor ranks",
-    "repeats_dense_layers": "assumed: cut over the tensor ranks",
-    "pads_shared_experts": "assumed: not padded",
-    "experts_on_every_stage": _NOT_READ,
-    "width_divides_replica": _NOT_READ,
     "adapters": _ASKED_ALONE,
-    "takes_adapters": _NOT_READ,
-    "adapters_leave_vocabulary": _NOT_READ,
     "adapter_vocabulary": "no figure: adapters are refused beside it",
     "drafter": _ASKED_ALONE,
     "becomes_predictor": "no figure: what drafts is refused beside it",
     "takes_eagle3": "no figure: what drafts is refused beside it",
-    "least_capability": _NOT_READ,
+    "least_capability": NOT_READ,
     "widens_fp8_from": "assumed: nothing is widened, FP8 weights need a unit",
-    "oldest_for": _NOT_READ,
-    "released": "engines/release_months.py",
     "told": _ASKED_ALONE,
     "warnings": "docs/tensorrt-llm.md: what was never tried",
 }
@@ -93,16 +72,7 @@ def traits(version: str | None) -> EngineTraits:
             reserves_output=True,
             refuses_long_requests=False,
         ),
-        memory=MemoryRules(
-            vocabulary_padding=64,
-            memory_utilization=0.95,
-            kv_block_tokens=32,
-            fixed_overhead_bytes=512 * MIB,
-            communication_overhead_bytes=1850 * MIB,
-            host_communication_overhead_bytes=500 * MIB,
-            graph_bytes=314 * KIB,
-            cache_follows_weights=True,
-        ),
+        memory=assumed.memory_rules(kv_block_tokens=32, cache_follows_weights=True),
         cuts=CutRules(
             remainder=Remainder.FIRST,
             mixes_expert_cuts=True,
