@@ -25,7 +25,8 @@ def answered(question: dict[str, Any], folder: Path) -> dict[str, Any]:
         with contextlib.redirect_stdout(sys.stderr):
             found = cli_estimate(model, **question["arguments"])
     except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
-        return {"id": question["id"], "refused": f"{type(error).__name__}: {error}"}
+        said = f"{type(error).__name__}: {error}".replace(f" '{model}'", "")
+        return {"id": question["id"], "refused": said}
     return {
         "id": question["id"],
         "fits": True,

@@ -533,7 +533,9 @@ def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
 def _names(excluded: list[NodeExclusion]) -> str:
     named = ", ".join(node.node for node in excluded[:MOST_NAMES])
     others = len(excluded) - MOST_NAMES
-    return f"{named} and {others:,} others" if others > 0 else named
+    if others <= 0:
+        return named
+    return f"{named} and {others:,} {'other' if others == 1 else 'others'}"
 
 
 def _facts(excluded: list[NodeExclusion]) -> str:

@@ -259,7 +259,7 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
     )
     excluded = (
         NodeExclusion(node="n0", problem=unready),
-        *(NodeExclusion(node=f"n{index}", problem=cordoned) for index in range(1, 6)),
+        *(NodeExclusion(node=f"n{index}", problem=cordoned) for index in range(1, 5)),
     )
 
     unusable = explain(
@@ -267,7 +267,7 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
     ).unusable
 
     assert unusable == (
-        "cordoned: n1, n2, n3 and 2 others (a cordoned node takes no new pods)",
+        "cordoned: n1, n2, n3 and 1 other (a cordoned node takes no new pods)",
         "not ready: n0 (a node that is not ready takes no new pods)",
     )
 
