@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from shardwright.cluster.client import Client
     from shardwright.cluster.user_access import UserAccess
 
+CLIENT: Final = "kubernetes"  # the package of the library that talks to a cluster
 FORBIDDEN: Final = 403
 SILENCE_SECONDS: Final = 1.0
 """How long a person looks at an empty terminal before it says who is waited for. Basis: assumed."""
@@ -47,7 +49,10 @@ class Target:
 
         Raises:
             UnreachableError: no kubeconfig names it.
+            ModuleNotFoundError: the library that talks to a cluster is not installed.
         """
+        if find_spec(CLIENT) is None:
+            raise ModuleNotFoundError(f"no module {CLIENT}", name=CLIENT)
         try:
             kubeconfigs_of(self.connection)
             from shardwright.cluster.user_access import open_connection  # noqa: PLC0415 - takes half a second to load

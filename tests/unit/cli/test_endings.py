@@ -240,7 +240,7 @@ def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_inst
     None
 ):
     program = "from shardwright.cli.main import main; sys.exit(main(['plan', '-f', 'model.yaml']))"
-    process = _python("-c", _WITHOUT + program, KUBECONFIG="model.yaml")
+    process = _python("-c", _WITHOUT + program)
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 3
