@@ -3,7 +3,7 @@
 The pods themselves are made in ``pod``, and nothing here looks at a cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -141,21 +141,26 @@ def _service(
     }
 
 
-def disruption_budget(subject: RenderInputs, ready_pods: int) -> dict[str, Any]:
-    """Return the one budget over all ranks: a drain can always go on, and never takes two groups at
+def disruption_budgets(
+    subject: RenderInputs, ready_pods: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the one budget over all ranks: a drain can always go on, and never takes two groups at
     once.
 
-    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, nothing
-    is held.
+    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, there
+    is nothing to hold, and no budget.
     """
-    return {
+    # A budget that allows everything costs: Kubernetes writes its status with each pod that comes.
+    if ready_pods < 2:
+        return
+    yield {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": subject.metadata(names.client_service(subject.base)),
         "spec": {
             # A group ends with its first pod that is evicted: then more than one pod is missing,
             # and nobody may evict one of another group until this one is Ready again.
-            "minAvailable": max(ready_pods - 1, 0),
+            "minAvailable": ready_pods - 1,
             "selector": {"matchLabels": model_selector(subject.base)},
             # A pod that serves nobody must not hold up a drain.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -59,7 +59,7 @@ def render(
         ),
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
-        objects.disruption_budget(subject, ready),
+        *objects.disruption_budgets(subject, ready),
         *(
             objects.compute_domain(subject, group)
             for group in groups

@@ -504,7 +504,6 @@ def test_rendered_objects_can_be_applied_without_their_owner(
         "NetworkPolicy",
         "Service",
         "StatefulSet",
-        "PodDisruptionBudget",
     }
     assert all("ownerReferences" not in item["metadata"] for item in objects)
     assert all(

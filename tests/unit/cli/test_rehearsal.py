@@ -267,7 +267,7 @@ def test_a_difference_in_words() -> None:
         "  llama-1  ends   for good  -",
         "Other objects",
         "  OBJECT                     IS       FIELDS",
-        "  PodDisruptionBudget/llama  changed  spec.minAvailable",
+        "  PodDisruptionBudget/llama  deleted  -",
         "",
         f"As release {__version__} plans and renders; nothing was written.",
     ]

@@ -165,7 +165,6 @@ class TestStages:
             ("Create", "Service", "llama"),
             ("Create", "Service", "llama-0-peers"),
             ("Create", "Service", "llama-1-peers"),
-            ("Create", "PodDisruptionBudget", "llama"),
             ("Create", "StatefulSet", "llama-0"),
             ("Create", "StatefulSet", "llama-1"),
         ]

@@ -662,9 +662,7 @@ def test_only_our_scripts_are_run_by_a_shell() -> None:
 @pytest.mark.parametrize(
     ("layout", "nodes", "ready_pods", "least"),
     [
-        (Layout(), 1, None, 0),
         (Layout(tensor=8, pipeline=2), 2, None, 1),
-        (Layout(tensor=8, pipeline=2), 2, 0, 0),
         (Layout(replicas=3), 1, None, 2),
         (Layout(tensor=8, pipeline=2, replicas=3), 2, None, 5),
         (Layout(tensor=8, pipeline=2, replicas=3), 2, 2, 1),
@@ -681,6 +679,23 @@ def test_one_disruption_budget_lets_one_pod_go_at_a_time(
         "selector": {"matchLabels": {"shardwright.io/model": "llama-405b"}},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
+
+
+@pytest.mark.parametrize(
+    ("layout", "nodes", "ready_pods"),
+    [
+        (Layout(), 1, None),
+        (Layout(tensor=8, pipeline=2), 2, 0),
+        (Layout(replicas=3), 1, 1),
+    ],
+)
+def test_there_is_no_disruption_budget_where_it_would_allow_everything(
+    layout: Layout, nodes: int, ready_pods: int | None
+) -> None:
+    bundle = render(
+        a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
+    )
+    assert bundle.of_kind("PodDisruptionBudget") == ()
 
 
 def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() -> None:
