@@ -195,6 +195,14 @@ class Bench:
         """Return how many looks at models an operator has had."""
         return metric(operator.get("/metrics")[1], LOOKS) or 0.0
 
+    def planning_seconds(self, operator: OperatorProcess) -> float | None:
+        """Return the CPU that an operator says it has planned for, None where it says nothing."""
+        text = operator.get("/metrics")[1]
+        return next(
+            (value for name in PLANNING if (value := metric(text, name)) is not None),
+            None,
+        )
+
     def in_parallel(
         self,
         what: str,

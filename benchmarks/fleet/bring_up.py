@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from benchmarks.fleet import population, processes
-from benchmarks.fleet.bench import PARALLEL, PLANNING, Bench, Reading
+from benchmarks.fleet.bench import PARALLEL, Bench, Reading
 from benchmarks.fleet.population import PROBES
-from benchmarks.fleet.requests import count, first_at, metric
+from benchmarks.fleet.requests import count, first_at
 from tests.harness.api import Manifest
 from tests.support.operator import OperatorProcess
 
@@ -58,7 +58,7 @@ def bring_up(bench: Bench, operator: OperatorProcess) -> None:
     if not bench.seen.wait(lambda: len(bench.seen.ready) == probes, PROBE_SECONDS):
         raise RuntimeError(f"the probes are not Ready: {bench.seen.reasons}")
     bench.quiet(["first"], PROBE_SECONDS)
-    planning = _planning(operator)
+    planning = bench.planning_seconds(operator)
     mark, before, began = bench.audit.mark(), bench.read(), time.monotonic()
     models = population.models(bench.size.models)
     applied = _apply(bench, models)
@@ -194,17 +194,10 @@ def _owned(item: Manifest) -> bool:
     )
 
 
-def _planning(operator: OperatorProcess) -> float | None:
-    text = operator.get("/metrics")[1]
-    return next(
-        (value for name in PLANNING if (value := metric(text, name)) is not None), None
-    )
-
-
 def _planning_apart(
     bench: Bench, operator: OperatorProcess, before: float | None
 ) -> None:
-    after = _planning(operator)
+    after = bench.planning_seconds(operator)
     if after is None:
         return
     each = 1000 * (after - (before or 0.0)) / bench.size.models
