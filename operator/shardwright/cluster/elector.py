@@ -29,7 +29,7 @@ from shardwright.cluster.resources import LEASES
 
 JITTER: Final = 0.2
 """Candidates that started together drift apart: each pause is up to this part shorter; assumed."""
-CANDIDATE_PACE: Final = 0.5
+CANDIDATE_PACE: Final = 0.25
 """A candidate looks this part of the retry time apart: it takes over within that time after a
 release.
 """

@@ -70,6 +70,11 @@ installed later is tried again.
 """
 
 
+RecordForm = tuple[str, str, int, SigningKeys]
+"""Of which form a signed plan of record was believed: the version of its ConfigMap, the uid of its
+model, the newest serial that the model names, and the keys.
+"""
+
 NAMED_MAX: Final = 100
 """Objects of a model that no cache shows and that a look reads. Basis: assumed; pods say whatever
 somebody has written that they are of.
@@ -183,7 +188,7 @@ class Reading:
             ApiError: something could not be read.
             ChangedError: the resource has changed meanwhile.
         """
-        record = self._remembered(live, note) or await self.kept_record(live)
+        record = self._remembered(live, note) or (await self.kept_record(live))[0]
         subject = (
             await self._resolve(key, live, await self._kept_version(live, note))
             if record
@@ -265,14 +270,27 @@ class Reading:
         )
         return believed(stored, known)
 
-    async def kept_record(self, live: Mapping[str, Any]) -> PlanRecord | None:
+    def record_form(self, live: Mapping[str, Any]) -> RecordForm | None:
+        """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
+        to sign it.
+        """
+        owner, keys = owner_of(live), self.keys()
+        facts = self._view.store.config_map((owner.namespace, record_key(owner)[1]))
+        if facts is None or not keys:
+            return None
+        return facts.version, owner.uid, self._newest(live, Note()), keys
+
+    async def kept_record(
+        self, live: Mapping[str, Any]
+    ) -> tuple[PlanRecord | None, RecordForm | None]:
         """Return the plan of record that is believed of a resource before anybody has looked at it,
-        None where there is none.
+        None where there is none, and the form of which it is: as long as that stays, it is the
+        same. None: other things count, too.
 
         Raises:
             ApiError: it could not be read.
         """
-        owner, keys = owner_of(live), self.keys()
+        owner, keys, form = owner_of(live), self.keys(), self.record_form(live)
         where = owner.namespace, record_key(owner)[1]
         _, stored = await self.config_maps.record(where, owner.uid, keys)
         trusted = await self._judged(live, stored)
@@ -280,8 +298,9 @@ class Reading:
             _, stored = await self.config_maps.record(
                 where, owner.uid, keys, fresh=True
             )
-            trusted = await self._judged(live, stored)
-        return trusted.record if isinstance(trusted.record, PlanRecord) else None
+            trusted, form = await self._judged(live, stored), None
+        record = trusted.record if isinstance(trusted.record, PlanRecord) else None
+        return record, form if record and stored and stored.signed else None
 
     async def _judged(
         self, live: Mapping[str, Any], stored: StoredRecord | None

@@ -10,20 +10,23 @@ from collections.abc import Callable, Mapping
 from time import time
 from typing import Any, Final
 
-from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key
-from shardwright.controller.reading import Reading
+from shardwright.controller.reading import Reading, RecordForm
 from shardwright.controller.view import View, base_key
-from shardwright.reconcile.publish import Kept
+from shardwright.hardware.pools import Reservation
+from shardwright.resolving.stock import reservations_of
 
 log = logging.getLogger(__name__)
 
 FORBIDDEN: Final = 403
 AT_ONCE: Final = 8  # plans of record that are read at the same time
+
+Booking = tuple[RecordForm | None, tuple[Reservation, ...] | None]
+"""The form of a plan of record as far as one tells, and what it keeps; None if it says nothing."""
 
 
 class Resync:
@@ -45,6 +48,7 @@ class Resync:
         self._metrics = metrics
         self._on_gone = on_gone
         self._listing = asyncio.Lock()
+        self._booked: dict[Key, Booking] = {}
 
     async def run(self) -> None:
         """List all models; what it does not find is gone, as ``on_gone`` is told.
@@ -99,7 +103,7 @@ class Resync:
 
     async def book(self) -> None:
         """Keep the GPUs of the plans of record of all deployed models: those whose pods run first,
-        then the older ones.
+        then the older ones. Of those that are as they were when this was last asked none is read.
 
         Raises:
             ApiError: a plan of record could not be read.
@@ -107,14 +111,15 @@ class Resync:
         models = {
             key: item for key, item in self._view.resources.items() if holds_gpus(item)
         }
-        records = dict(zip(models, await self._records(models), strict=True))
+        # A standby that starts to lead asks for all of them again, and its first look waits for it.
+        self._booked = await self._bookings(models)
         keys = (
             models.keys() & self._view.resources.keys()
         )  # the others have ended while their plans were read
         for key in sorted(keys, key=self._precedence):
-            record = records[key]
-            if record and record.plan.deployable:
-                self._view.keep(key, Kept(record=record))
+            _, wanted = self._booked[key]
+            if wanted is not None:
+                self._view.reserve(key, wanted)
         for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
             self._view.freed |= self._view.ledger.forget(owner)
 
@@ -123,17 +128,26 @@ class Resync:
         runs = bool(self._view.store.members_of(base_key(key)))
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _records(
+    async def _bookings(
         self, models: Mapping[Key, Mapping[str, Any]]
-    ) -> list[PlanRecord | None]:
-        """Return the plan of record of each model, as far as it is believed."""
-        gate = asyncio.Semaphore(AT_ONCE)
+    ) -> dict[Key, Booking]:
+        """Return what the plan of record of each model keeps, as far as it is believed."""
+        gate, known = asyncio.Semaphore(AT_ONCE), self._booked
 
-        async def read(item: Mapping[str, Any]) -> PlanRecord | None:
+        async def read(key: Key, item: Mapping[str, Any]) -> Booking:
+            form = self._reading.record_form(item)
+            if form is not None and key in known and known[key][0] == form:
+                return known[key]
             async with gate:
-                return await self._reading.kept_record(item)
+                record, form = await self._reading.kept_record(item)
+            if record is None or not record.plan.deployable:
+                return form, None
+            return form, tuple(
+                reservations_of(base_key(key), record.plan, record.generations)
+            )
 
-        return list(await asyncio.gather(*map(read, models.values())))
+        found = await asyncio.gather(*(read(*model) for model in models.items()))
+        return dict(zip(models, found, strict=True))
 
     def _take(self, item: Mapping[str, Any]) -> None:
         """Take over a model out of a LIST, unless an event has brought a later form of it

@@ -215,6 +215,12 @@ class View:
                     base_key(key), record.plan, record.generations, kept.released
                 )
             )
+        return self.reserve(key, wanted, most)
+
+    def reserve(
+        self, key: Key, wanted: tuple[Reservation, ...], most: int | None = None
+    ) -> bool:
+        """Keep these GPUs for a model, and no others; see :meth:`keep`."""
         refused, freed = self.ledger.keep(
             base_key(key), wanted, self.healthy(item.node for item in wanted), most
         )

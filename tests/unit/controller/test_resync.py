@@ -84,13 +84,7 @@ def test_a_list_that_is_older_than_the_end_of_a_model_does_not_bring_it_back() -
 def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
-        plan = next(
-            item
-            for item in parts.view.store.config_maps(
-                (NAMESPACE, parts.model(key)["metadata"]["uid"])
-            )
-            if item[1] == "large-plan"
-        )
+        (plan,) = plans_of(parts, key)
         parts.reading.config_maps._drop(plan)
 
         async def end(verb: str, plural: str) -> None:
@@ -243,6 +237,71 @@ def test_a_plan_of_record_of_an_earlier_resource_of_the_name_books_nothing() -> 
         assert after.reserved_nodes() == set()
 
     run(scenario())
+
+
+def test_a_standby_that_starts_to_lead_reads_no_plan_again_that_is_as_it_was() -> None:
+    async def scenario() -> None:
+        leader, key = await deployed()
+        standby = Parts(api=leader.api)
+        await standby.sync()
+        read: list[str] = []
+
+        async def note(verb: str, plural: str) -> None:
+            if (verb, plural) == ("get", "configmaps"):
+                read.append(plural)
+
+        (plan,) = plans_of(standby, key)
+        standby.reading.config_maps._drop(plan)
+        standby.api.before = note
+        await standby.resync.book()
+        assert (read, standby.reserved_nodes()) == ([], {"h100-0", "h100-1"})
+
+    run(scenario())
+
+
+def test_a_standby_books_what_the_leader_has_planned_anew() -> None:
+    async def scenario() -> None:
+        leader = await synced(nodes=4)
+        key = leader.add_model("large", model=LARGE)
+        await leader.look(key)
+        standby = Parts(api=leader.api)
+        await standby.sync()
+        assert standby.reserved_nodes() == {"h100-0", "h100-1"}
+
+        leader.change(key, replicas=2)
+        await leader.look(key)
+        await standby.resync.book()
+        assert standby.reserved_nodes() == {f"h100-{node}" for node in range(4)}
+
+    run(scenario())
+
+
+def test_a_standby_that_has_other_keys_now_judges_each_plan_anew() -> None:
+    async def scenario() -> None:
+        leader, key = await deployed()
+        standby = Parts(api=leader.api)
+        await standby.sync()
+        (plan,) = plans_of(standby, key)
+        standby.reading.config_maps._drop(plan)
+        read: list[str] = []
+
+        async def note(verb: str, plural: str) -> None:
+            read.append(f"{verb} {plural}")
+
+        standby.api.before = note
+        standby.keys = SigningKeys((b"another key",))
+        await standby.resync.book()
+        assert "get configmaps" in read
+
+    run(scenario())
+
+
+def plans_of(parts: Parts, key: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the ConfigMaps with the plan of record of a model."""
+    owned = parts.view.store.config_maps(
+        (NAMESPACE, parts.model(key)["metadata"]["uid"])
+    )
+    return [item for item in owned if item[1] == f"{key[1]}-plan"]
 
 
 @pytest.mark.parametrize(
