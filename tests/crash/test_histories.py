@@ -204,6 +204,8 @@ HAPPENINGS: Final[dict[str, Callable[[History, int], None]]] = {
     "watches back": lambda history, _: history.operator.hear(),
 }
 KILL: Final = "operator killed"
+CLOCKS_AHEAD_SECONDS: Final = (0.0, 1800.0, -1800.0)
+"""How far the clock of an operator is ahead that starts in the place of one that was killed."""
 
 
 async def live(happened: list[tuple[str, int, int]]) -> History:
@@ -213,7 +215,8 @@ async def live(happened: list[tuple[str, int, int]]) -> History:
     for name, number, seconds in happened:
         if name == KILL:
             history.cluster.outage = None
-            await history.operator.start()
+            ahead = CLOCKS_AHEAD_SECONDS[number % len(CLOCKS_AHEAD_SECONDS)]
+            await history.operator.start(ahead)
         else:
             HAPPENINGS[name](history, number)
         with suppress(ApiError):

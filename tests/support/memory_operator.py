@@ -28,22 +28,24 @@ RESYNC_SECONDS: Final = 300.0
 
 
 class WallClock(SteadyClock):
-    """The time of a cluster in memory: the same for each operator that is started on it."""
+    """The time of a cluster in memory as an operator on it tells it, whose clock may be off."""
 
-    def __init__(self, clock: Hand) -> None:
+    def __init__(self, clock: Hand, ahead_seconds: float = 0.0) -> None:
         super().__init__(clock)
         self._hand = clock
+        self._ahead_seconds = ahead_seconds
 
     def now(self) -> datetime:
         """Return the time by this clock."""
-        return NOON + timedelta(seconds=self._hand.seconds)
+        return NOON + timedelta(seconds=self._hand.seconds + self._ahead_seconds)
 
 
 class MemoryOperator:
     """The parts of an operator, with those who would work for it: who takes what is due, and who
     lists again.
 
-    ``on_step`` is called after everything that has changed something.
+    ``on_step`` is called after everything that has changed something. ``ahead_seconds`` is how far
+    its clock is ahead of the cluster's; negative: it is behind.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class MemoryOperator:
     ) -> None:
         self.cluster = cluster
         self.on_step = on_step
+        self.ahead_seconds = 0.0
 
-    async def start(self) -> None:
+    async def start(self, ahead_seconds: float = 0.0) -> None:
         """Start it in the place of the one before, which does nothing from now on."""
+        self.ahead_seconds = ahead_seconds
         self.cluster.watches.clear()
         await self.begin()
 
@@ -70,7 +74,7 @@ class MemoryOperator:
         return Parts(
             api=self.cluster,
             clock=self.cluster.clock,
-            steady=WallClock(self.cluster.clock),
+            steady=WallClock(self.cluster.clock, self.ahead_seconds),
         )
 
     async def resync(self) -> None:

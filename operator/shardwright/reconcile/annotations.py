@@ -154,19 +154,22 @@ class GroupAnnotations:
         uids = members_value(members)
         if self.members == uids and self.ready_since:
             return self
-        outage = (
-            round((now - self.stopped_at).total_seconds())
-            if self.stopped_at
-            else self.outage_seconds
-        )
         return replace(
             self,
             members=uids,
             ready_once=True,
             ready_since=_whole(now),
             stopped_at=None,
-            outage_seconds=outage,
+            outage_seconds=self._outage_seconds(now),
         )
+
+    def _outage_seconds(self, now: datetime) -> int | None:
+        """Return how long the last outage was, None if nobody can tell."""
+        if self.stopped_at is None:
+            return self.outage_seconds
+        # It began by the clock of the leader of then, which may have been minutes ahead of ours.
+        seconds = round((now - self.stopped_at).total_seconds())
+        return seconds if seconds >= 0 else None
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations that hold it; nothing for what there is not."""

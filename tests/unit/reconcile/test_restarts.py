@@ -209,6 +209,18 @@ def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> N
     assert state(world, seconds(5)).situation == "Starting"
 
 
+def test_an_outage_that_began_by_a_clock_that_ran_ahead_has_no_length() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.write(look(world, seconds(3600)).writes)
+    world.settle()
+    world.write(look(world, seconds(5)).writes)
+    world.settle()
+    world.write(look(world, seconds(60)).writes)
+    remembered = memory(world)
+    assert (remembered.stopped_at, remembered.outage_seconds) == (None, None)
+
+
 def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> (
     None
 ):
