@@ -364,7 +364,8 @@ class Operator:
         return published
 
     def _is_due(self, published: Published) -> bool:
-        return published.again_at is not None and self.cluster.now >= published.again_at
+        times = (published.again_at, published.recheck_at)
+        return any(time is not None and self.cluster.now >= time for time in times)
 
 
 def _record(observed: Observed) -> PlanRecord | Problem | None:

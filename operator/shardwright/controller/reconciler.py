@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
 from shardwright.api.record import PlanRecord
@@ -17,6 +17,12 @@ from shardwright.cluster.writer import Writer
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.notes import Note, Notes
+from shardwright.controller.pace import (
+    LONGEST_RECHECK_SECONDS,
+    RECHECKS_AT_ONCE,
+    RECHECKS_PER_SECOND,
+    Pace,
+)
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
@@ -94,6 +100,9 @@ class Reconciler:
         self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
         self._way = RightOfWay()
+        self._rechecks = Pace(
+            RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS
+        )
 
     def note_of(self, key: Key) -> Note:
         """Return the note that the last look at a model has left."""
@@ -370,11 +379,22 @@ class Reconciler:
         """
         waiting = self._view.line.get(key)
         claims_at = waiting.claims_at if waiting else None
+        now = self._clock.now()
         times = (
             published.again_at,
-            claims_at if claims_at and claims_at > self._clock.now() else None,
+            self._recheck_at(key, published.recheck_at, now),
+            claims_at if claims_at and claims_at > now else None,
         )
         return min((time for time in times if time), default=None)
+
+    def _recheck_at(
+        self, key: Key, asked: datetime | None, now: datetime
+    ) -> datetime | None:
+        """Return when to look at a model only to be sure, later where many of its namespace are."""
+        if asked is None:
+            return None
+        paced = self._rechecks.next(key[0], now.timestamp())
+        return max(asked, datetime.fromtimestamp(paced, UTC))
 
     def _stored(self, content: Mapping[str, Any]) -> None:
         """Take over an object as the API server has stored it: the next look sees it before any

@@ -116,6 +116,7 @@ class Published:
         status: The whole status.
         events: What is worth an event.
         again_at: When to look again although nothing may happen, None for only then.
+        recheck_at: When to look again only to be sure, for events should tell: it may be later.
         found: What was found, for the metrics.
         report: The plan that is shown.
         record: The plan of record that is in place, None where there is none, or nobody can tell.
@@ -136,6 +137,7 @@ class Published:
     events: tuple[Event, ...]
     again_at: datetime | None
     found: Findings
+    recheck_at: datetime | None = None
     report: Report | None = None
     record: PlanRecord | None = None
     distrusted: tuple[Problem, datetime] | None = None
@@ -202,6 +204,7 @@ def publish(
         again_at=_sooner(
             _again_at(seen, known, found, now, distrusted), deployed.again_seconds, now
         ),
+        recheck_at=_recheck_at(seen, found, now),
         found=found,
         report=planned.report,
         record=record,
@@ -529,8 +532,6 @@ def _again_at(
     times = [time for time in waits if time]
     if distrusted:
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
-    if found.barred:
-        times.append(now + timedelta(seconds=BARRED_SECONDS))
     if seen.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
     if (
@@ -538,18 +539,18 @@ def _again_at(
         and not seen.resource.paused
     ):
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
+    if found.refused or found.history_problem or found.contested:
+        times.append(now + timedelta(seconds=UNREADY_SECONDS))
+    return min(times, default=None)
+
+
+def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
     beside_the_spec = bool(found.problems) and isinstance(
         seen.subject, Subject
     )  # what the cluster lacks may come
-    if (
-        found.refused
-        or found.history_problem
-        or found.contested
-        or beside_the_spec
-        or _unfinished(found)
-    ):
-        times.append(now + timedelta(seconds=UNREADY_SECONDS))
-    return min(times, default=None)
+    if beside_the_spec or _unfinished(found):
+        return now + timedelta(seconds=UNREADY_SECONDS)
+    return now + timedelta(seconds=BARRED_SECONDS) if found.barred else None
 
 
 def _sooner(

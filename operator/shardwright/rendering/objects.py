@@ -151,7 +151,8 @@ def disruption_budgets(
     is nothing to hold, and no budget.
     """
     # A budget that allows everything costs: Kubernetes writes its status with each pod that comes.
-    if ready_pods < 2:
+    least = ready_pods - 1
+    if least <= 0:
         return
     yield {
         "apiVersion": "policy/v1",
@@ -160,7 +161,7 @@ def disruption_budgets(
         "spec": {
             # A group ends with its first pod that is evicted: then more than one pod is missing,
             # and nobody may evict one of another group until this one is Ready again.
-            "minAvailable": ready_pods - 1,
+            "minAvailable": least,
             "selector": {"matchLabels": model_selector(subject.base)},
             # A pod that serves nobody must not hold up a drain.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

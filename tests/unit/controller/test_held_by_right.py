@@ -15,6 +15,7 @@ from shardwright.controller.queue import Key, Priority
 from shardwright.controller.worker import Memo
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.budget import Failed
+from shardwright.reconcile.publish import BARRED_SECONDS
 from shardwright.reconcile.work import Work
 from tests.support.builders_operator import (
     LARGE,
@@ -78,6 +79,19 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
             f"ResourceQuota team allows 0 {GPU}, of which 0 are used"
         )
         assert parts.condition(key, "Planned")["status"] == "False"
+
+    run(scenario())
+
+
+def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sure() -> (
+    None
+):
+    async def scenario() -> None:
+        parts = await synced()
+        allow(parts, 0)
+        keys = [parts.add_model(f"m{number}", model=SMALL) for number in range(95)]
+        pauses = [again.seconds for key in keys if (again := await parts.look(key))]
+        assert (pauses[0], pauses[-1]) == (BARRED_SECONDS, 65.0)
 
     run(scenario())
 
