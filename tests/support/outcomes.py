@@ -159,6 +159,11 @@ CASES = {
         "reconciling",
     ),
     "unreadable": (found(hidden=refused("NotPermitted")), "NotPermitted", "stalled"),
+    "a fault of ours": (
+        found(hidden=refused("InternalError")),
+        "InternalError",
+        "stalled",
+    ),
     "no such scheduler": (
         found(refused=refused("SchedulerUnavailable")),
         "SchedulerUnavailable",

@@ -189,6 +189,10 @@ class Reason(Word):
         "NotPermitted",
         "the operator may not read what it must know of the model's namespace",
     )
+    INTERNAL_ERROR = (
+        "InternalError",
+        "a look of the operator at the model has failed for a fault of its own",
+    )
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = (
         "NodesChanged",

@@ -138,15 +138,8 @@ class Reading:
             ApiError: something could not be read; the look is to be repeated.
             ChangedError: the resource has changed meanwhile.
         """
-        owner, (where, _) = owner_of(live), config_place(live)
-        resource = ModelResource(
-            owner=owner,
-            generation=live["metadata"]["generation"],
-            annotations=live["metadata"].get("annotations") or {},
-            status=live.get("status") or {},
-            paused=(live.get("spec") or {}).get("paused") is True,
-            config=where[1] if where else "",
-        )
+        resource, (where, _) = resource_of(live), config_place(live)
+        owner = resource.owner
         version = await self._kept_version(live, note)
         taken = where if where and self._view.store.config_map(where) else None
         subject = await self._resolve(key, live, version)
@@ -655,6 +648,19 @@ def _serial_in(live: Mapping[str, Any]) -> int:
     none.
     """
     return int((live.get("status") or {}).get(SERIAL) or 0)
+
+
+def resource_of(live: Mapping[str, Any]) -> ModelResource:
+    """Return a ShardedModel without what is resolved of it."""
+    where, _ = config_place(live)
+    return ModelResource(
+        owner=owner_of(live),
+        generation=live["metadata"]["generation"],
+        annotations=live["metadata"].get("annotations") or {},
+        status=live.get("status") or {},
+        paused=(live.get("spec") or {}).get("paused") is True,
+        config=where[1] if where else "",
+    )
 
 
 def owner_of(live: Mapping[str, Any]) -> Owner:

@@ -5,12 +5,13 @@ nothing more, publish.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
@@ -25,7 +26,7 @@ from shardwright.controller.pace import (
 )
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
-from shardwright.controller.reading import Reading
+from shardwright.controller.reading import Reading, resource_of
 from shardwright.controller.recalling import Recalling
 from shardwright.controller.right_of_way import RightOfWay
 from shardwright.controller.view import Interests, View, base_key, user_written
@@ -35,7 +36,8 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.publish import Published
+from shardwright.reconcile.publish import Published, unseen
+from shardwright.reconcile.refusals import internal_error
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.reconcile.writes import (
     Apply,
@@ -115,7 +117,27 @@ class Reconciler:
         Raises:
             NotAllTakenError: something was not taken; all else is done and published.
             ApiError: the API server could not be read; the look is to be repeated after a pause.
+            Exception: a fault of ours, which the status names; the look is to be repeated, too.
         """
+        try:
+            return await self._look(key, priority)
+        except ApiError:
+            raise
+        except Exception as error:
+            await self._say_fault(key, error)
+            raise
+
+    async def _say_fault(self, key: Key, error: Exception) -> None:
+        """Have the conditions of a model say that nobody knows how it is, so far as they can."""
+        live = self._view.resources.get(key)
+        if live is None:
+            return
+        now = self._clock.now()
+        published = unseen(resource_of(live), internal_error(error), now)
+        with suppress(ApiError):  # the fault itself is what is to be told
+            await self._publish(key, live, published, Outcome())
+
+    async def _look(self, key: Key, priority: Priority) -> Again | None:
         live = self._view.resources.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._forget(key)

@@ -36,7 +36,7 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.seen import Outcome, Refusal, Seen
+from shardwright.reconcile.seen import ModelResource, Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.reconcile.writes import (
@@ -170,18 +170,22 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     """Return the results for a model whose objects cannot be read: nothing changes but the
     conditions.
     """
-    found = Findings(generation=seen.resource.generation, hidden=problem)
-    status = hidden_status(seen.resource.status, found, now)
-    events = tuple(events_of(seen.resource.status.get("conditions") or (), found, ()))
-    again = now + timedelta(seconds=UNREADY_SECONDS)
-    return Published(
-        status=status,
-        events=events,
-        again_at=again,
-        found=found,
-        known=False,
+    return replace(
+        unseen(seen.resource, problem, now),
         since=seen.since,
         kept_out=seen.kept_out,
+    )
+
+
+def unseen(resource: ModelResource, problem: Problem, now: datetime) -> Published:
+    """Return the results for a model of which no look says how it is."""
+    found = Findings(generation=resource.generation, hidden=problem)
+    return Published(
+        status=hidden_status(resource.status, found, now),
+        events=tuple(events_of(resource.status.get("conditions") or (), found, ())),
+        again_at=now + timedelta(seconds=UNREADY_SECONDS),
+        found=found,
+        known=False,
     )
 
 

@@ -240,6 +240,19 @@ def not_permitted(message: str, namespace: str) -> Problem:
     )
 
 
+def internal_error(error: Exception) -> Problem:
+    """Return the problem of a model that the operator cannot look at, for a fault of its own.
+
+    Of the fault its class alone is told: what else it says may be of a Secret.
+    """
+    return Problem(
+        code="InternalError",
+        what=f"the operator failed as it looked at this model ({type(error).__name__})",
+        remedy="what runs goes on, and the operator tries again; its log has the fault, which is "
+        "to be reported",
+    )
+
+
 def scheduler_unavailable(scheduler: str, what: str, remedy: str) -> Problem:
     """Return the problem of a scheduler that cannot be told of groups here."""
     return Problem(

@@ -16,6 +16,7 @@ from shardwright.cluster.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from shardwright.controller import reconciler
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
@@ -48,6 +49,39 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
             "large-0"
         ]
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
+
+    run(scenario())
+
+
+def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: Any) -> None:
+        raise ZeroDivisionError("the token is hf_canary")
+
+    async def scenario() -> None:
+        parts, key = await serving()
+        groups = parts.status(key)["groups"]
+        parts.change(key, rollout={"minReadySeconds": 5})
+        with monkeypatch.context() as patched:
+            patched.setattr(reconciler, "advance", failing)
+            with pytest.raises(ZeroDivisionError):
+                await parts.look_again(key)
+        ready = parts.condition(key)
+        assert (ready["status"], ready["reason"], ready["message"]) == (
+            "Unknown",
+            "InternalError",
+            (
+                "the operator failed as it looked at this model (ZeroDivisionError); what runs goes "
+                "on, and the operator tries again; its log has the fault, which is to be reported"
+            ),
+        )
+        assert parts.status(key)["groups"] == groups
+        assert "canary" not in str(parts.api.objects)
+
+        await parts.look_again(key)
+        ready = parts.condition(key)
+        assert (ready["status"], ready["reason"]) == ("True", "Serving")
 
     run(scenario())
 
