@@ -68,6 +68,7 @@ def _silent(
     """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
     for (kind, name), live in sorted(observed.objects.items()):
         ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
+        # One at zero gets its mark with its next start anyway.
         if ours and live["spec"].get("replicas") and not asked_by(live):
             yield name, live
 
@@ -92,6 +93,7 @@ def _asked(
     index = indices.get(generation_of(name)[0])
     if index is None:
         return SOMETHING_ELSE
+    # Pods that seek nodes name none, so their nodes say nothing against the record.
     stands = deployment.sought_by(index) is not None or planned_nodes(
         live
     ) == frozenset(record.plan.groups[index])

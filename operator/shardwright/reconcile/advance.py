@@ -139,6 +139,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
             _without_subject(seen, known, seen.subject, now),
             now,
         )
+    # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
         return Step(
             published=publish(
@@ -156,6 +157,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     )
     planned = (
         missing
+        # Where no group stands by it, a record that cannot be read is replaced by a new plan.
         or (known.unreadable if known.standing else None)
         or plan_that_stands(seen, known, seen.subject, now)
     )
@@ -354,6 +356,8 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     )
     if tried is None:
         content = record_object(owner, record, seen.keys)
+        # It says what it should in memory, and somebody sets it back: the rest need not wait for
+        # it.
         if stands and object_key(content) in seen.contested:
             return None
         if writes := _after_marks(
@@ -407,11 +411,13 @@ def _deploy(
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
+    # Both are empty where nothing was ever rejected: equality alone would say that it was.
     rejected = record.rejected == subject.deployment.groups.asked != ""
     earlier = earlier_of(seen, known, subject, record) is not None
     rules = replace(
         known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
     )
+    # Only the plan knows how many bytes of weights a start has to load.
     if rules.progress_deadline_seconds is None:
         rules = replace(
             rules,
@@ -433,6 +439,8 @@ def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> boo
         or not (record.plan.deployable or subject.intent.plan_only)
     ):
         return False
+    # A record for other replicas still says how to run those that have room; for another cut it
+    # does not.
     fewer = (
         planned.short or planned.barred
     ) is not None and record.cut_hash == subject.cut_hash
@@ -491,6 +499,7 @@ def _beside(
     if answer is None:
         return (
             None
+            # After the writes of this look it is too late to ask: they have stopped the group.
             if seen.outcome or generation_of(name)[1] >= GENERATION_MAX
             else Step(ask=ask, subject=subject)
         )
@@ -608,6 +617,8 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
             scheduling_api=cluster.scheduling_api or None,
         )
 
+    # Whether a StatefulSet can become what is rendered shows only when it is rendered, so it may be
+    # rendered a second time, under the next generation's name.
     numbers = generations(places, observed, owner.uid, known.lost, record.generations)
     bundle = made(numbers)
     if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:

@@ -256,6 +256,7 @@ def _restarts_before(text: str) -> RestartsBefore | None:
     return (
         None
         if count is None
+        # A slice, not an index: the short form has no second word.
         else RestartsBefore(revision=words[0], uid="".join(words[1:2]), count=count)
     )
 

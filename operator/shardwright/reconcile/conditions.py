@@ -178,6 +178,7 @@ def _contested(found: Findings) -> Condition:
         )
     if not found.contested:
         return _condition(found, ConditionType.FIELD_CONFLICT, False, Reason.IDLE)
+    # The first by name in every look: a message that alternates would be a write each time.
     (kind, name), fields = min(found.contested.items())
     message = (
         f"somebody keeps changing {', '.join(fields[:3])} of {kind} {name}; it is set right "

@@ -50,6 +50,8 @@ def remembered(
     now: datetime,
 ) -> dict[ObjectKey, tuple[Repair, ...]]:
     """Return the repairs that still count, with those of this look."""
+    # Repairs of before the pause must still count after it, or a contested object would be repaired
+    # REPAIRS_MAX times again before it is left alone.
     window = timedelta(seconds=WINDOW_SECONDS + PAUSE_SECONDS)
     kept = {
         key: tuple(repair for repair in done if now - repair.at < window)

@@ -48,6 +48,7 @@ def course_of(seen: Seen) -> Course:
     if before.rollback and before.rollback.instead_of != hash_of(subject):
         before = replace(before, rollback=None)
     request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
+    # The record keeps that it was unknown, not the sentence; that is made anew in each look.
     if request == before.answered and before.unknown:
         return replace(
             before,
@@ -174,6 +175,7 @@ def _is_of_another_release(
 
 def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:
     failure = rejection.failure
+    # A traceback names its error in the last line.
     said = (failure.message.splitlines() or [failure.reason])[-1] if failure else ""
     cause = Cause.PROGRESS_DEADLINE_EXCEEDED if rejection.late else Cause.ENGINE_FAILED
     return Rollback(

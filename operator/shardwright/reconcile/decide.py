@@ -125,6 +125,8 @@ def decide(
     ]
     groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
+    # A group that is made anew beside its former self is the one that moves now: no other may stop
+    # until the former one is gone.
     most = 0 if any(former.values()) else desired.rules.max_unavailable
     steps = one_after_another(
         groups, [next_step(group, now) for group in groups], now, most, most_moving
@@ -142,6 +144,9 @@ def decide(
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     return Decision(
         writes=(
+            # What is broken ends first, as nothing that is refused may hold that up. Keys come
+            # before the
+            # pods that mount them. What goes comes last, when its heirs have been written.
             *ends,
             *repairs,
             *_keys(desired, lives),
@@ -195,6 +200,7 @@ def keep_alive(
     wanted = [
         next_step(group, now)
         if group.size
+        # Nobody knows with how many pods it would start, so it is shown and left at zero.
         else GroupStep(state=next_step(group, now).state)
         for group in ours
     ]
@@ -363,6 +369,7 @@ def standing_groups(
     lives = [
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
     ]
+    # This asks how they stand. A restart that is asked for would show all of them as stopping.
     rules = replace(rules, restart_asked="", keeps_templates=True)
     ours = [
         _group(live, observed, rules)

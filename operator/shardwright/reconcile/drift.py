@@ -112,6 +112,7 @@ def _of_mapping(
     rendered: Mapping[str, Any], live: Any, path: str
 ) -> Iterator[Difference]:
     if not isinstance(live, Mapping):
+        # The server leaves out an empty object that we render.
         if rendered or live is not None:
             yield Difference(path, live)
         return

@@ -99,6 +99,7 @@ def events_of(
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:
         yield replace(
+            # An event must have a reason and an action: those of the first one that is not told.
             told[WRITES_TOLD],
             note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows",
         )
@@ -169,6 +170,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
                 action="Repair",
                 note=f"{kind} {name} is made again: what differs cannot be changed in it",
             )
+        # A pod is deleted only to cut its grace short, and its group has an event for that.
         case Delete(kind=kind, name=name) if kind != "Pod":
             yield Event(
                 reason="Pruned",
@@ -181,6 +183,7 @@ def _by_somebody_else(fields: tuple[str, ...]) -> bool:
     """Return whether somebody else changed an object: not what we render anew ourselves."""
     ours = any(field.endswith(CONTENT_HASH) for field in fields)
     return not ours and any(
+        # Our own memory of a group is in annotations.
         not field.startswith("metadata.annotations") for field in fields
     )
 

@@ -98,6 +98,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     owner, fetch, job = seen.resource.owner, fetching.fetch, fetching.job
     name = job_name(owner, fetch)
     if against := _refused(seen, fetching) or (
+        # A Job that there is may end: the limit is for new ones.
         too_many(seen.cluster) if seen.cluster and job is None else None
     ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
@@ -116,6 +117,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
         return Fetched(problem=_stuck(name, state), again_seconds=LATER_SECONDS)
     start = (
         (StartJob(content=fetch_job(owner, fetch)),)
+        # Without the cluster nobody knows how many models of the namespace there are.
         if job is None and seen.cluster
         else ()
     )

@@ -249,6 +249,7 @@ def _resting(found: Findings) -> Summary | None:
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         message = "planned and shown; spec.mode says not to deploy it"
+        # Groups from before the mode was changed are still on their way out.
         return Summary(reason=Reason.PLAN_ONLY, message=message, ready=not found.groups)
     if found.undeployable:
         return Summary(
@@ -262,6 +263,7 @@ def _resting(found: Findings) -> Summary | None:
             message="spec.replicas is 0",
             ready=not found.groups,
         )
+    # A pause takes nothing from a model that serves.
     if found.paused and not (found.decision and _all_ready(found)):
         return Summary(
             reason=Reason.PAUSED, message="spec.paused is true: nothing is changed"
@@ -361,6 +363,7 @@ def _waits_for(group: GroupState, what: Awaited) -> bool:
 
 
 def _reason(problem: Problem) -> str:
+    # Most codes of problems are not reasons of conditions: they say what is wrong with a field.
     return problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
 
 

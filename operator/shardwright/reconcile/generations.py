@@ -61,6 +61,7 @@ def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
     times = (
         by + timedelta(seconds=seconds)
         for by in waits
+        # Which of the two counts is known only then: a node may fall silent in between.
         for seconds in (LOST_SECONDS, HANGING_SECONDS)
     )
     return min((time for time in times if time > now), default=None)
@@ -104,6 +105,8 @@ def generations(
         for root, nodes in groups.items()
     )
     return tuple(
+        # There are more floors than groups on purpose: a record may say fewer than there are
+        # groups.
         max(number, floor) for number, floor in zip(found, floors, strict=False)
     )
 
@@ -171,6 +174,7 @@ def _generation(
 ) -> int:
     numbers = observed.generations.get(root, {})
     latest = max(
+        # None: of that generation there are pods alone, and their StatefulSet may have been ours.
         (number for number, uid in numbers.items() if uid in (None, owner_uid)),
         default=0,
     )

@@ -58,6 +58,7 @@ class LifeRules:
     revision: str = ""
 
 
+# No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in

@@ -99,6 +99,7 @@ def _held(group: Group, hold: Wait | None) -> Group:
         group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold
     )
     return (
+        # Both are facts of the nodes that it is planned on by now, not of those where it stands.
         replace(stands, nodes_to_come=None, crowded_out=False)
         if _is_planned_elsewhere(group)
         else stands

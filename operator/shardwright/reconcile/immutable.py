@@ -99,6 +99,7 @@ def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     """Yield what is said of each claim of a pod: also one that is said no more is a change."""
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
+        # As amounts: 1Ti and 1024Gi are one claim, and the server keeps what was written first.
         sizes = tuple(sorted((name, amount(size)) for name, size in asks.items()))
         yield (
             claim["metadata"]["name"],

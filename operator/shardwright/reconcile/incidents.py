@@ -94,6 +94,8 @@ class Incident:
         return (
             min(
                 policy.max_delay_seconds,
+                # Bounded, as the count is read from an annotation: 2 ** 2147483647 would take all
+                # memory.
                 policy.delay_seconds * 2 ** min(pauses - 1, 20),
             )
             if pauses > 0
@@ -161,6 +163,7 @@ def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
     return (
         follows,
         failure.by_engine,
+        # An engine that ended with 0 had no reason of its own; one that crashed may have.
         failure.by_engine and not failure.exit_code,
         failure.rank,
     )
@@ -289,6 +292,7 @@ def read_incident(annotations: Mapping[str, str]) -> Incident | None:
                 "time": datetime.fromisoformat(record["time"]),
             }
         )
+    # RecursionError: JSON nested a thousand deep, which somebody may have written there.
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
 
@@ -316,6 +320,7 @@ def _text(length: int) -> Callable[[object], bool]:
 
 
 def _number(least: int, most: int) -> Callable[[object], bool]:
+    # Not isinstance: true is an int to Python, and none to JSON.
     return lambda value: type(value) is int and least <= value <= most
 
 

@@ -124,6 +124,8 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     if record:
         around = _with_groups(around, record, own, standing, seen, now)
     late = late_nodes(record.plan, around, now) if record else frozenset[str]()
+    # Which nodes are late follows from the states of groups, and those from the waits: so the waits
+    # are made without it first.
     if record and late:
         own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed, late))
     return Known(
@@ -218,6 +220,7 @@ def _by_own_clock(
     return replace(
         observed,
         members=by_own_clock(observed.members, since, now),
+        # What was refused before knows since when; what this look has asked says only now.
         kept_out=now_out | kept_out,
         short_since=since_by_set(since, Sight.NO_PODS),
         ready_since=since_by_set(since, Sight.READY),

@@ -51,6 +51,7 @@ class _Place:
         earlier = sum(
             gpus for number, gpus in self.bound_by.items() if number != latest
         )
+        # Pods bind what is kept for their own group: the sum would count those GPUs twice.
         return max(self.kept, self.bound(latest)) + earlier
 
     def generations(self) -> frozenset[int]:
@@ -128,6 +129,7 @@ class Ledger:
             return frozenset(item.group for item in wanted), frozenset()
         before = self._kept.pop(owner, ())
         free_before = {item.node: self._total(item.node) for item in before}
+        # What it had is given up first: the new plan may be on the same GPUs.
         for item in before:
             self._keep(item, -item.gpus)
         room = self._room(owner, {item.node for item in wanted}, gpus_of or {})
@@ -201,6 +203,7 @@ class Ledger:
             return taken
         for node, count in self._own(owner, beside=beside, vacated=vacated).items():
             taken[node] -= count
+        # Unary plus leaves out nodes of which nothing is taken.
         return +taken
 
     def taken_on(

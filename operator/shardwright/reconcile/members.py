@@ -102,7 +102,9 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
     ordinal = metadata["name"].removeprefix(f"{owner.get('name')}-")
     if (
         not owner
+        # isdecimal alone takes the digits of every script.
         or not (ordinal.isascii() and ordinal.isdecimal())
+        # Whoever makes the pod names it, and int() of a long text takes its time.
         or len(ordinal) > len(str(RANKS_MAX))
     ):
         return None
@@ -205,6 +207,7 @@ def _waiting(pod: Mapping[str, Any]) -> str:
             reason = waiting.get("reason", "Waiting")
             return f"{status['name']} {reason}" + (
                 f" of {status['image']}"
+                # ErrImagePull, ImagePullBackOff, InvalidImageName: the name is half of the answer.
                 if "Image" in reason and "image" in status
                 else ""
             )
@@ -272,9 +275,11 @@ def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
             message=_last(status.get("message")),
         )
     for container in status.get("containerStatuses") or ():
+        # One that the kubelet has started again runs now; how it ended is in lastState.
         ended = container.get("state", {}).get("terminated") or container.get(
             "lastState", {}
         ).get("terminated")
+        # A restart of which nobody kept the end is still a restart.
         if ended or container.get("restartCount", 0) > 0:
             return _ended(rank, container["name"], ended or {})
     if (
@@ -300,4 +305,5 @@ def _cut(reason: object) -> str:
 
 
 def _last(message: object) -> str:
+    # The end: an error is the last thing that a process says.
     return str(message or "").strip()[-MESSAGE_LENGTH:]

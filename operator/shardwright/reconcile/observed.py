@@ -44,6 +44,7 @@ class KeptOut:
     since: datetime
 
 
+# No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """The objects that carry our label or a wanted name, ours or not, and all pods that
@@ -117,6 +118,7 @@ class Observed:
         for name in self._by_group:
             root, number = generation_of(name)
             found.setdefault(root, {})[number] = None
+        # After the pods, so that a StatefulSet that there is says whose the generation is.
         for (kind, name), live in self.objects.items():
             if kind == STATEFUL_SET:
                 root, number = generation_of(name)

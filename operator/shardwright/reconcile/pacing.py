@@ -48,6 +48,7 @@ def gist_of(status: Mapping[str, Any]) -> Gist:
     return (
         status.get("observedGeneration"),
         *(item["revision"] for item in newest),
+        # Sorted: conditions in another order are no news.
         *sorted(facts),
     )
 

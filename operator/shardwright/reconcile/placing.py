@@ -80,6 +80,7 @@ def plan_that_stands(
         stands = StandingPlan(record=record, report=record.report(), stale=stale)
         return _let_in(seen, known, subject, stands)
     ask = _ask(seen, known, subject, choice)
+    # Not answered yet: the question itself goes back to the shell, which asks it.
     answer = seen.answers.get(ask, ask)
     if (
         isinstance(answer, Problem)
@@ -102,6 +103,7 @@ def plan_that_stands(
         planned = StandingPlan(
             record=record, report=planned.report, barred=why, stale=stale
         )
+    # A new plan was made on GPUs that are free: only the one that stands can lack them.
     unplaced = not has_its_gpus and planned.record == record
     return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
 
@@ -309,6 +311,7 @@ def _of_answer(
     known: Known, subject: Subject, answer: Replanned, stale: Problem | None
 ) -> StandingPlan:
     record, made = known.record, answer.record
+    # No group that runs is ended for a plan that cannot be run.
     if made and not made.plan.deployable and known.standing and subject.request.deploy:
         return StandingPlan(
             record=record, report=answer.report, undeployable=made.plan.undeployable

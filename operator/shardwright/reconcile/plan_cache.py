@@ -74,6 +74,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
         subject.request.space,
         subject.request.workload.kv_offload is not None,
     )
+    # Memory beside GPUs differs by node, so which of them are free does change the choice.
     host = (
         tuple(
             (node.name, node.host_bytes, node.free)
@@ -101,6 +102,7 @@ def _again(
     subject: Subject, plan: Plan | NoPlan, inventory: Inventory
 ) -> Plan | NoPlan | None:
     """Return the plan on nodes that are free now, None where it would not do the same there."""
+    # It names no node, so there is nothing to choose anew.
     if isinstance(plan, NoPlan) or not plan.groups:
         return plan
     found = planned_again(subject, plan, inventory)

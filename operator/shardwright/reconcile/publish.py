@@ -489,6 +489,9 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
     return {
         uid: text
         for uid, text in seen.kept_out.items()
+        # The minus binds first: those that are at zero stay, and of those that are short all but
+        # the
+        # ones that a dry run has let in.
         if uid in at_zero | short - taken
     } | refused
 

@@ -117,8 +117,10 @@ def need_of(
     amounts: dict[str, Decimal] = dict.fromkeys(_ONCE, Decimal(1))
     for name in {name for item in (*containers, *before) for name in item}:
         whole = sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
+        # Init containers run one by one, before the others: the largest counts, not their sum.
         amounts[name] = max((whole, *(item.get(name, Decimal(0)) for item in before)))
     for name in ("cpu", "memory", "ephemeral-storage"):
+        # A quota of plain cpu is one of requests.cpu.
         if f"requests.{name}" in amounts:
             amounts[name] = amounts[f"requests.{name}"]
     stated = [
@@ -220,8 +222,11 @@ def quota_problem(
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
+            # What a quota says is used lags behind: our newest pods may not be in it.
             gone = max(gone, Decimal(0))
             whole = _sum(quota, name, (wanted, *kept))
+            # As admission does: a quota that is exceeded already bars nobody who asks nothing of
+            # it.
             if need.amounts[name] * pods and gone + whole > hard:
                 return _exceeded(
                     quota, name, gone, whole, runs=any(there for _, there in own)
@@ -266,6 +271,7 @@ def _container(
     """Return the requests and limits of a container, by the names that quotas have for them."""
     stated = content.get("resources") or {}
     limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
+    # The API server defaults a request to the limit, before LimitRanges are asked.
     requests = {**limits, **requests}
     for item in ranges:
         if not item.of_pod:
@@ -294,6 +300,7 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
             )
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
+        # A container that states nothing is refused, too, by a LimitRange with a minimum.
         if has is None or has < least:
             yield _out_of_range(
                 limit, f"wants {_said(least)} {name} of each {of}", _stated(has)
@@ -393,13 +400,12 @@ def _out_of_range(limit: Range, said: str, gap: str) -> Problem:
 
 
 def _said(value: Decimal) -> str:
+    # normalize alone would say 1E+1 of ten.
     return f"{value.normalize():f}"
 
 
 def read_quota(content: Mapping[str, Any]) -> Quota:
-    """Read a ResourceQuota. Before its status is there, everything that it limits counts as used
-    up.
-    """
+    """Read a ResourceQuota. Before its status is there, nothing counts as used."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     scopes = [QuotaScope(name=str(name)) for name in spec.get("scopes") or ()]

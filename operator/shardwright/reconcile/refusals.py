@@ -76,6 +76,7 @@ def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
         stateful_set["spec"]["template"],
         stateful_set["spec"].get("volumeClaimTemplates") or (),
     )
+    # The controller names the claims of a pod; a pod that is tried alone has none to mount.
     folders = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims]
     metadata = stateful_set["metadata"]
     return {

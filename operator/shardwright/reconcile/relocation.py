@@ -124,6 +124,7 @@ def _reasons(
                 what=what,
                 back="bring the node back or delete its Node object",
             )
+    # It runs where it is. A fault of its nodes counts from when it needs a place.
     if index not in seen.unsettled:
         return
     for node in nodes:

@@ -217,6 +217,7 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
         item.get("revision"),
         [item.get(name) for name in ("hash", "digest", "image", "keptAt")],
     )
+    # Not isinstance: true is an int to Python.
     if type(number) is not int or not all(isinstance(word, str) for word in words):
         return None
     hashed, digest, image, kept_at = map(str, words)
@@ -406,6 +407,7 @@ def read_revision(
             revision.number,
             "is not what the operator has kept: somebody has put another in its place",
         )
+    # Its digest is the one that the status has, so it is a text of ours, and is as we write them.
     said = json.loads(text)
     record = decode(said["record"])
     if isinstance(record, Problem):
@@ -423,6 +425,7 @@ def _unpacked(data: object) -> str | None:
     """Return a text of ours; anybody may have written anything of any size in its place."""
     unpacking = zlib.decompressobj()
     try:
+        # zlib.decompress would unpack all of it first, and a few KiB can hold gigabytes.
         text = unpacking.decompress(b64decode(str(data), validate=True), TEXT_BYTES_MAX)
         return None if unpacking.unconsumed_tail else text.decode()
     except (ValueError, zlib.error):

@@ -37,6 +37,7 @@ class SigningKeys:
 
     def verify(self, signature: str, kind: str, uid: str, text: str) -> bool:
         """Return whether a signature is that of this text, by any of the keys."""
+        # compare_digest raises on text beyond ASCII, and anybody may have written the signature.
         given = signature.encode(errors="replace")
         return any(
             hmac.compare_digest(given, made.encode())

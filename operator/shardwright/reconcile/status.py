@@ -105,6 +105,7 @@ def _bounded(line: str) -> str:
     whole = line.encode()
     if len(whole) <= SENTENCE_MAX_LENGTH:
         return line
+    # The ellipsis has three bytes; a character that the cut has split is left out.
     return whole[: SENTENCE_MAX_LENGTH - 3].decode(errors="ignore") + "…"
 
 
@@ -147,6 +148,7 @@ def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
         [{"name": group.name, "ready": group.ready} for group in groups],
         GROUPS_MAX_BYTES,
     )
+    # False sorts before True: room goes to those that are not ready.
     for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
         whole = group_status(groups[index])
         room -= len(json.dumps(whole))

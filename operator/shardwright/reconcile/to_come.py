@@ -145,6 +145,7 @@ def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
         key=lambda node: not is_to_come(node),
     )
     swapped = dict(
+        # Not strict: some pods may not be bound yet.
         zip(spare, (node for node in got if node not in nodes), strict=False)
     )
     return tuple(swapped.get(node, node) for node in nodes)

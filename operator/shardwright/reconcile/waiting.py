@@ -148,6 +148,7 @@ def choose(
     if fit(nearest) is None:
         return {}
     count = (
+        # Asking means planning, which takes long, and more nodes never suffice less.
         bisect_left(
             range(1, len(nearest)),
             True,
