@@ -2,7 +2,8 @@
 last stage.
 
 Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one
-sampling run); of the figures: the memory rows of ``docs/memory.md``.
+sampling run); of the figures: the memory rows of ``docs/memory.md``. Workspaces that some attention
+kernels take and others do not are not counted here: they are in the band (``overheads``).
 """
 
 import math
@@ -92,6 +93,7 @@ def activation_bytes(
 
 @lru_cache(maxsize=64)
 def _kinds(model: ModelSpec) -> frozenset[Layer]:
+    # A hundred layers are of two or three kinds: each is looked at once.
     return frozenset(model.layers)
 
 
@@ -110,6 +112,7 @@ def _attention_values(layer: Layer) -> float:
         )
     if isinstance(attention, LatentAttention):
         return (
+            # Queries, and the keys that are unpacked for every head from the latent vector.
             attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0
             + attention.heads * attention.value_head_dim
         )
@@ -119,6 +122,7 @@ def _attention_values(layer: Layer) -> float:
 def _feed_forward_values(layer: Layer) -> float:
     match layer.feed_forward:
         case DenseFeedForward() as block:
+            # All but the matrix that leads back to the hidden size: gate and up, or up alone.
             return WIDE_COPIES * (block.matrices - 1) * block.intermediate
         case ExpertFeedForward() as block:
             return WIDE_COPIES * (block.matrices - 1) * block.shared_intermediate

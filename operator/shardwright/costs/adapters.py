@@ -80,5 +80,6 @@ def _factor_elements(
     vocabulary are never cut.
     """
     if weight.part is PipelineRole.LAYER:
+        # One input: a norm or a bias, which no adapter changes.
         return copies * (outputs + inputs) if weight.inputs > 1 else 0
     return weight.outputs + weight.inputs if weight.part in _ENDS else 0

@@ -121,6 +121,8 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
         (
             found
             for until, found in eras
+            # A month that is not known is no earlier than any: only the era that still holds takes
+            # it.
             if not until or (released and released <= until)
         ),
         eras[-1][1],

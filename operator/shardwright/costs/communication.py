@@ -1,5 +1,8 @@
 """What moving bytes between ranks costs: start-up of every step plus bytes over bandwidth, on the
 links really used.
+
+What groups take from each other on one link is not counted, and no message is hidden behind
+computing.
 """
 
 import math
@@ -114,6 +117,8 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
         if pool.domain_gpus >= min(ranks, placement.gpus_per_node)
         else None
     )
+    # To a collective, a rack that NVLink joins is one node; the engine's own kernel ends at the
+    # box.
     if ranks <= placement.gpus_per_node or (in_node and placement.one_domain):
         own = (
             pool.gpu.vendor == "NVIDIA"
@@ -228,6 +233,8 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
     if fabric.own_kernel:
         one_shot = link.latency_seconds + (ranks - 1) * wire
         two_shot = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
+        # One-shot moves more bytes in one step, two-shot fewer in two: vLLM takes the faster by
+        # size.
         return CUSTOM_KERNEL_SECONDS + min(one_shot, two_shot)
     ring = 2 * (ranks - 1) * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency_seconds + 2 * wire

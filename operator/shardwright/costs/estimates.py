@@ -1,5 +1,7 @@
 """What a candidate would cost: memory per stage, time per step, speed; each figure with its
 basis.
+
+Values alone: nothing is computed here, ``estimator`` makes them.
 """
 
 from dataclasses import dataclass

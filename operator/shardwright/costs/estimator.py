@@ -1,5 +1,7 @@
 """Candidate in, estimate out: memory first, then the speed that this memory and these links
 allow.
+
+It refuses nothing: degrees that do not divide the model have been refused by ``planning.checks``.
 """
 
 from collections import Counter
@@ -106,6 +108,7 @@ class Estimator:
         """Return an estimator of the same model and engine under another load; it shares what no
         load changes.
         """
+        # Not by __init__, which would count the model's tensors again.
         other = object.__new__(Estimator)
         other._model, other._workload, other._traits = (
             self._model,
@@ -118,6 +121,7 @@ class Estimator:
         other._holds, other._load = self._holds, self._load
         other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates = {}
+        # How many requests are in flight is part of the key of memory, so it may differ.
         alike = replace(workload, concurrency=self._workload.concurrency)
         same = alike == self._workload
         other._memory = self._memory if same else {}
@@ -251,6 +255,7 @@ class Estimator:
             (tokens, price(each, self._fitted, self._band(each)))
             for tokens, each in tasks
         ]
+        # max takes the first of equals: the choice with the fewest drafts.
         return max(offered, key=lambda each: each[1].output_tokens_per_second)
 
     def _band(self, task: Task) -> Band:

@@ -3,6 +3,7 @@
 Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``,
 ``v1/kv_cache_interface.py``): a request takes blocks of every group of layers
 (:mod:`shardwright.costs.kvgroups`), and a block costs the pages of the largest group on the stage.
+Blocks that requests share, of a cached prefix, are counted for each of them.
 """
 
 import math
@@ -231,6 +232,7 @@ def _per_token(page_bytes: Mapping[int, int]) -> int:
     their blocks.
     """
     common = math.lcm(*page_bytes)
+    # Negated twice, floor division rounds up without leaving the integers.
     return -(
         -sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common
     )

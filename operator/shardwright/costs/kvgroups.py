@@ -4,7 +4,8 @@ block tables.
 vLLM 0.32 gives every kind of layer (whole context, one window, one recurrent state) block tables of
 its own and draws all blocks from one pool, so a block costs what the largest group needs. Source:
 ``v1/core/kv_cache_utils.py`` (``get_kv_cache_groups``), ``v1/kv_cache_interface.py``,
-``platforms/interface.py:_align_hybrid_block_size``.
+``platforms/interface.py:_align_hybrid_block_size``. No other engine's way of dealing out is known
+here.
 """
 
 import math
@@ -284,6 +285,7 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
     """Return a window of latent vectors and, with compression, the compressed context, its index
     and working states.
     """
+    # In bytes: values without rotation are FP8, rotated ones BF16.
     vector = attention.nope_dim + 2 * attention.rope_dim + _LATENT_SCALES
     window = _rows(
         index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK

@@ -158,4 +158,5 @@ def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
 
 
 def _power_of_two(count: int) -> int:
+    # So that halving the engine's own limit, a power of two, comes to it exactly.
     return 1 << max(0, count - 1).bit_length()

@@ -225,6 +225,7 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         _stage(index, hold, kv, frame, limits, end if hold.last else middle)
         for index, (hold, kv) in enumerate(held)
     )
+    # A set: most stages are alike, and their room is dealt out once.
     room = {
         (kv, max(0, stage.kv_cache_bytes))
         for stage, kv in zip(stages, caches, strict=True)

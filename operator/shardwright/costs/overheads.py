@@ -145,6 +145,7 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     """
     told = traits.options.told
     if told.captured is not None:
+        # vLLM captures a size once, however often it is named.
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL

@@ -2,7 +2,7 @@
 bytes, then the rest.
 
 A *floor* is the time that the data sheet allows; the engine's coefficients say what of it is
-reached.
+reached. No single kernel is known: what an engine's kernels reach is one share for all products.
 """
 
 import math
@@ -351,6 +351,7 @@ def _joined(one: float, other: float) -> tuple[float, float]:
     """Return the time of two things that overlap, divided between them: near the longer one, more
     where they are alike.
     """
+    # There is nothing to hide behind, and the ratio below would divide by zero.
     if one <= 0 or other <= 0:
         return max(0.0, one), max(0.0, other)
     longer, shorter = (one, other) if one > other else (other, one)
@@ -413,6 +414,7 @@ def _tensor_seconds(
 ) -> float:
     if links.tensor.ranks == 1:
         return 0.0
+    # With attention replicas the collective of the experts brings their sums back.
     reduced = _ALL_REDUCES_PER_LAYER * floor.layers - (
         floor.expert_layers if links.peers > 1 else 0
     )

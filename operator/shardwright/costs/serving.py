@@ -1,5 +1,7 @@
 """What users see of a layout: continuous batching with chunked prefill, micro-batches in flight,
 and queueing.
+
+Means alone are known: no percentile of a time, and no burst of arrivals.
 """
 
 import math
@@ -324,6 +326,7 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     return Speed(
         prefill_seconds=prefill,
         waiting_seconds=0.0,
+        # The first round waits for nothing, the last for all others: in the mean for half of them.
         queued_seconds=(rounds - 1) / 2 * stay,
         stay_seconds=stay,
         requests_per_second=load.running / stay,
@@ -363,12 +366,16 @@ def _batch(
     load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0
 ) -> Batch:
     work = load.workload
+    # As many prompts as end in this step: each of them gets its first token by it.
     prompts = prompt_tokens / work.input_tokens
     return Batch(
         sequences=sequences,
         verified=1.0 + work.draft_tokens,
+        # Of a request that decodes, half of the answer is there in the mean.
         context_tokens=work.input_tokens + work.output_tokens / 2,
         prompt_tokens=prompt_tokens,
+        # What is computed is the end of a prompt: it sees the cached part whole, and half of
+        # itself.
         prompt_context_tokens=work.input_tokens * (1 + work.prefix_cache_hit_rate) / 2,
         sampled=sequences * (1.0 + work.draft_tokens) + prompts,
         prompting=prompting,

@@ -1,7 +1,8 @@
 """The bytes of weights: on the fullest rank of each stage, and what a node reads from disk.
 
 Bytes as the engine creates them, before kernels repack; equal to the oracle in
-``tests/data/oracle``.
+``tests/data/oracle``. What kernels make of weights after loading is not here: ``overheads`` adds
+what that leaves behind.
 """
 
 import math
@@ -226,6 +227,7 @@ def _by_stage(
         WeightBytes(
             embedding_bytes=rank.tower
             + (rank.embedding if stage == 0 or everywhere or repeated else 0)
+            # With one stage the head is the embedding itself; with several the last one has a copy.
             + (tied_copy if stage == last and stage > 0 else 0),
             attention_bytes=rank.attention[end] - rank.attention[first],
             feed_forward_bytes=rank.feed_forward[end] - rank.feed_forward[first],
@@ -309,6 +311,7 @@ def stored_bytes(
     >>> stored_bytes(llama, head, 1, 128256, 8192), 128256 * 8192 * 2
     (2101346304, 2101346304)
     """
+    # A Measure is given it; what is stored follows from the weight alone.
     del model
     return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
 
@@ -338,6 +341,7 @@ def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, in
             return weight.outputs, _slice(weight, weight.inputs, ways, cut)
         case Split.KV_HEADS:
             heads = _kv_heads(model, weight)
+            # With more ranks than K/V heads every rank keeps a whole one.
             return weight.outputs // heads * math.ceil(heads / ways), weight.inputs
         case Split.VOCABULARY:
             padded = _round_up(weight.outputs, cut.vocabulary_padding)

@@ -1,5 +1,7 @@
 """What one step moves and computes on a rank of each stage: counted from the model's tensors, free
 of any GPU.
+
+Nothing here is a time: ``roofline`` divides by what a GPU does in a second.
 """
 
 import math
@@ -103,7 +105,10 @@ class ModelWork:
         plain = [weight for weight in matrices if not weight.experts]
         ends = [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
         head = [
-            weight for weight in matrices if weight.part is PipelineRole.HEAD
+            weight
+            for weight in matrices
+            if weight.part is PipelineRole.HEAD
+            # Tied: the last product is with the embedding.
         ] or ends
         kinds = [layer.attention for layer in model.layers]
         split = _by_storage(

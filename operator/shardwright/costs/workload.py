@@ -1,4 +1,7 @@
-"""The load a model is planned for."""
+"""The load a model is planned for.
+
+No distribution of lengths is known, their means alone.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

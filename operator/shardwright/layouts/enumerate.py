@@ -275,6 +275,7 @@ def _context_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[in
     if pin is not None:
         return (pin,)
     copies = min((_copies(layer, tensor) for layer in _kinds(model)), default=1)
+    # _MOST_CONTEXT is a power of two, so this is the largest one that divides the copies.
     return (1, math.gcd(copies, _MOST_CONTEXT)) if copies % 2 == 0 else (1,)
 
 

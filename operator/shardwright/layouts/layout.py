@@ -1,4 +1,8 @@
-"""A layout (the degrees), where it sits (the placement), and both together: a candidate."""
+"""A layout (the degrees), where it sits (the placement), and both together: a candidate.
+
+Nothing is checked here: degrees that divide no model construct, and ``planning.checks`` refuses
+them.
+"""
 
 from dataclasses import dataclass
 

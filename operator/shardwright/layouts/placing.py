@@ -1,5 +1,7 @@
 """Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close
 together.
+
+Too little room is no error: fewer groups are placed, and the missing nodes are counted.
 """
 
 from bisect import bisect_left
@@ -360,6 +362,7 @@ def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
     """Return nodes by name inside the groups that are nearest, so that few stages border on another
     group.
     """
+    # Reversed, so that of each group the first index is the one that stays.
     position = {inner: index for index, (inner, _) in reversed(list(enumerate(chosen)))}
     return tuple(
         node

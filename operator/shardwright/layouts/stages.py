@@ -93,6 +93,7 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
             before += bits
         else:
             after += bits
+    # The output head is the embedding once more, on the last stage.
     after += before if model.tied_embeddings else 0
     sums = list(accumulate(layers, initial=before))
     return (*sums[:-1], sums[-1] + after)
@@ -109,4 +110,5 @@ def _nearest(sums: Sequence[int], target: float) -> int:
 
 
 def _heaviest(sums: Sequence[int], stages: Iterable[tuple[int, int]]) -> int:
+    # The first stage also holds what stands before the layers: the embedding.
     return max(sums[end] - (sums[first] if first else 0) for first, end in stages)

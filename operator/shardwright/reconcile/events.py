@@ -184,7 +184,8 @@ def _by_somebody_else(fields: tuple[str, ...]) -> bool:
     ours = any(field.endswith(CONTENT_HASH) for field in fields)
     return not ours and any(
         # Our own memory of a group is in annotations.
-        not field.startswith("metadata.annotations") for field in fields
+        not field.startswith("metadata.annotations")
+        for field in fields
     )
 
 

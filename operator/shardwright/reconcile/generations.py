@@ -107,7 +107,8 @@ def generations(
     return tuple(
         # There are more floors than groups on purpose: a record may say fewer than there are
         # groups.
-        max(number, floor) for number, floor in zip(found, floors, strict=False)
+        max(number, floor)
+        for number, floor in zip(found, floors, strict=False)
     )
 
 
