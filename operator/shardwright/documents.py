@@ -1,5 +1,7 @@
 """A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are
 those of the wire.
+
+What only a cluster knows (conditions, groups and their pods) is not in it.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Where further groups of a plan would be: its cut, its pool, and pods as they are rendered for
 it.
+
+Nodes that need other pods are no place, however free they are.
 """
 
 from bisect import bisect_left
@@ -91,6 +93,7 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
     whole = further(subject, plan, room, most)
     if not isinstance(whole.outcome, NoPlan):
         return whole
+    # Fewer groups have a place wherever more have, and each question is a plan.
     fewer = bisect_left(
         range(1, most),
         True,

@@ -1,4 +1,7 @@
-"""Whether a plan that serves gives way to a better one: for enough of a gain, and seldom."""
+"""Whether a plan that serves gives way to a better one: for enough of a gain, and seldom.
+
+No group moves for the sake of a price list that has changed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """What becomes of a plan when the number of replicas or the cluster changes: groups come, go or
 move, the cut stays.
+
+A group that can stay is never moved to a better place.
 """
 
 from collections.abc import Callable, Sequence
@@ -401,6 +403,7 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
         )
     made = record_of(subject, report)
     if made and record:
+        # Shorter where no group of the plan was ever made anew.
         least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
         # one that is to start beside its former self goes on with that
         generations = (
@@ -487,6 +490,7 @@ def rehouse(
     pools, missing = pools_of(inventory, plan), len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
+    # Until a round finds no further place: that round says why.
     while len(places) < missing and short is None:
         stand = replace(plan, groups=(*kept, *places))
         outcome = most_further(
@@ -496,6 +500,7 @@ def rehouse(
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
     groups = tuple(
+        # A group without another place stays planned where it was, and keeps its number.
         next(others, group) if index in leaving else group
         for index, group in enumerate(plan.groups)
     )

@@ -63,6 +63,7 @@ def in_traceback(text: str) -> str:
     """Return a traceback for the log: its lines, and of a long one the last ones, which say what
     happened.
     """
+    # Reversed, so that what is cut is the start; a sign takes as many bytes wherever it stands.
     return _cut_as_json(in_lines(text)[::-1], LOG_MAX_BYTES)[::-1]
 
 
@@ -73,6 +74,7 @@ def in_event(text: str) -> str:
         return shown.decode()
     end = "…".encode()
     return (
+        # A character that the cut has split is left out.
         shown[: EVENT_MAX_BYTES - len(end)].decode(errors="ignore").encode() + end
     ).decode()
 
@@ -160,6 +162,7 @@ def _cut_as_json(text: str, max_bytes: int) -> str:
     """
     if _json_bytes(text) <= max_bytes:
         return text
+    # No sign takes less than a byte, so what is beyond cannot fit.
     ends = list(accumulate(_json_bytes(sign) for sign in text[:max_bytes]))
     return f"{text[: bisect_right(ends, max_bytes - _json_bytes('…'))]}…"
 

@@ -1,5 +1,7 @@
 """What an offered rate keeps in flight: a rate is priced as the number of requests that it comes
 to.
+
+No burst is priced: arrivals are as even as their mean rate.
 """
 
 import math
@@ -82,6 +84,7 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
+        # What is served at most need not be served at the number in flight that the rate comes to.
         rates = (
             self._at(number).estimate(candidate).performance.requests_per_second
             for number in _filled(candidate, found)
@@ -99,6 +102,7 @@ class _Open:
         """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
+        # From below: the first number that serves the rate is the one at which the queue settles.
         in_flight = replicas
         for _ in range(_ROUNDS):
             needed = min(most, self._needed(candidate, in_flight))

@@ -37,10 +37,11 @@ from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
-_PRICES_SHOWN: Final = 6
 """By how much drafts must slow a token down to be warned of, a share; assumed: half the median
 error of what is predicted.
 """
+
+_PRICES_SHOWN: Final = 6
 
 
 def warnings(

@@ -1,5 +1,7 @@
 """What speaks against a candidate: every problem of every candidate, each with how far it
 misses.
+
+No check stops another, and none knows which layouts stand beside its own.
 """
 
 from collections.abc import Iterator
@@ -86,6 +88,7 @@ class Judge:
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
+        # Degrees that do not divide the model have no memory to look at.
         prices = None if shape else self.prices
         dtypes, images = self._pool(candidate.pool)
         found = [
@@ -259,6 +262,7 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
             if traits.options.image
             else f"the default image of {traits.name}",
             limit=f"is built for {', '.join(sorted(traits.support.runs_on))}"
+            # Empty, not None: the administrator admits no image of this engine.
             if traits.support.runs_on
             else "is not admitted",
             gap=f"{pool.product} is {pool.resource}",
@@ -408,6 +412,7 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
         return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1:
+        # Replicas that fit a node share nodes, as they are placed.
         nodes = max(1, len({group[0] for group in candidate.placement.groups}))
     for name, used, limit in (
         ("GPUs", candidate.layout.gpus, space.max_gpus),

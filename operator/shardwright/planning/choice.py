@@ -54,6 +54,7 @@ def settled(
     if not ranked:
         return ()
     spared = _sparing_racks(ranked, scale)
+    # What beats in all comes last: it may take back what a near tie has chosen, never the reverse.
     best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
 
@@ -217,6 +218,7 @@ def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCand
         for other in alike
         if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)
     ]
+    # The rank decides last, so that equal efforts have one order in every run.
     return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
 
 
@@ -227,6 +229,7 @@ def _stays_inside(other: FeasibleCandidate, first: FeasibleCandidate) -> bool:
 def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
     """Return by what share the first is better, by an objective that may be negative."""
     better, worse = first.score, other.score
+    # The score of a time is negative: the better one is nearer to zero, so the ratio turns round.
     return better / worse - 1 if better > 0 else worse / better - 1
 
 
@@ -341,6 +344,7 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     """Return the layout, with as many replicas as carry the load, that does so on the fewest
     GPUs.
     """
+    # What may not start carries nothing, unless nothing else is there.
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (
         replace(

@@ -77,6 +77,7 @@ def _stage_problems(
         len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
     held = [model.layers[first:end] for first, end in stages]
+    # A stage without layers has its own problem (MoreStagesThanLayers, PartitionImpossible).
     if not all(held):
         return
     idle = [
@@ -145,6 +146,7 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
             f"must divide by context {degree}",
             "use a divisor of the tensor degree",
         )
+    # A dict keeps the order of the layers, so that problems come in one order.
     kinds = tuple(
         dict.fromkeys(layer.attention for layer in model.layers if layer.attention)
     )

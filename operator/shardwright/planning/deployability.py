@@ -1,4 +1,7 @@
-"""What can be planned and shown, but not run yet."""
+"""What can be planned and shown, but not run yet.
+
+It refuses no plan: one that cannot be run is shown all the same.
+"""
 
 from collections.abc import Sequence
 
@@ -16,6 +19,7 @@ def in_reach(
 ) -> tuple[FeasibleCandidate, ...]:
     """Return the same with what can be run first, where something is to be run."""
     return tuple(
+        # False sorts first, and a stable sort keeps the rank among those that can be run.
         sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)
     )
 

@@ -1,4 +1,7 @@
-"""Everything that was ruled out, counted by reason, each with an example and the nearest miss."""
+"""Everything that was ruled out, counted by reason, each with an example and the nearest miss.
+
+Nothing is ruled out here: that has been done by ``checks`` and by the inventory.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,7 +35,9 @@ def count_exclusions(
         *(
             _layouts(code, entries)
             for code, entries in sorted(
-                layouts.items(), key=lambda item: (-len(item[1]), item[0])
+                # The code decides among equals, so that one question always has the same answer.
+                layouts.items(),
+                key=lambda item: (-len(item[1]), item[0]),
             )
         ),
         *(

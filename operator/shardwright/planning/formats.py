@@ -1,4 +1,7 @@
-"""Which number formats a model needs, and whether an engine has kernels for them on a GPU."""
+"""Which number formats a model needs, and whether an engine has kernels for them on a GPU.
+
+What is not known of an engine or a GPU is not refused.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -22,6 +25,7 @@ def dtype_problems(
     """Yield that the engine does not run on a GPU, and the number formats that a model needs and
     neither of them can do.
     """
+    # Nothing else is said of such a GPU: every format would be another way to say the same.
     if _older(gpu, traits.support.least_capability):
         yield _too_old(gpu, traits)
         return

@@ -1,4 +1,7 @@
-"""What a plan brings over another one that answers the same question on the same inventory."""
+"""What a plan brings over another one that answers the same question on the same inventory.
+
+Neither plan is predicted here, and how much is enough is for ``improving`` to say.
+"""
 
 from dataclasses import dataclass
 

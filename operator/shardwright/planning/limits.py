@@ -26,6 +26,7 @@ def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
     """
     if statistic is Statistic.MEAN:
         return speed.ttft_seconds
+    # The mean has the queue once already, so its 95th percentile adds the rest.
     return speed.ttft_seconds + (_EXPONENTIAL_P95 - 1) * _share(
         speed.prefill_shares, "Queue"
     )

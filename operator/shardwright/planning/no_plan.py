@@ -49,6 +49,7 @@ def no_plan(
     misses by least.
     """
     scale = Scale.of(request, inventory)
+    # In order of how little must happen: GPUs come free, nodes return, then somebody must act.
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
         return NoPlan(
@@ -285,6 +286,7 @@ def _distance(verdict: Verdict) -> tuple[object, ...]:
     """
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
+    # A pool that is too small when idle is no help, however little else is missing.
     return (
         short,
         verdict.prices is None,

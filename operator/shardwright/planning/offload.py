@@ -103,6 +103,7 @@ class PodShape:
             host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus,
         )
         left = max(0, int(share - self.beside_bytes))
+        # vLLM is told whole GiB: what is left of one is nobody's.
         return left // parts.pods // parts.engines // GIB * GIB * parts.engines
 
 
@@ -144,6 +145,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         shape = PodShape.of(layout, nodes, wanted, over_ray=over_ray)
         enough = {
             size: shape.room_bytes(size, pool.gpus_per_node, model) >= pod_bytes
+            # By size, as a pool of thousands of nodes has a few.
             for size in {node.host_bytes for node in pool.nodes} - {None}
             if size is not None
         }

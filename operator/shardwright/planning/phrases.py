@@ -1,4 +1,7 @@
-"""The words for layouts, nodes and times that checks and reasons share."""
+"""The words for layouts, nodes and times that checks and reasons share.
+
+No number is rounded for a program here: these are sentences for people.
+"""
 
 from collections.abc import Sequence
 

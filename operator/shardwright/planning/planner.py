@@ -82,6 +82,8 @@ def consider(
         barred=too_small(wanted, model, over_ray=traits.options.over_ray),
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates()]
+    # Only now: most questions have an answer, and what is beyond what is free would cost as much
+    # again.
     if all(verdict.violations for verdict in verdicts):
         larger = candidates(beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -179,6 +181,7 @@ def best_first(
     """
     rivals = without_slower_twins(feasible, scale.request.workload)
     ranked = in_reach(select(rivals, scale), deploy=scale.request.deploy)
+    # Nothing was left out, so there is nothing beside the best to look at.
     if len(rivals) == len(feasible):
         return ranked
     best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}

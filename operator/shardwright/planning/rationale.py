@@ -1,4 +1,7 @@
-"""Why this layout, and what the others lose and where: sentences worth reading."""
+"""Why this layout, and what the others lose and where: sentences worth reading.
+
+No sentence changes what is chosen, and none is read back.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -451,6 +454,7 @@ def _running(feasible: FeasibleCandidate, request: Request) -> int:
         feasible.estimate.performance.running_requests,
         _offered(feasible, request),
     )
+    # What is rounded up to all of them must not be said of a layout whose requests queue.
     return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 

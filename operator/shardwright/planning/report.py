@@ -42,9 +42,9 @@ class Plan:
     again.
 
     ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2,
-    …), also where lower ones are free. ``interconnect`` says in words what tensor
-    traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it can).
-    ``tight`` says that one longest request fits by less than the uncertainty of the memory.
+    …), also where lower ones are free. ``tensor_link`` and ``pipeline_link`` name the slowest links
+    that traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it
+    can). ``tight`` says that one longest request fits by less than the uncertainty of the memory.
     ``million_tokens_price`` is what a million output tokens cost at the planned load, in the
     currency of the nodes' price (None: they state none). ``load`` is how long a node reads weights
     at start. ``rdma`` are the devices that every pod of a group over several nodes requests;

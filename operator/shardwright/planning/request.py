@@ -1,4 +1,7 @@
-"""What is wanted of the planner; made by ``api`` from a ShardedModel or by the CLI from flags."""
+"""What is wanted of the planner; made by ``api`` from a ShardedModel or by the CLI from flags.
+
+Nothing is checked here: ``api`` has refused what makes no sense.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -67,6 +67,7 @@ def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
     ):  # no network is crossed: all are equally good
         return [min(twins, key=_tie)]
     kept: list[Verdict] = []
+    # Fastest first: a verdict can then be beaten by those before it alone.
     for verdict in sorted(twins, key=_by_network):
         if not any(_beats(faster, verdict) for faster in kept):
             kept.append(verdict)

@@ -223,6 +223,7 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
             * UTILISATION
             / rate
         )
+        # A layout whose replicas were counted to carry the rate must not miss it by rounding.
         return 1.0 if served > 1 - _RATE_TOLERANCE else served
     offered = math.ceil(
         requests_per_replica(request.workload, candidate.layout)
@@ -277,6 +278,7 @@ def waiting_score(
 
 
 def _worth_its_gpus(seconds: float, cost: float) -> float:
+    # Twice the cost weighs 1 / (1 - DOUBLING_GAIN) times as much: there a doubling breaks even.
     return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
 
 
@@ -320,6 +322,7 @@ def runners_up(
     if ranked:
         kinds.pop(_kind(ranked[0].candidate.layout), None)
     wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
+    # By id: the same runner-up may be the best of several kinds, and the first mention counts.
     chosen = list({id(feasible): feasible for feasible in wanted}.values())[:count]
     return tuple(sorted(chosen, key=_order))
 

@@ -257,6 +257,7 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         if heads % tensor:
             yield _indivisible("HeadsNotDivisible", f"{heads} {noun}", heads, tensor)
     for kv_heads in kv_heads_of_layers:
+        # Whichever is more must be a multiple: heads are dealt out, or each is copied.
         few, many = sorted((kv_heads, tensor))
         if many % few:
             yield Problem(
@@ -505,6 +506,7 @@ def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
     stages = layout.pipeline if rules.width_divides_replica else 1
     return Layout(
         pipeline=stages,
+        # 2 stands for any degree above 1, so that the answer is worked out once for all of them.
         expert=min(layout.expert, 2),
         attention_data=layout.attention_data,
     )

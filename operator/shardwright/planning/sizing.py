@@ -43,6 +43,7 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
         return steps[gpus].carries
 
     low, high = 0, 1
+    # Doubling finds the scale in a few questions, each of which plans for all of the GPUs.
     while not carries(high) and high < most:
         low, high = high, min(2 * high, most)
     while steps[high].carries and high - low > 1:

@@ -1,5 +1,7 @@
 """From which load drafting costs more than it brings: the question is asked of the chosen
 layout, as it is planned.
+
+It changes no plan: how many tokens are drafted has been chosen.
 """
 
 from dataclasses import replace
@@ -22,6 +24,7 @@ def loses_from(
     is larger is not looked at: a batch that computes more never makes drafts cheaper again, but
     where experts fill up it may for a while.
     """
+    # The question is asked of numbers in flight, which an offered rate would settle by itself.
     closed = replace(request.workload, requests_per_second=None)
     prices = Estimator(model, closed, traits, request.storage)
     memory, drafted = prices.memory(best.candidate), best.estimate.draft_tokens

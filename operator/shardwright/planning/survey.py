@@ -1,5 +1,7 @@
 """Every layout that was considered, with what speaks against it or how fast it would be: what a
 picture of all of them needs.
+
+What has no memory on a pool has no speed here either, rather than a guess.
 """
 
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
     for verdict in considered.verdicts:
         candidate, estimate = (
             verdict.candidate,
+            # A layout that does not fit has an estimate all the same: of K/V that is not there.
             None if verdict.codes & MEMORY else verdict.estimate,
         )
         carries = (

@@ -102,6 +102,7 @@ def _unfit(
     plan: Plan,
     gpus: int,
 ) -> Unfit | None:
+    # Also of a node to come: there are facts of it as long as an autoscaled pool has it.
     if node is None:
         return Unfit(
             node=name, fault=NodeFault.GONE, says="is gone or has no GPUs any more"

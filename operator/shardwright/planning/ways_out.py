@@ -75,6 +75,7 @@ def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int
     counts = range(lack.missing_nodes + 1, lack.nodes + 1)
     if not counts or not enough(counts[-1]):
         return 0
+    # Each try is a plan, and more nodes never suffice less: so the gap is halved.
     return counts[bisect_left(counts[:-1], True, key=enough)]
 
 
@@ -91,6 +92,7 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
             rack
             if pool.crosses_nodes
             else name
+            # A node that is a domain of its own stands for new ones that are, too.
             if template.domain == template.name
             else template.domain
         )

@@ -96,7 +96,6 @@ class MakePlan:
         replanned = answering.answer(
             self.subject, self.ask, self.stock.inventory(), planned
         )
-        # The first one: further plans are made to compare with it.
         return Planned(replanned=replanned, report=made[0] if made else None)
 
 

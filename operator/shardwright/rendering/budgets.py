@@ -208,6 +208,7 @@ def host_memory_limit_bytes(
     node has.
     """
     file = min(LARGEST_FILE_BYTES, file_bytes(plan, whole=True, quantizes=quantizes))
+    # The budget is a share of the GPU; divided by that share it is all of it.
     gpu = (
         max((stage.budget_bytes for stage in plan.stages), default=0)
         / plan.memory_utilization

@@ -1,7 +1,8 @@
 """The cache of a pod: thrown away with it, or on a claim that an init container fills before the
 engine starts.
 
-Weights that lie on a claim of the user are in ``sources``: this is for what is downloaded.
+Weights that lie on a claim of the user are in ``sources``: this is for what is downloaded. That a
+claim exists, and is large enough, is not checked here.
 """
 
 from typing import Any, Final
@@ -59,6 +60,7 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
         "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
         "persistentVolumeClaimRetentionPolicy": {
             "whenDeleted": "Delete",
+            # A restart goes through zero pods, and must find the downloads again.
             "whenScaled": "Retain",
         },
     }

@@ -102,6 +102,7 @@ def with_earlier(template: Mapping[str, Any], earlier: Earlier) -> dict[str, Any
     Raises:
         ClashError: a field of theirs depends on where the pods run.
     """
+    # As it would be read back: a tuple against a list would count as a change.
     here = json.loads(json.dumps(template))
     found: dict[str, Any] = merged(earlier.now.template, earlier.made.template, here)
     return found

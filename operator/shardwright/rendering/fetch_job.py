@@ -1,7 +1,8 @@
 """The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
 shape, whatever the model.
 
-Whether one is needed, and what becomes of its answer, is ``reconcile.fetched``'s.
+Whether one is needed, and what becomes of its answer, is ``reconcile.fetched``'s. Its pod gets no
+right on the API server.
 """
 
 from dataclasses import dataclass
@@ -151,6 +152,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
         ),
         "spec": {
             "activeDeadlineSeconds": DEADLINE_SECONDS,
+            # What it has read is in the status of its one pod. Another try is another Job.
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {

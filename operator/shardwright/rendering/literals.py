@@ -1,4 +1,7 @@
-"""Words and variables of a container, as the kubelet takes them."""
+"""Words and variables of a container, as the kubelet takes them.
+
+A shell's quoting is not done here: scripts get these words as arguments.
+"""
 
 from typing import Final
 

@@ -2,7 +2,8 @@
 
 It is the same wherever the groups stand, so two releases can be told apart by it.
 
-Whether pods are made again for it is decided in ``reconcile``.
+Whether pods are made again for it is decided in ``reconcile``. Where a plan cuts the model in
+another way by now, nothing is made rather than guessed.
 """
 
 import json

@@ -1,7 +1,8 @@
 """What a pod of a group over several nodes has for the network between them: devices, further
 interfaces, rights.
 
-Which nodes have such devices is the plan's to know; the network policy is in ``network_policy``.
+Which nodes have such devices is the plan's to know; the network policy is in ``network_policy``. A
+pod that is a whole group has none of it.
 """
 
 from collections.abc import Mapping

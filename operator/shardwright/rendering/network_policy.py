@@ -42,6 +42,7 @@ def _egress(
     members: list[dict[str, Any]], admitted: tuple[Mapping[str, Any], ...]
 ) -> Iterator[Mapping[str, Any]]:
     yield {"to": members}
+    # To anybody: where a cluster's resolvers are (a namespace, the node) differs.
     yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
     yield from admitted
 

@@ -1,4 +1,7 @@
-"""The pod template of a group: one for all ranks, because a StatefulSet has only one."""
+"""The pod template of a group: one for all ranks, because a StatefulSet has only one.
+
+Nothing in it is of one rank: a rank reads its number from its own labels.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -190,6 +193,7 @@ def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, A
     selector = group_selector(deployment.base, deployment.group_name(group))
     own = dict(deployment.pods.marks.labels)
     labels = {
+        # Ours come after, so that no label of a user takes a pod out of its group.
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
         **selector,
@@ -456,6 +460,7 @@ def _users_environment(
     return [
         {"name": name, "value": literal(value)}
         for name, value in deployment.serving.environment
+        # Of two variables of one name Kubernetes takes the last, which would be the user's.
         if name not in taken
     ]
 
@@ -473,6 +478,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         *({"name": name, "value": value} for name, value in fixed.items()),
         *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
+    # What downloads sees no weights of a claim, and no key of the group.
     mounted = {"scripts", "cache", "tmp"}
     return {
         "name": "weights",

@@ -36,6 +36,7 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     cpu = deployment.pods.cpu or str(budgets.cpus(workers))
     return {
         "requests": {"cpu": cpu, **requests, **devices},
+        # The API server takes an extended resource only where its limit is its request.
         "limits": {**devices, **limits},
         **claims,
     }

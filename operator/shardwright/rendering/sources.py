@@ -95,6 +95,7 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
         for adapter in deployment.serving.adapters.served
         if isinstance(adapter.source, HubCommit)
     ]
+    # Two adapters of one commit are one download.
     adapters = dict.fromkeys(
         (source.id, source.revision, _hub_folder(_ADAPTERS, source)) for source in hub
     )
@@ -121,6 +122,7 @@ def _claims(deployment: Deployment) -> Mapping[str, str]:
     others = (claim for claim in beside if claim not in own)
     found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}
     draft = deployment.drafting.draft_model
+    # The right side counts: a claim that is read already is mounted once, under its first name.
     return {draft.claim: _DRAFTS} | found if isinstance(draft, ClaimPath) else found
 
 

@@ -1,5 +1,7 @@
 """How a resource wants its model run, as rendering takes it: the wire's words become those of
 engine and scheduler.
+
+A value that means nothing to an engine was refused by the schema, and raises a ``KeyError`` here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -249,6 +251,7 @@ def _arguments(spec: Spec, version: str) -> dict[str, Any]:
     said = spec.engine.args | _dtype(spec.model)
     told = spec.engine.name == "vLLM" and spec.engine.family_defaults != "None"
     family = family_arguments(spec.model.id, version, said) if told else {}
+    # Sorted, as arguments are part of the hash of a template: another order asks for nothing.
     return dict(sorted((said | dict(family)).items()))
 
 

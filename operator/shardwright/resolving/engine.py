@@ -1,4 +1,7 @@
-"""Which engine, in which version, and does it take what is asked of it beside a plan."""
+"""Which engine, in which version, and does it take what is asked of it beside a plan.
+
+Raises an ``InputError`` with everything that is refused, not the first of it alone.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -150,6 +153,7 @@ def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str,
     return {
         resource: default
         if version is None
+        # Our own defaults name no port, so the first colon begins the tag.
         else f"{default.partition(':')[0]}:v{version}"
         for resource, default in ENGINES[engine.name].releases.default_images.items()
         if engine.image is None
@@ -338,6 +342,7 @@ def _runs_on(
     told = built_for(engine.image)
     if told is not None and told in releases.runs_on:
         return (told,)
+    # An engine for one vendor's GPUs needs no name of an image to tell them.
     return None if len(releases.runs_on) > 1 else tuple(releases.runs_on)
 
 

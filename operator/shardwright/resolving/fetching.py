@@ -89,6 +89,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
         ),
         pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
     )
+    # dataclasses.replace keeps the class, and Unread is a Problem with one field more.
     parts = {
         name: getattr(problem, name)
         for name in ("code", "what", "limit", "gap", "remedy", "path")

@@ -81,6 +81,7 @@ def hashes_of(
             _planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version
         ),
         pods=_hash(
+            # How replicas are spread reaches pods by the nodes of the plan alone.
             _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
             files,
             version,

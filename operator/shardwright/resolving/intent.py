@@ -1,5 +1,7 @@
 """What the user wants done with a plan, beside what it is made from: whether and how its groups
 run, change and start again.
+
+Values that make no sense have been refused by the schema, and are not looked at again.
 """
 
 from dataclasses import dataclass

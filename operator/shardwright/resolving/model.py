@@ -1,5 +1,7 @@
 """Which model is meant: the one in the spec, in a ConfigMap or in the catalogue, and the one that
 drafts for it.
+
+Raises an ``InputError`` for a model that nobody knows; no config is ever guessed.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The question: a resource, and the texts that it refers to."""
+"""The question: a resource, and the texts that it refers to.
+
+Nothing of it is resolved yet: its names may stand for nothing.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

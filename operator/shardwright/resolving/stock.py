@@ -1,5 +1,7 @@
 """What there is for a subject, and what its plan keeps: the GPUs of the cluster, told apart by
 group and generation.
+
+Pods that cannot be listed are no error: their GPUs count as free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

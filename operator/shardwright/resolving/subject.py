@@ -82,7 +82,10 @@ def resolve(question: Question) -> Subject:
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
     version, pins = (
         version_of(
-            spec, question, question.kept_version if intent.keeps_templates else None
+            # With onUpgrade: Roll the newest version takes the place of the one that is kept.
+            spec,
+            question,
+            question.kept_version if intent.keeps_templates else None,
         ),
         pins_of(spec),
     )
