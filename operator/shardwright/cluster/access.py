@@ -79,6 +79,7 @@ def open_access(
     configuration.retries = (
         False  # retries are ours: the library's would repeat what must not be repeated
     )
+    # The library keeps five for each core, and shakes hands anew for every request beyond that.
     configuration.connection_pool_maxsize = CONNECTIONS_KEPT
     try:
         if credentials_dir or (kubeconfig is None and context is None):

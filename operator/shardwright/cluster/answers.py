@@ -64,6 +64,7 @@ def retry_after_seconds(header: Header) -> float | None:
     if value.isascii() and value.isdecimal():
         return min(float(value), LONGEST_RETRY_AFTER_SECONDS)
     try:  # a moment of the server's clock
+        # Its own Date is the other end, as our clock may be minutes off.
         wait = parsedate_to_datetime(value) - parsedate_to_datetime(
             header("Date") or ""
         )

@@ -176,6 +176,8 @@ class Caches:
         )
         self._kinds.setdefault(kind, []).append(reader)
         if source.namespace and not source.optional:
+            # Not of optional kinds: nobody is told of a namespace for the want of what it need not
+            # have.
             self._of_namespace.setdefault(source.namespace, []).append(reader)
         self.store.tell_writes(kind, source.namespace, reader.expect)
         reader.start()

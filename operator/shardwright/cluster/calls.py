@@ -65,6 +65,7 @@ class ApiError(Exception):
     @property
     def passes(self) -> bool:
         """Return whether the same request may succeed a little later."""
+        # What is too large is as large the next time.
         return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004 - status codes of HTTP
 
 

@@ -161,6 +161,8 @@ class Claims:
                     self._owners[claim] = change.value
             if listed:
                 self._listed.add(name)
+            # Not before all have been read: a claim that is still on its way would look as if it
+            # were not there.
             if len(self._listed) == len(self._readers):
                 self._judge()
 

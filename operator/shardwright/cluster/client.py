@@ -98,6 +98,7 @@ class Client:
         and limits.
         """
         view = copy.copy(self)
+        # A shallow copy shares connections, threads and gate, which is the point of it.
         vars(view).update(_urgency=urgency)
         return view
 
@@ -183,6 +184,7 @@ class Client:
             except ApiError as error:
                 if error.reason != TOO_LARGE or limit == 1:
                     raise
+                # The same cursor: a page that did not arrive has taken nothing over.
                 limit //= 2
                 continue
             if not isinstance(page.get("items"), list):
@@ -366,9 +368,11 @@ class Client:
 
     async def _send_once(self, call: Call) -> dict[str, Any]:
         urgency = self._urgency if self._urgency is not None else call.urgency
+        # Past the gate: a flood of our own requests must not cost the leadership.
         if urgency is Urgency.LEASE:
             return await self._exchange(call)
         await self._pass_gate(call, urgency)
+        # Asked after the gate, where a request may have waited for longer than a Lease lasts.
         if call.writes and not self._may_write(call.namespace):
             self._gate.leave(call.namespace)
             raise NotLeadingError

@@ -62,6 +62,7 @@ def kubeconfigs_of(connection: Connection) -> tuple[str, ...]:
     Raises:
         AccessError: there is none, and no flag names a server.
     """
+    # As kubectl: an empty variable counts as none.
     named = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     paths = [path for path in named.split(os.pathsep) if path]
     there = tuple(path for path in paths if os.path.exists(os.path.expanduser(path)))  # noqa: PTH110, PTH111 - Path raises where a name is too long

@@ -39,6 +39,7 @@ class DeviceStock:
                 self._bare[name] = change.value
                 entries[name] = self._joined(name)
             else:
+                # A node whose plugin offers GPUs by itself is none of those that slices complete.
                 self._bare.pop(name, None)
                 entries[name] = change.value
         return entries

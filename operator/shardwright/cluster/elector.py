@@ -42,6 +42,7 @@ LONGEST_LEASE_SECONDS: Final = 600
 operator.
 """
 
+# Linux's monotonic clock stands still while the machine is suspended, and the Lease does not.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -183,6 +184,7 @@ class Elector:
         client = self._client.until(monotonic() + self._timings.retry_seconds)
         try:
             lease = await self._read(client)
+            # Not if somebody has it by now: releasing that would make two leaders.
             if lease and _holder(_spec_of(lease)) == self._identity.holder:
                 await self._replace(
                     client,
@@ -201,6 +203,7 @@ class Elector:
         self._look(spec)
         if self._renewed_at is not None:
             self._lost = _holder(spec) not in {"", self._identity.holder}
+            # Somebody else has emptied it under its leader, who takes it again.
             return not self._lost and await self._replace(client, lease, self._claim())
         ours = (
             first and _holder(spec) == self._identity.holder

@@ -1,4 +1,7 @@
-"""Events on a ShardedModel: one per change, repeated ones are not written again for a while."""
+"""Events on a ShardedModel: one per change, repeated ones are not written again for a while.
+
+An event that could not be written is lost, and held against nobody.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -55,6 +58,7 @@ class Recorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {
+                # Names of events have up to 253 characters, and so have those of resources.
                 "name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}",
                 "namespace": metadata["namespace"],
             },

@@ -53,6 +53,7 @@ class Handover(Generic[V]):
         with self._lock:
             self._waiting.update(changes)
             self._listed |= listed
+            # One callback on its way is enough: it takes all that has come by then.
             called, self._called = self._called, True
         if not called:
             self._call(self._loop.call_soon_threadsafe)
@@ -80,5 +81,6 @@ class Handover(Generic[V]):
                 for key in changes:
                     del self._waiting[key]
         if more:
+            # By another callback rather than a loop: what else is ready comes in between.
             self._call(self._loop.call_soon)
         self._take_over(changes, listed)

@@ -1,4 +1,7 @@
-"""What ResourceClaims hold, booked in the ledger."""
+"""What ResourceClaims hold, booked in the ledger.
+
+A claim that is reserved for no pod of a model counts as anybody's.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

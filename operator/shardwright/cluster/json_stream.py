@@ -67,6 +67,7 @@ class JsonText:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
+        # A chunk may end within a character, and one broken character must cost no LIST.
         self._utf8 = getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._at = 0
@@ -103,6 +104,7 @@ class JsonText:
                 value, end = _DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError:
                 end = len(self._text)
+            # After JSONDecodeError, which is a ValueError: of a number that has too many digits.
             except (ValueError, RecursionError) as error:
                 return self._shallow(str(error))
             if end < len(self._text):

@@ -1,4 +1,7 @@
-"""The kinds of object that the operator writes, by the names that ``reconcile`` has for them."""
+"""The kinds of object that the operator writes, by the names that ``reconcile`` has for them.
+
+Another kind is a ``KeyError``: none is written that is not in here.
+"""
 
 from typing import Final
 

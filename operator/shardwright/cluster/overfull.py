@@ -49,6 +49,7 @@ def is_overfull(body: bytes) -> bool:
     """
     if len(body) > CHILD_MAX_BYTES:
         return True
+    # Counting is fast and an upper bound; texts are cut out only where that bound is passed.
     if _marks(body) <= CHILD_MAX_MARKS:
         return False
     return _marks(_TEXT.sub(b"", body)) > CHILD_MAX_MARKS

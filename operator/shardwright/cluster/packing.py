@@ -41,6 +41,7 @@ def packed(text: bytes, sort: str) -> Packed:
         text: What is packed.
         sort: What it is like; one of a few, for something is kept of each.
     """
+    # The end of it: what DEFLATE refers to most cheaply is what stands nearest.
     dictionary = _first.setdefault(sort, text[-DICTIONARY_BYTES_MAX:])
     packer = zlib.compressobj(LEVEL, zdict=dictionary)
     return Packed(packer.compress(text) + packer.flush(), dictionary)

@@ -244,6 +244,7 @@ class Reader(threading.Thread, Generic[V]):
         changes = {
             key: change
             for key, change in found.items()
+            # By identity, as _projected hands back the known value where nothing has changed.
             if self._known.get(key) is not change.value
         }
         changes |= {
@@ -282,6 +283,7 @@ class Reader(threading.Thread, Generic[V]):
         )
         with self._open("watch", query) as chunks:
             self.counts.watches += 1
+            # One that broke right after it was opened has proved nothing by being opened again.
             if not self._suspect:
                 self._prove()
             self._opened_at = opened_at = monotonic()
@@ -362,6 +364,7 @@ class Reader(threading.Thread, Generic[V]):
 
     def _move_on(self, version: str) -> None:
         """Note the version of an event: that after which the next watch begins."""
+        # Versions are opaque by contract, and numbers on every API server that there is.
         if not version or 0 < _number(version) < _number(self._version):
             self._version = ""
             raise ReadError(
@@ -485,6 +488,8 @@ class Reader(threading.Thread, Generic[V]):
         if (
             self._source.namespace
             and error.trouble is Trouble.FORBIDDEN
+            # Of what is refused nobody waits for the first LIST: the others would never be
+            # complete.
             and not self._health.synced
         ):
             self._deliver({}, True)

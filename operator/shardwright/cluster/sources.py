@@ -173,6 +173,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     kept = {
         key: value
         for key, value in metadata.items()
+        # Both change with every write, also where nothing that we have written does.
         if key not in {"managedFields", "resourceVersion"}
     }
     rest = {
@@ -220,6 +221,7 @@ def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
         if name in metadata
     }
     if controller(whole):
+        # That somebody controls it, and that it is not us: no uid of a resource is empty.
         kept["ownerReferences"] = [{"controller": True, "uid": ""}]
     named = {"apiVersion": whole["apiVersion"], "kind": whole["kind"]}
     return {**named, "metadata": {**kept, "labels": {label: value}}, "spec": {}}

@@ -50,6 +50,7 @@ async def _patch(
 ) -> dict[str, Any]:
     metadata = live["metadata"]
     body = {
+        # A precondition: a resource of the same name that is made meanwhile answers 409.
         "metadata": {"uid": metadata["uid"]},
         "status": merge_patch(live.get("status") or {}, status),
     }
@@ -76,4 +77,5 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
             patch |= {key: inner} if inner else {}
         elif key not in before or before[key] != value:
             patch[key] = value
+    # None removes a field, by RFC 7386.
     return patch | dict.fromkeys(before.keys() - after.keys())

@@ -205,6 +205,7 @@ class Store:
             if self._nodes.get(name) != node
         }
         for name, node in changed.items():
+            # Taken out first, as a node that is ready now must not stay among those that are not.
             self._unready.pop(name, None)
             if node is None:
                 del self._nodes[name]
@@ -280,6 +281,8 @@ class Store:
                 models |= {
                     _model(child) for child in (before, now) if child and child.owner
                 }
+            # Watches of two kinds are in no order: pods may come before the StatefulSet that says
+            # whose they are.
             if now and kind == STATEFUL_SET:
                 freed |= self._bind_pods_of(now)
         self._count(models)

@@ -111,6 +111,7 @@ class Gate:
         )
         self._filled_at = now
         while self._tokens >= 1 and (waiter := self._next()):
+            # Taken before the request is sent: one that fails at once has cost the server as much.
             self._tokens -= 1
             waiter.set_result(None)
         if self._timer:

@@ -131,6 +131,7 @@ class Transport:
                 raise NotLeadingError
             socket = connection.sock
             _wait_no_longer(socket, until)
+            # Of the standard library, on the connection of the other: see the top of this module.
             HTTPConnection.request(
                 connection,
                 call.method,
@@ -226,6 +227,7 @@ def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> byte
     while response.length != 0 and (piece := response.read1(PIECE)):
         pieces.append(piece)
         size += len(piece)
+        # By its header already, so that nothing of an answer that is too large is read in vain.
         if size + (response.length or 0) > most:
             raise ApiError(
                 0,

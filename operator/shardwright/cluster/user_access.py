@@ -133,6 +133,7 @@ def _override(configuration: Any, connection: Connection) -> None:
         configuration.host = connection.server.rstrip("/")
     if connection.token:
         configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
+        # It would put the token of the kubeconfig back in its place.
         configuration.refresh_api_key_hook = None
     if connection.insecure:
         configuration.verify_ssl = False

@@ -141,6 +141,7 @@ class Writer:
                 raise
             except ApiError as error:
                 refused.append(_refusal(write, error))
+                # What was refused holds up what needs it, and so on.
                 missing.add((written_kind(write), written_name(write)))
             else:
                 written.append(write)
@@ -459,6 +460,7 @@ async def _own_by_apply(
             "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1",
             "value": _union(applied, updated),
         }
+        # Replaced before anything is removed: removing moves the indices of what follows.
         operations = [both, {"op": "remove", "path": fields}]
     version = {
         "op": "replace",

@@ -12,6 +12,7 @@ class SteadyClock:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
+        # Read once: whoever sets the wall clock later moves no time that this process compares.
         self._started = datetime.now(UTC)
         self._zero = clock()
 

@@ -132,6 +132,7 @@ class HttpServer:
             self._socket
         )  # a server that is closed leaks what it is just accepting
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            # Again and again: an exchange may be accepted between two rounds.
             for connection in self._connections:
                 connection.transport.abort()
             await asyncio.gather(*others, return_exceptions=True)

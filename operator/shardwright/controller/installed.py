@@ -184,6 +184,7 @@ async def _until(
     deadline = monotonic() + seconds
     while True:
         found = await ask()
+        # Asked at least once, even where a single answer takes longer than all the time there is.
         if enough(found) or monotonic() > deadline:
             return found
         await asyncio.sleep(LOOK_SECONDS)

@@ -104,6 +104,7 @@ class Intake:
         for owner in concern.hurt:
             if key := view.models.get(owner):
                 self._add(key, Priority.BROKEN)
+        # What is hurt is in line already, and more urgently.
         for owner in concern.models - concern.hurt:
             if key := view.models.get(owner):
                 self._add_soon(key)
@@ -139,6 +140,7 @@ class Intake:
             served = {*self._round, *self._view.served_by(self._view.freed)}
             self._round = deque(sorted(served, key=self._view.place_in_line))
             self._view.freed.clear()
+        # One whose look hangs must not keep all others of the line from theirs.
         if self._turn and self._clock() >= self._turn_ends:
             self._skip(self._turn[0])
         if self._turn is None:

@@ -74,6 +74,7 @@ class Operator:
         self._queue = Queue(options.workers)
         self._view = View(namespaces=options.watch_namespaces)
         meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
+        # A client of its own: the Lease is renewed over connections that no other request holds.
         self._lease_client = Client(
             access, threads=2, meters=meters, urgency=Urgency.LEASE
         )
@@ -201,6 +202,7 @@ class Operator:
             asyncio.create_task(job)
             for job in (self._start_reading(watches), *self._jobs())
         ]
+        # The first one is done once reading has begun; the others never are.
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
         await self._stopping.wait()
@@ -443,6 +445,7 @@ class Operator:
     async def _keep_files(self) -> None:
         """Read the administrator's files again when they change, as the kubelet renews them."""
         while True:
+            # A list, not a generator: both are read again, whether the first has changed or not.
             if any([self._planner.reload(), self._keys.reload()]):
                 self._intake.all_again(Priority.NEW)
             await asyncio.sleep(FILES_SECONDS)
@@ -450,6 +453,7 @@ class Operator:
     async def _work(self) -> None:
         """Work while leading; what others wrote before is listed first."""
         await self._may_work.wait()
+        # Others have led until now: what they have booked is in their plans of record alone.
         self._view.synced = False
         while True:
             if await self._sync():
@@ -460,6 +464,8 @@ class Operator:
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Take no more work, let what is in flight end, and let go of the Lease."""
         self._queue.close()
+        # Before any task is cancelled: a look that is cut off between two writes is not wrong, but
+        # late.
         await self._workers.finish(FINISH_SECONDS)
         for task in tasks:
             task.cancel()

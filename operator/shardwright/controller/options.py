@@ -327,6 +327,7 @@ def _namespaces(text: str) -> tuple[str, ...]:
 
 def _positive(text: str) -> float:
     value = float(text)
+    # float() takes "inf" and "nan", and no comparison with a nan holds.
     if not 0 < value < inf:
         raise argparse.ArgumentTypeError(f"must be more than 0, not {text}")
     return value

@@ -133,6 +133,7 @@ class Planner:
         """Read the administrator's files if they have changed and return whether one had; a broken
         one changes nothing.
         """
+        # A list, not a generator: both are read again, whether the first has changed or not.
         changed = any([self._catalogue.reload(), self._settings.reload()])
         self.files_version += changed
         self._administer()
@@ -226,6 +227,7 @@ class Planner:
         """
         if ask.choice is PlanChoice.COMPARE:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
+        # GPUs that are chosen and not kept yet look free to everybody: one chooses at a time.
         async with (
             nullcontext()
             if subject.intent.plan_only
@@ -365,6 +367,7 @@ class Planner:
         made = await self._make(key, subject, ask, stock)
         if isinstance(made, Replanned) and answering.waits_for_itself(ask, made):
             vacated = self._stock(key, subject, ask, vacated=True)
+            # The same stock has the same answer, which costs as much again.
             if vacated.inventory() != stock.inventory():
                 made = await self._make(key, subject, ask, vacated)
         if (
@@ -536,6 +539,8 @@ class Planner:
             known_pods=self._view.known_pods,
         )
         if len(self._pooled) >= REMEMBERED:
+            # All at once: terms are few in practice, and which of them is used least is not worth a
+            # count.
             self._pooled.clear()
         self._pooled[terms] = version, inventory
         return inventory

@@ -139,6 +139,8 @@ class Plans:
 
     def _answer(self, token: str, path: str, until: float) -> HttpReply:
         who = self._remembered(
+            # The hash alone is kept: a dump of this process's memory is to hold no token that is
+            # worth anything.
             sha256(token.encode()).digest(),
             lambda: who_brings(self._client, token, PLANS_AUDIENCE, _left(until)),
         )
@@ -159,6 +161,7 @@ class Plans:
             for item in self._asked(self._sources.models(), until)
             if only in ("", item.namespace)
         ]
+        # One without models is asked about all the same: who may not list it must not learn that.
         namespaces = sorted({item.namespace for item in listed}) or [only]
         everywhere = self._may("list", who, "", until)
         asked = namespaces if everywhere else namespaces[:NAMESPACES_MAX]
@@ -275,6 +278,7 @@ def listed(content: Mapping[str, Any]) -> Listed:
 
 
 def _page(text: str) -> HttpReply:
+    # ASCII, so that no half of a surrogate pair or wrong guess of an encoding breaks the page.
     body = text.encode("ascii", "xmlcharrefreplace")
     if len(body) > PAGE_MAX_BYTES:
         raise _Refusal(

@@ -215,6 +215,7 @@ class Queue:
         if paused and not fresh:
             self._appoint(key, self._pauses[key], priority)
             return
+        # A change ends the pause. What waited for it may have been more urgent than the change.
         if paused:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
@@ -234,6 +235,8 @@ class Queue:
         now = self._clock()
         if self._closed or self._changed.get(key, 0.0) > now:
             return
+        # In line already: the look to come sees this change, too, so it costs its namespace
+        # nothing.
         due = now if key in self._asked else self._pace.next(key[0], now)
         if due <= now:
             self.add(key, Priority.NEW, fresh=True)
@@ -388,6 +391,7 @@ class Queue:
         before = self._appointments.get(key)
         if before:
             due, priority = min(due, before.due), min(priority, before.priority)
+        # The same moment: the entry of the calendar stands, whose number must stay.
         if before and before.due == due:
             self._appointments[key] = _Appointment(due, before.number, priority)
             return
@@ -395,6 +399,8 @@ class Queue:
             due, next(self._numbers), priority
         )
         heapq.heappush(self._calendar, (due, appointment.number, key))
+        # Entries that are outdated are left in the heap, and cleared out when they are the most of
+        # it.
         if len(self._calendar) > 2 * len(self._appointments) + self.workers:
             self._calendar = [
                 (kept.due, kept.number, key) for key, kept in self._appointments.items()
@@ -420,6 +426,7 @@ class Queue:
 
     async def _news(self) -> None:
         """Wait until there may be a key to take."""
+        # A future for each worker, not one event for all: one key wakes one worker.
         news = asyncio.get_running_loop().create_future()
         self._idle.append(news)
         self._set_alarm()

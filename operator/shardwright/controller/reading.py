@@ -141,10 +141,12 @@ class Reading:
         resource, (where, _) = resource_of(live), config_place(live)
         owner = resource.owner
         version = await self._kept_version(live, note)
+        # Before the spec is resolved: a ConfigMap that comes meanwhile may well hold its config.
         taken = where if where and self._view.store.config_map(where) else None
         subject = await self._resolve(key, live, version)
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
+        # To a cache that lags, our own newest record looks as if somebody had put an old one back.
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
             observed, stored = await self._with_fresh_record(owner, observed)
             trusted = self._believed(live, subject, observed, stored, note)
@@ -314,6 +316,7 @@ class Reading:
                 objects={object_key(content): content for content in sets}
             )
             trusted = self._believed(live, None, observed, stored, Note())
+            # Judging takes milliseconds of CPU a record: looks have their turn between two of them.
             await asyncio.sleep(0)
         return trusted
 
@@ -344,6 +347,8 @@ class Reading:
                 if self._view.known_pods is not KnownPods.NONE
                 else await self._listed_members(owner)
             )
+            # Without its label an object is in no cache. Its pods still name it, and the API server
+            # has it.
             hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
             objects |= await self._named(namespace, sorted(hidden)[:NAMED_MAX])
         except ApiError as error:

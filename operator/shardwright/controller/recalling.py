@@ -94,6 +94,8 @@ class Recalling:
             revision.digest,
             self._planner.files_version,
         )
+        # The digest is part of the form: a revision that is kept anew under its number is read
+        # anew.
         if known := self._subjects.of(key, form):
             return _former_of(revision, known, self._said[key])
         name = revision_name(base_name(owner.name), revision.digest)

@@ -143,6 +143,7 @@ class Reconciler:
             self._forget(key)
             return None
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
+        # Nothing has changed that matters to it: most looks that a resync asks for end here.
         if note.mark == mark and (note.again_at is None or now < note.again_at):
             return self._again(note.again_at, Priority.RESYNC)
         try:
@@ -207,6 +208,7 @@ class Reconciler:
             or wants.barred
             or view.known_pods is KnownPods.NONE
         ):
+            # Equal to nothing: such a model is looked at again whenever it is asked for.
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -260,6 +262,7 @@ class Reconciler:
                         cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)),
                     )
                 continue
+            # A cache that lags must end no group: what says so is read from the API server first.
             if (groups := ended_groups(step.writes)) and not seen.certain:
                 seen = await self._certain(seen, groups, broken_groups(step.writes))
                 continue
@@ -385,6 +388,8 @@ class Reconciler:
                 if (
                     stored
                     and user_written(stored) == user_written(live)
+                    # By identity: an event may have brought a later form while the status was
+                    # written.
                     and self._view.resources.get(key) is live
                 ):
                     self._view.take_resource(

@@ -157,6 +157,7 @@ class Resync:
         if metadata["namespace"] in self._view.left:
             return
         known = self._view.resources.get((metadata["namespace"], metadata["name"]))
+        # A watch may have been faster than the pages of the LIST.
         if known is None or _version(item) > _version(known):
             self._view.take_resource(item)
 

@@ -75,6 +75,8 @@ class RightOfWay:
                 async with asyncio.timeout(self._longest_seconds):
                     await self._clear.wait()
             now = self._clock()
+            # As long as they have paused, so that no more than half of the time can be taken from
+            # them.
             self._theirs_until = now + (now - began)
 
     def _count(self, priority: Priority, looks: int) -> None:

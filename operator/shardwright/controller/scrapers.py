@@ -76,6 +76,7 @@ class _Desk:
 
     def left(self, address: str) -> None:
         self.waiting[address] -= 1
+        # Unary plus leaves out counts of 0: addresses of strangers would gather without end.
         self.waiting = +self.waiting
 
 
@@ -104,6 +105,8 @@ class Scrapers:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return HTTPStatus.UNAUTHORIZED
+        # The hash alone is kept: a dump of this process's memory is to hold no token that is worth
+        # anything.
         mark = sha256(token.encode()).digest()
         desk = self._known if mark in self._known.found else self._strangers
         verdict, until = desk.found.get(mark, (TokenVerdict.UNKNOWN, 0.0))

@@ -54,6 +54,8 @@ class Subjects:
         self._count(outcome, 1)
         while self._weights > self._weights_max:
             self.forget(
+                # The largest, not the oldest: one of a thousand tensors makes room for a thousand
+                # others of one.
                 max(self._known, key=lambda known: _size(self._known[known][1]))
             )
 
@@ -67,6 +69,7 @@ class Subjects:
         if not isinstance(outcome, Subject):
             return
         for model in filter(None, (outcome.model, outcome.draft)):
+            # By identity, as models are interned: comparing two takes as long as there are tensors.
             before = self._users[id(model)]
             self._users[id(model)] += users
             if not self._users[id(model)]:

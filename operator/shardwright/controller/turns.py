@@ -93,6 +93,7 @@ class Turns:
         try:
             await mine.came
         except asyncio.CancelledError:
+            # The turn had come in the very moment of the cancellation: it goes to the next.
             if mine.came.done() and not mine.came.cancelled():
                 self.give_back()
             elif mine in self._waiting.get(namespace, ()):

@@ -81,6 +81,7 @@ class View:
     pools: tuple[AutoscaledPool, ...] = ()
     to_come: dict[str, NodeFacts] = field(default_factory=dict)
     _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
+    # Dicts as ordered sets: who has waited longest comes first.
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
     _barred: dict[Key, None] = field(default_factory=dict)
@@ -168,6 +169,7 @@ class View:
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""
         self.drop_resource(key)
+        # Noted before it is forgotten: by that it leaves every list and every count.
         self.note(key, NOTHING)
         self._interests.pop(key, None)
         self.stand_in_line(key, None)

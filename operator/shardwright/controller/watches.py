@@ -110,6 +110,7 @@ class Watches(threading.Thread):
             why = self._watch()
             if self._stopping.is_set():
                 return
+            # A watch that has stood for long says that the cause of the row before it is gone.
             if monotonic() - began >= PROVEN_SECONDS:
                 pauses = iter(self._pauses)
             pause = next(pauses)
@@ -192,6 +193,8 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True  # leadership is our Lease
     settings.scanning.disabled = True  # no cluster-wide rights on CRDs and namespaces
     settings.posting.enabled = False  # events are ours
+    # kopf wants a name. It sets the finalizer for handlers of deletion alone, of which there is
+    # none.
     settings.persistence.finalizer = "shardwright.io/unused"
     settings.persistence.diffbase_storage = NothingKept()
     settings.watching.inactivity_timeout = (

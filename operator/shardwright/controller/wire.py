@@ -61,6 +61,7 @@ class Reply:
 def read_message(source: IO[bytes]) -> bytes | None:
     """Return the next message, None where the other end has closed."""
     head = source.read(LENGTH.size)
+    # Also where it has ended in the midst of a message: half of one is none.
     if len(head) < LENGTH.size:
         return None
     (length,) = LENGTH.unpack(head)
@@ -147,6 +148,7 @@ class SharedValues:
 
     def _forget(self, name: bytes) -> None:
         value, size_bytes = self._values.pop(name)
+        # An equal value may have come under this name since, as another object.
         if self._names.get(id(value)) == name:
             del self._names[id(value)]
         self._size -= size_bytes

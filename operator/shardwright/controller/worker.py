@@ -154,6 +154,7 @@ class Worker:
             if not isinstance(outcome, QuestionFault):
                 return outcome
             fault = outcome
+            # CPU that was spent once is spent again, and a process that still stands did answer.
             if fault is QuestionFault.CPU or self._process is process:
                 break
         return Failed(fault=fault, budget=self.budget)
@@ -247,10 +248,12 @@ class _Process:
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
+            # As this process finds its modules, also from a source tree that is not installed.
             env={**os.environ, "PYTHONPATH": path},
         )
         self._shared = SharedValues(decides=True)
         self._ready = False
+        # A pipe that nobody reads fills up, and whoever writes to it hangs.
         self._logging = threading.Thread(
             target=self._log, name="worker-log", daemon=True
         )

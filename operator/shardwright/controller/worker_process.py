@@ -32,6 +32,7 @@ def main() -> None:
     """Answer until there is nobody to ask."""
     cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # What a library prints must not get into the answers.
     os.dup2(2, 1)
     faulthandler.enable()
     keep_answering()
@@ -66,6 +67,7 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
     reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))
+    # Ends the process on purpose: it is no answer that could be told.
     if len(reply) > ANSWER_MAX_BYTES:
         raise MemoryError
     return reply

@@ -87,6 +87,7 @@ class Workers:
                 self._busy.discard(key)
                 if not self._busy:
                     self._idle.set()
+                # Last: from now on another worker may take the key.
                 self._queue.done(key)
 
     async def _try(self, key: Key, priority: Priority) -> str:
