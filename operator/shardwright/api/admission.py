@@ -1,5 +1,7 @@
 """What the administrator lets users name: variables, images, models of the hub, networks of other
 namespaces, locked memory.
+
+No list admits a variable that the operator sets itself.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -275,6 +277,7 @@ def _check_keys(
     anything else by it.
     """
     for key in sorted(own.keys() - OPEN_KEYS):
+        # By domain, not by key: who acts on one key of a domain acts on all of them.
         domain = domain_of(key)
         if (
             not domain
@@ -385,6 +388,7 @@ def _with_registry(name: str, *, of_registry: bool = False) -> str:
     """  # noqa: E501
     host, slash, rest = name.partition("/")
     is_host = "." in host or ":" in host or host == "localhost"
+    # Docker's own rule: a first part without dot or colon that is not localhost is no host.
     if is_host and (slash or of_registry):
         return f"{DOCKER_HUB}{slash}{rest}" if host == f"index.{DOCKER_HUB}" else name
     return (

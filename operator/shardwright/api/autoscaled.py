@@ -1,5 +1,8 @@
 """Pools of nodes that an autoscaler adds when pods ask for them, as an administrator describes
 them.
+
+Refuses a pool on whose nodes nothing could be planned, and one whose labels name an NVLink domain
+over several nodes.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,8 @@
 """What is asked of what drafts before any layout is looked at: that the engine takes it, and that
 the planner can count it.
+
+Refuses a draft model of another vocabulary, and one whose K/V would share blocks with its target's
+in a way that is not known.
 """
 
 from collections.abc import Iterator
@@ -186,6 +189,7 @@ def _eagle_problems(
             gap="its class hands out no states of its layers",
             remedy="use a draft model, or promptLookup",
         )
+    # Tokens are proposed and verified by their numbers in the vocabulary.
     if stored.vocabulary != model.vocabulary:
         yield Problem(
             code="DraftVocabularyDiffers",

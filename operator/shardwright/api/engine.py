@@ -1,4 +1,7 @@
-"""``spec.engine``: the inference engine, how it is told what, and who joins its ranks."""
+"""``spec.engine``: the inference engine, how it is told what, and who joins its ranks.
+
+Which options an engine has, and who may set them, is not asked here: ``engines.options`` does.
+"""
 
 from typing import Annotated, Literal
 

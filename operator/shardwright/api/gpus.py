@@ -1,4 +1,7 @@
-"""GPUs that the catalogue lacks, as an administrator reads them off a data sheet."""
+"""GPUs that the catalogue lacks, as an administrator reads them off a data sheet.
+
+Refuses a GPU that the catalogue has, and a product by which nobody could tell it.
+"""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

@@ -1,5 +1,7 @@
 """The fields of the spec that say how groups live: restarts after failures, readiness, restarts on
 purpose.
+
+The planner is told none of them.
 """
 
 from typing import Annotated, Literal

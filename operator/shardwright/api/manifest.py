@@ -114,6 +114,7 @@ def _contained(value: Any) -> Iterator[Any]:
 
 
 def _whole(digits: str) -> int:
+    # int() takes time with the square of them, and beyond 4,300 raises an error of its own.
     if len(digits) > LONGEST_NUMBER:
         raise _RefusedError(f"a number of {len(digits):,} digits")
     return int(digits)
@@ -254,6 +255,7 @@ def _integer(loader: Any, node: yaml.ScalarNode) -> int:
             f"line {node.start_mark.line + 1}: a number of {len(text):,} digits"
         )
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
+    # YAML 1.1 writes octal numbers without an o, which int() refuses.
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     return sign * (int(digits, 8) if is_octal else int(digits, 0))
 
@@ -281,6 +283,7 @@ def _boolean(loader: Any, node: yaml.ScalarNode) -> bool:
 def _mapping(loader: Any, node: yaml.MappingNode) -> Iterator[dict[str, Any]]:
     data: dict[str, Any] = {}
     yield data
+    # Before merged keys come in: overriding one of those says nothing twice.
     _check_unique(loader, node)
     loader.flatten_mapping(node)
     for key_node, value_node in node.value:

@@ -1,4 +1,7 @@
-"""``spec.model``: what is served, and where its weights come from."""
+"""``spec.model``: what is served, and where its weights come from.
+
+Whether a model, a file or a Secret is there at all is not asked here.
+"""
 
 from typing import Annotated, Any, Literal
 

@@ -1,5 +1,7 @@
 """``spec.pod.network``: how the pods of a group over several nodes reach the network between
 them.
+
+GPUs are none of what pods request by it: those come from the plan.
 """
 
 import re

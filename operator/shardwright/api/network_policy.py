@@ -1,5 +1,7 @@
 """Who may reach the pods of models, and whom they may reach, as an administrator describes it for
 all of them.
+
+Refuses addresses with bits beyond their length, and rules that would have no effect.
 """
 
 from collections.abc import Iterator
@@ -224,6 +226,7 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def _is_part(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network) -> bool:
+    # The API server takes no exception that is as large as what it is excepted from.
     same = part.version == whole.version and part.prefixlen > whole.prefixlen
     return same and part.network_address in whole
 

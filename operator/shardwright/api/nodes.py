@@ -1,5 +1,7 @@
 """What the administrator says of nodes, whatever they say of themselves: prices, and where labels
 begin that are believed.
+
+Refuses a price of a GPU that neither the catalogue nor ``gpus`` has.
 """
 
 from collections.abc import Iterator, Mapping

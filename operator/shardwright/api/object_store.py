@@ -1,4 +1,7 @@
-"""``spec.model.weights.objectStore``: weights that the engine streams from a bucket."""
+"""``spec.model.weights.objectStore``: weights that the engine streams from a bucket.
+
+Knows S3 and what speaks it, Google's and Azure's stores, and no other.
+"""
 
 import re
 from types import MappingProxyType
@@ -146,6 +149,7 @@ def address_of(store: ObjectStoreWeights) -> str:
         return f"{store.endpoint}/{path}"
     if store.account is not None:
         return f"https://{store.account}.{AZURE_HOST}/{path}"
+    # A bucket's name is unique within a partition of AWS: in another it may be somebody else's.
     if store.region is not None and not _COMMERCIAL.fullmatch(store.region):
         domain = _DOMAINS.get(store.region.partition("-")[0], "amazonaws.com")
         return f"https://s3.{store.region}.{domain}/{path}"

@@ -1,5 +1,8 @@
 """What the fields of the spec are made of: names, quantities, values, and the base of every object
 of it.
+
+A value of another type is refused, however it could be read, and so is a field that its object does
+not have.
 """
 
 from typing import Annotated, Any
@@ -47,6 +50,7 @@ Degree = Annotated[int, Field(ge=1, le=1024)]
 
 
 def _quantity_as_text(value: object) -> object:
+    # True is an int to Python.
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     if not 0 <= value <= QUANTITY_MAX:

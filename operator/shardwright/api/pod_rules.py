@@ -1,4 +1,7 @@
-"""Rules between fields of ``spec.pod``."""
+"""Rules between fields of ``spec.pod``.
+
+What an administrator admits is none of them: the API server does not know it.
+"""
 
 from typing import Final
 

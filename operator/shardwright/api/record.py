@@ -159,6 +159,7 @@ def decode(text: str) -> PlanRecord | Problem:
     except (ValueError, RecursionError):
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None
+    # The type itself: True would be version 1.
     if type(version) is not int or not 1 <= version <= RECORD_VERSION:
         return _unreadable(
             f"has version {str(version)[:20]}, not 1 to {RECORD_VERSION}"
@@ -167,6 +168,7 @@ def decode(text: str) -> PlanRecord | Problem:
         plain = UPGRADES[step](plain)
     try:
         record = _adapter().validate_python(
+            # What is beyond is worked out below, and never believed.
             {**plain, "version": RECORD_VERSION, "beyond": {}}
         )
     except ValidationError as error:

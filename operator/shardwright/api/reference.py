@@ -1,5 +1,7 @@
 """The reference page of the resource, made from the schema, the rules and the words of the
 conditions.
+
+Nothing on it is written by hand.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""The spec as a question to the planner."""
+"""The spec as a question to the planner.
+
+Refuses requests that are longer than the context of the model or of its draft model.
+"""
 
 from typing import Final
 
@@ -110,6 +113,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
+        # Rounded only as far as the model goes, whose limit need be no multiple of the step.
         max_model_len=load.max_model_len or min(rounded, longest),
         shortest_model_len=None if load.max_model_len else needed,
         kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],

@@ -1,5 +1,7 @@
 """A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold
 it.
+
+It looks at nothing beside what is in that object: CEL sees no more.
 """
 
 from collections.abc import Callable

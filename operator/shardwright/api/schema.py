@@ -2,7 +2,7 @@
 of them.
 
 Descriptions, bounds and defaults come from ``spec`` and ``published``, rules between fields from
-``rules``.
+``rules``. The JSON schemas for other checkers hold no rules between fields, as those know no CEL.
 """
 
 from collections.abc import Iterator

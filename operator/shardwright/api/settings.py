@@ -226,6 +226,7 @@ def check_priority_class(
     if name is None or name == default:
         return
     by_namespace = settings.priority_classes
+    # A namespace that is named has its own list alone, also where that is the shorter one.
     admitted = by_namespace.get(namespace, by_namespace.get(EVERY_NAMESPACE))
     if name in admitted if admitted is not None else not name.startswith(SYSTEM):
         return
@@ -372,6 +373,7 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     if volumes := [
         given
         for given in default.volumes or ()
+        # Two volumes cannot share a folder, and what the resource says itself wins.
         if not any(lie_together(given.mount_path, path) for path in taken)
     ]:
         update["volumes"] = _added(
@@ -481,6 +483,7 @@ def _limits(limits: object) -> Iterable[Problem]:
         for name, count in found.items():
             if name not in {"models", "gpus", "waiting"}:
                 yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
+            # The type itself, as True is an int to Python.
             elif type(count) is not int or count < 0:
                 yield _wrong(
                     f"{NAMESPACE_LIMITS}.{namespace}.{name}",

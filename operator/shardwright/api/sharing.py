@@ -1,4 +1,7 @@
-"""Texts that many objects have, once in memory."""
+"""Texts that many objects have, once in memory.
+
+Nothing is freed by hand: the interpreter forgets a text with its last user.
+"""
 
 from collections.abc import Mapping
 from sys import intern

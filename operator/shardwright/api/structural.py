@@ -58,6 +58,7 @@ def _without_null(schema: Schema) -> Schema:
     choices = [
         choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}
     ]
+    # More than one is a real union, as a quantity's of integer and string.
     if len(choices) != 1:
         return schema
     beside = {key: value for key, value in schema.items() if key != "anyOf"}

@@ -1,4 +1,7 @@
-"""``spec.workload``: the load that the plan is made for, and what the engine drafts ahead of it."""
+"""``spec.workload``: the load that the plan is made for, and what the engine drafts ahead of it.
+
+A load is made of means: how lengths and arrivals vary is not said.
+"""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,8 @@
-"""Says a plan in vLLM's words: the arguments that are the same on every rank of a group."""
+"""Says a plan in vLLM's words: the arguments that are the same on every rank of a group.
+
+Refuses nothing: what users say has been checked by then. Number, address and role of a rank are the
+launch script's to add.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """The engines that can be deployed: everything that planning, arguments and rendering ask one for,
 as one value.
+
+SGLang is none of them: its speed is predicted, and nothing deploys it.
 """
 
 from collections.abc import Callable, Mapping

@@ -205,6 +205,7 @@ def family_arguments(
         for group in _groups(found)
         if said.isdisjoint(group)
         for name, value in group.items()
+        # Together or not at all: vLLM refuses automatic tool choice without a parser.
         if all(
             option in table and (table[option].switch or told in table[option].choices)
             for option, told in group.items()

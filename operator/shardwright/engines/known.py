@@ -1,4 +1,7 @@
-"""The engines that speed can be predicted for; those that can also be deployed are fewer."""
+"""The engines that speed can be predicted for; those that can also be deployed are fewer.
+
+Any name but those of vLLM, TensorRT-LLM and SGLang is a ``KeyError``.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""The options of an engine as its own parser lists them, one table per version."""
+"""The options of an engine as its own parser lists them, one table per version.
+
+A version whose minor release has no table has no options at all: none are guessed from a
+neighbour's.
+"""
 
 import json
 from collections.abc import Mapping

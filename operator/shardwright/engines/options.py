@@ -1,5 +1,7 @@
 """Checks engine arguments: may the user set this one, and would the engine's parser take the
 value.
+
+Refuses every argument of a version without a table, and every option that the policy does not list.
 """
 
 import json
@@ -235,6 +237,8 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
     return (
         (flag, *_spelled(value).split())
         if option and option.many
+        # Joined by an equals sign: a value that begins with a dash would be read as the next
+        # option.
         else (f"{flag}={_spelled(value)}",)
     )
 
@@ -330,6 +334,7 @@ def _mismatch(option: Option, value: object) -> str | None:
         return "a single value"
     text = _spelled(value)
     values = text.split() if option.many else [text]
+    # argparse ends a list of values at the first word that begins with a dash.
     if not values or any(each.startswith("-") for each in values if option.many):
         return "values with spaces between them, none of which begins with a dash"
     if option.choices and not set(values) <= set(option.choices):

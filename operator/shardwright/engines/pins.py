@@ -1,5 +1,8 @@
 """Engine arguments that the planner counts with: what they say is a pin, in the plan as on the
 command line.
+
+Refuses what the engine's parser takes and no plan can count: ``1G``, chunked prefill that is turned
+off, keys of a compilation config that are on no list.
 """
 
 import json

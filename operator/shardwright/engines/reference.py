@@ -1,5 +1,7 @@
 """The reference page of vLLM's options: every option of every version that has a table, its class
 and its type.
+
+TensorRT-LLM's options are not on it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """When was a version of an engine released? The month of its minor version, or the one that the
 string itself holds.
+
+A version that is newer than the table has none.
 """
 
 import re

@@ -1,5 +1,8 @@
 """Which engine version an image holds; read from the tag where the tag tells it, else the user says
 it.
+
+Refuses an image whose version nobody tells, a tag and a stated version that contradict each other,
+and versions older than the launch form was run with.
 """
 
 import re
@@ -168,6 +171,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _tagged_version(image: str, releases: Releases) -> str | None:
     repository, colon, tag = image.partition("@")[0].rpartition(":")
+    # The colon of a registry's port is none of a tag.
     if not colon or "/" in tag or not releases.repository.fullmatch(repository):
         return None
     named = _VERSION_IN_ROCM_TAG.fullmatch(tag) if "rocm" in tag else None

@@ -1,7 +1,8 @@
 """What a user may say to ``vllm serve``, by options.
 
 Every option of 0.32 and 0.33 is in one of these lists or in those of
-:mod:`shardwright.engines.vllm_refusals`.
+:mod:`shardwright.engines.vllm_refusals`. What a later version adds is on none of them, and so
+refused.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Options of ``vllm serve`` that can do more than serve a model, and those that would break what a
 plan rests on.
+
+An administrator may admit the former, and nobody the latter.
 """
 
 from collections.abc import Mapping

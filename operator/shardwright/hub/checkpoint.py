@@ -1,5 +1,7 @@
 """What a checkpoint says of itself: its config, its quantization file and the size of its tensors,
 pinned to a commit.
+
+Never reads weights, and refuses a file that is larger than those of any model are.
 """
 
 import json
@@ -122,6 +124,7 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     commit = config.commit or revision
     if commit is None:
         raise odd_answer(config.host, "does not say which commit its files are of")
+    # A mirror without revisions would have another model planned than is served.
     if revision is not None and commit != revision:
         raise odd_answer(
             config.host, f"gives commit {commit} where {revision} was asked for"
@@ -209,6 +212,7 @@ def _text(file: Path, max_bytes: int) -> str | None:
     if not file.is_file():
         return None
     with file.open("rb") as opened:
+        # One byte more than may be: as much as it takes to see that there are too many.
         raw = opened.read(max_bytes + 1)
     if len(raw) > max_bytes:
         raise _invalid(str(file), f"is larger than the limit of {max_bytes} bytes")
@@ -217,6 +221,7 @@ def _text(file: Path, max_bytes: int) -> str | None:
 
 def _decoded(raw: bytes, file: str, source: str) -> str:
     try:
+        # Some editors put a byte order mark before the text, which JSON does not allow.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _invalid(

@@ -166,6 +166,7 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
         raise unreachable(_host(here), _reason(error)) from None
     if len(body) > max_bytes or (expected or 0) > max_bytes:
         raise too_large(_host(here), file, max_bytes)
+    # A read of so many bytes raises nothing where the answer ends too early.
     if expected is not None and len(body) != expected:
         raise unreachable(
             _host(here), f"it ended after {len(body)} of {expected} bytes"
