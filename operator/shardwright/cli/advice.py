@@ -1,4 +1,7 @@
-"""What to type next, decided on facts: the reason of a model, and what its groups wait for."""
+"""What to type next, decided on facts: the reason of a model, and what its groups wait for.
+
+Types nothing itself, and has nothing to say of a model that is ready.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -163,6 +166,8 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
 
 
 def _of_model(standing: ModelState, program: str) -> Iterator[Advice]:
+    # A status of another generation says nothing of this spec: then the operator is to be looked
+    # at.
     command, purpose = (
         _OPERATOR if not standing.current else BY_REASON.get(standing.reason, _EVENTS)
     )

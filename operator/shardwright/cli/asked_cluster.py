@@ -39,6 +39,7 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
         connection=connection_of(arguments), without=without_cluster(arguments)
     )
     if among_nodes:
+        # The right that the plan needs is asked for first: without it nothing else matters.
         target.ask(lambda client: client.send(call))
     else:  # whoever may not see what is served is let in all the same
         target.ask(lambda client: unless_forbidden(client.send(call)))

@@ -1,5 +1,7 @@
 """Cases of ``predict``: one JSON object to a model, a candidate, a workload and an engine; and its
 answer back.
+
+Refuses a GPU that the catalogue lacks.
 """
 
 from collections.abc import Mapping

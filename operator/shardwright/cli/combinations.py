@@ -30,6 +30,7 @@ def refuse_misuse(arguments: Namespace) -> None:
         else _OF_COMMAND.get(arguments.command)
     )
     misused = tuple(of_command(arguments)) if of_command else ()
+    # Files last: where words do not go together it is not known which of them are meant.
     if problems := misused or tuple(_of_files(arguments)):
         raise InputError(problems)
 

@@ -77,6 +77,7 @@ def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser
     for command in _commands(parser):
         for action in command._actions:  # noqa: SLF001 - it has no public name
             completer = COMPLETERS.get(action.dest)
+            # Several names are KIND/NAME, of kinds that are not ours.
             if completer and not (action.dest == "name" and action.nargs == "*"):
                 action.completer = completer  # type: ignore[attr-defined]
     return parser

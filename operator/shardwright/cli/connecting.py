@@ -1,4 +1,7 @@
-"""kubectl's flags for the connection to a cluster: their help, and the value that they make."""
+"""kubectl's flags for the connection to a cluster: their help, and the value that they make.
+
+Whether a kubeconfig has what a flag names is not asked here.
+"""
 
 import argparse
 import re

@@ -1,5 +1,7 @@
 """The command ``diff``: what an edit, or this release of the operator, would change, and which
 groups restart for it.
+
+Writes nothing, and answers as this release alone.
 """
 
 from __future__ import annotations
@@ -141,6 +143,7 @@ async def _difference(
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
+        # Names and owner references of objects are made of it, and a manifest has none.
         uid = {"uid": model.content["metadata"]["uid"]}
         content = {**wanted.content, "metadata": {**wanted.content["metadata"], **uid}}
         after = await _resolved(client, model, parse_manifest(content), settings)

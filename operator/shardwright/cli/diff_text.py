@@ -1,5 +1,7 @@
 """A difference in words and as data: the spec, the plan, and which groups restart and for how
 long.
+
+Text names the first fields of an object alone; the document has all.
 """
 
 import json

@@ -1,5 +1,7 @@
 """The command ``doctor``: read a cluster, say what is wrong with the installation, and what to
 type.
+
+It mends nothing itself, and writes only where it is to measure NetworkPolicies.
 """
 
 import sys

@@ -1,5 +1,7 @@
 """The command ``fetch``: what the hub says of a model, as a ConfigMap that a ShardedModel may
 name.
+
+Writes nothing to a cluster, and fetches no weights.
 """
 
 import os

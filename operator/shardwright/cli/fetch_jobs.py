@@ -1,4 +1,7 @@
-"""The Jobs that read configs from the hub: which of them hang, and which have failed."""
+"""The Jobs that read configs from the hub: which of them hang, and which have failed.
+
+Starts none, and deletes none.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -71,5 +74,6 @@ def of_fetches(jobs: Iterable[DiagnosedFetch], now: datetime) -> Iterator[Findin
                 namespace=one.namespace,
                 about=one.model,
                 said=one.owner,
+                # A node or an image may still be on its way.
                 wrong=ailment is not Ailment.FETCH_SLOW,
             )

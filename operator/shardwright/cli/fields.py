@@ -1,5 +1,7 @@
 """The fields of one JSON object, each within its bounds; what is wrong is collected, with its
 path.
+
+A field that nobody asks for is not looked at.
 """
 
 import json

@@ -1,5 +1,7 @@
 """The help of a command: the first screen says what it is for and what is typed most,
 ``--help-all`` says all.
+
+The flags of kubectl are in the latter alone.
 """
 
 import argparse

@@ -1,5 +1,8 @@
 """The command ``import``: what LeaderWorkerSet, KServe, KAITO or a Deployment serves, as
 ShardedModels.
+
+Refuses what starts no vLLM, and what does not tell which model it serves; writes nothing to a
+cluster.
 """
 
 from __future__ import annotations

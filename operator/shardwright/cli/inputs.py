@@ -1,5 +1,7 @@
 """Read files as kubectl does and sort what is in them; every problem names the file that it is
 in.
+
+Refuses what is not UTF-8, and a folder without manifests.
 """
 
 import gc

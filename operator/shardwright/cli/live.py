@@ -1,4 +1,7 @@
-"""Nodes, pods and plans of a live cluster, as plans are made among them."""
+"""Nodes, pods and plans of a live cluster, as plans are made among them.
+
+Without the right to list nodes there is nothing to plan; whatever else may not be read is left out.
+"""
 
 from typing import Any, Final
 

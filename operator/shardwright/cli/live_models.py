@@ -1,4 +1,7 @@
-"""ShardedModels of a cluster, each with its plan of record, its objects and its pods."""
+"""ShardedModels of a cluster, each with its plan of record, its objects and its pods.
+
+Signatures of plans are not checked: the keys are the operator's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The same question under other loads: what a page shows where somebody moves the load."""
+"""The same question under other loads: what a page shows where somebody moves the load.
+
+Lengths stay as they are where too many layouts would have to be priced.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """How ShardedModels stand, as facts: who waits for whom and since when; read from their status,
 StatefulSets and pods.
+
+No cluster is asked here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How models stand, in words and as data."""
+"""How models stand, in words and as data.
+
+How far a start is, is told by its time alone: nobody counts bytes.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

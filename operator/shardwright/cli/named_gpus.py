@@ -1,5 +1,7 @@
 """GPUs named on the command line become Nodes, as a cluster that has them would show them: ``--gpus
 16xH100``.
+
+Refuses a product of which no size of node is known, unless it is said.
 """
 
 from __future__ import annotations

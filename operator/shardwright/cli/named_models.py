@@ -1,4 +1,7 @@
-"""``plan NAME``: a ShardedModel of the cluster, with the plan that stands for it."""
+"""``plan NAME``: a ShardedModel of the cluster, with the plan that stands for it.
+
+A plan of an older generation of its spec does not stand.
+"""
 
 from dataclasses import dataclass
 

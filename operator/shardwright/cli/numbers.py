@@ -1,4 +1,7 @@
-"""Values as they are typed behind an option."""
+"""Values as they are typed behind an option.
+
+Refuses nan, infinity and what no field could take.
+"""
 
 import argparse
 from collections.abc import Sequence

@@ -175,6 +175,7 @@ async def _delete(
     except ApiError as error:
         content = (
             await client.get(SHARDED_MODELS, namespace, name)
+            # No answer came: it may have been made all the same.
             if error.code == 0
             else None
         )

@@ -1,5 +1,7 @@
 """The commands ``plan`` and ``render``: files or a cluster in, the operator's pipeline, text or
 objects out.
+
+Refuses a ShardedModel that is there twice, and a config for a model that has one already.
 """
 
 from argparse import Namespace

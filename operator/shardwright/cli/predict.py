@@ -1,5 +1,7 @@
 """The command ``predict``: many what-ifs, one JSON object a line in and out; a bad line gets its
 answer too.
+
+Chooses nothing: a case names its layout.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""What to say of a finding, and what to type: the words of ``shardwright doctor``."""
+"""What to say of a finding, and what to type: the words of ``shardwright doctor``.
+
+No command deletes anything.
+"""
 
 import shlex
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""The command ``report``: the explanation of one plan as a page for a browser."""
+"""The command ``report``: the explanation of one plan as a page for a browser.
+
+Refuses several ShardedModels at once: a page shows one.
+"""
 
 from argparse import Namespace
 

@@ -1,4 +1,7 @@
-"""Earlier revisions of a ShardedModel of a cluster, as they would run now."""
+"""Earlier revisions of a ShardedModel of a cluster, as they would run now.
+
+One that is not as it was kept comes with the reason in place of its spec.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The command ``size``: how many GPUs of each product a load needs, before anybody has them."""
+"""The command ``size``: how many GPUs of each product a load needs, before anybody has them.
+
+Refuses a product behind a number: that is what it finds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command ``status``: who waits for whom, since when, and what to type."""
+"""The command ``status``: who waits for whom, since when, and what to type.
+
+Writes nothing.
+"""
 
 from __future__ import annotations
 

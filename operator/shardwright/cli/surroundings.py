@@ -1,5 +1,7 @@
 """What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files
 and from a cluster.
+
+Refuses files without a Node, and our own labels of nodes that are no text.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""What the doctor reads of a cluster, as far as whoever asks may read it."""
+"""What the doctor reads of a cluster, as far as whoever asks may read it.
+
+What may not be read is None, and never taken for nothing.
+"""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Styled lines in a terminal: each role of a word has its colour."""
+"""Styled lines in a terminal: each role of a word has its colour.
+
+Lines are never wrapped here: they are made for the terminal's width before.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

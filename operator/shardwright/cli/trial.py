@@ -1,5 +1,7 @@
 """Measure whether a cluster enforces NetworkPolicies: two pods and a policy between them, which are
 removed again.
+
+Where pods could not be made or asked it says Unclear, and guesses nothing.
 """
 
 import asyncio
@@ -235,6 +237,7 @@ def _pod(trial: Trial, mark: str, words: tuple[str | int, ...]) -> dict[str, Any
     container = {
         "name": "reach",
         "image": trial.image,
+        # The kubelet fills in $(NAME), and makes one sign of two.
         "command": ["python3", "-c", program.replace("$", "$$"), *map(str, words)],
         "resources": {"requests": LIMITS, "limits": LIMITS},
         "securityContext": {

@@ -1,5 +1,8 @@
 """The command line of vLLM in a container: found in its command, args or script, and carried over
 option by option.
+
+An option without a place in a ShardedModel is noted as left out, and none is refused. No script is
+run: variables of the container are filled in, and nothing else is worked out.
 """
 
 from __future__ import annotations
@@ -121,6 +124,7 @@ def _commands(
         yield known
         return
     lexer = shlex.shlex(
+        # One word is the script; what follows it are the script's parameters.
         known[2] if len(known) > 2 else "",  # noqa: PLR2004 - the script
         posix=True,
         punctuation_chars=";&|",

@@ -1,7 +1,8 @@
 """The kinds of object that can become a ShardedModel, and how each says what it serves.
 
 Shapes as of: LeaderWorkerSet v1 (kubernetes-sigs/lws), LLMInferenceService v1alpha1 and v1alpha2
-(kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1.
+(kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1. Refuses
+an object in which nothing starts vLLM, and one that does not tell its model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""KIND/NAME: an object of a cluster that is to be imported, as it is typed."""
+"""KIND/NAME: an object of a cluster that is to be imported, as it is typed.
+
+Refuses a word of another form, and a kind that cannot be imported.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""A pod that runs vLLM: its image, variables, volumes and place, carried over into a draft."""
+"""A pod that runs vLLM: its image, variables, volumes and place, carried over into a draft.
+
+Carries over no Secret's content, and no container but the engine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What vLLM is told of drafting, in the words of a ShardedModel."""
+"""What vLLM is told of drafting, in the words of a ShardedModel.
+
+Methods that cannot be planned, and heads without a commit, are not carried over, and said.
+"""
 
 from __future__ import annotations
 
