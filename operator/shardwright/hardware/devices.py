@@ -187,6 +187,7 @@ def read_claim(content: object) -> DeviceUsage | None:
     pod = next((item for item in consumers if item.get("resource") == "pods"), {})
     return DeviceUsage(
         node=_node_of(allocation) or text_or_empty(held[0].get("pool")),
+        # Two slices of one GPU hold it once.
         gpus=len({(item.get("pool"), _whole(item.get("device"))) for item in held}),
         pod=text_or_empty(pod.get("name")),
         pod_uid=text_or_empty(pod.get("uid")),
@@ -221,6 +222,7 @@ def read_devices(
         product=whole[0].product,
         gpus=len(whole),
         usable=sum(not device.taint for device in whole),
+        # One that does not say may have less than the others.
         memory_bytes=min(known) if len(known) == len(sizes) else None,
         capability=whole[0].capability,
         pcie_roots=len({device.pcie_root for device in whole} - {""}),

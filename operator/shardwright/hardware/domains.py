@@ -111,6 +111,7 @@ def read_domain(
 
     ``gpus`` are the usable ones, ``physical`` all that the node has.
     """
+    # One GPU of a board has none beside it; one of a tray has a rack.
     if gpu.scale_up is None or (gpus == 1 and gpu.scale_up_gpus <= RACK_GPUS):
         return Domain(kind=DomainKind.NONE, name="", gpus=1)
     if gpu.scale_up_gpus > RACK_GPUS:

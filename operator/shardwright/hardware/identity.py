@@ -73,6 +73,7 @@ def identify(
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
     gpu = (
         find_gpu(product, _memory_hint(raw, resource, devices))
+        # After the catalogue: nobody states a GPU anew that it has.
         or stated.gpus.get(plain_name(product))
         if certain
         else None

@@ -1,5 +1,7 @@
 """The inventory: what the cluster has and what of it is free, collapsed into pools of alike
 nodes.
+
+What pods take of a node's CPU and memory is not counted.
 """
 
 from collections.abc import Collection, Mapping

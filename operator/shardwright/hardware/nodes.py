@@ -1,6 +1,7 @@
 """Read Nodes and Pods: the whole way from Kubernetes objects to the inventory starts here.
 
-Everything in this package takes objects that anyone may have written and answers with a value.
+Everything in this package takes objects that anyone may have written and answers with a value. None
+of it raises.
 """
 
 from collections.abc import Iterator, Mapping
@@ -150,6 +151,7 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
     gpus = quantity(raw.allocatable[resource]) or 0
     counts = (quantity(raw.labels.get(key)) or 0 for key in _COUNT_KEYS)
+    # Capacity and labels go on counting GPUs that are not healthy any more.
     physical = max(gpus, quantity(raw.capacity.get(resource)) or 0, *counts)
     instance = _matching_instance(raw, gpu)
     domain = read_domain(raw, gpu, gpus, physical, instance)

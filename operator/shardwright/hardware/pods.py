@@ -1,4 +1,7 @@
-"""Who holds GPUs? Pods to the GPUs they keep on a node, with the model they belong to."""
+"""Who holds GPUs? Pods to the GPUs they keep on a node, with the model they belong to.
+
+A pod that has no node, or has finished, holds none.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

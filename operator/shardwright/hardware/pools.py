@@ -1,4 +1,7 @@
-"""Facts and usage to the inventory: what is free, and nodes that are alike collapsed into pools."""
+"""Facts and usage to the inventory: what is free, and nodes that are alike collapsed into pools.
+
+No node has less than nothing free, whatever pods and plans claim of it.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,6 +105,7 @@ def _taken(
             planned[reservation.owner, reservation.group, reservation.node] += max(
                 0, reservation.gpus
             )
+    # A Counter's difference drops what is below zero: pods beyond a plan free nothing of another.
     for (_, _, node), gpus in (planned - bound).items():
         taken[node] += gpus
     return taken
@@ -207,6 +211,8 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     runs: list[list[NodeFacts]] = []
     floor = 0
     for memory_bytes in sorted(by_bytes):
+        # Beside the smallest of the run, not the last: many small steps would join what is not
+        # alike.
         if memory_bytes > floor * MEMORY_SPREAD:
             runs.append([])
             floor = memory_bytes

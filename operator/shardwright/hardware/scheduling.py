@@ -1,5 +1,7 @@
 """Would the scheduler put a pod of the model on this node? State, node selector, taints and
 tolerations.
+
+Affinity, priority, and what is left of CPU and memory are not asked about.
 """
 
 from collections.abc import Mapping, Sequence

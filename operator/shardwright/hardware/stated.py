@@ -1,5 +1,7 @@
 """What an administrator states of nodes: GPUs from their data sheets, prices, and which labels are
 believed.
+
+No GPU of the catalogue is among them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -160,6 +160,7 @@ def _read(text: str) -> CheckpointFiles:
     raises.
     """
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
+    # Bounded while it is unpacked: a few kilobytes can hold gigabytes of zeros.
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
     content = parse_config(raw.decode(), source="what the pod has left")
     files = _files(content["files"])

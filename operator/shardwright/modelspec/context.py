@@ -1,4 +1,7 @@
-"""The longest context that an engine accepts for a model."""
+"""The longest context that an engine accepts for a model.
+
+How well a model answers at that length is not known here.
+"""
 
 from typing import Final
 

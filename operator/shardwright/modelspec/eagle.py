@@ -2,6 +2,7 @@
 
 As vLLM 0.33 makes them (``models/llama_eagle3.py``, ``models/deepseek_eagle3.py``): the first layer
 reads the embedding of a token beside the combined states of its target, twice the hidden size.
+Refuses a quantized head, and one of an architecture that these do not make.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Path-precise reading of a config: every field checked for presence, type and bounds, all problems
 collected.
+
+What is wrong is refused and read as something harmless, so that nothing behind it raises.
 """
 
 from collections.abc import Mapping
@@ -138,7 +140,9 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list | tuple) or any(
-            isinstance(entry, bool) or not isinstance(entry, item) for entry in value
+            # True is an int to Python.
+            isinstance(entry, bool) or not isinstance(entry, item)
+            for entry in value
         ):
             return self._refuse(name, _shown(value), f"must be a list of {noun}", [])
         return list(value)

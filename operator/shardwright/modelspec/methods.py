@@ -1,5 +1,7 @@
 """What the readers of quantization configs share: the method as a value, integers in groups, rules
 for single modules.
+
+Rules that are more than globs are not followed, and warned of.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales
 included.
+
+Refuses a method that no reader here knows, and activation order of GPTQ.
 """
 
 from collections.abc import Callable, Iterable
@@ -287,6 +289,8 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
         general = next(
             (target for target in targets if _LINEAR in target.modules.names), None
         )
+        # A group that names the module goes before the one of all linear modules, in whichever
+        # order.
         chosen = named or general
         return chosen.storage if chosen and base(weight) else None
 

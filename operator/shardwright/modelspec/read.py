@@ -1,5 +1,7 @@
 """A ``config.json`` to a :class:`ModelSpec`: facts that are there and within bounds, or every
 problem found.
+
+No code that a checkpoint brings is run.
 """
 
 import hashlib

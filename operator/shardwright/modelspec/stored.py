@@ -1,5 +1,7 @@
 """How the weights are stored when the question says so: it goes before the config, which is of
 another checkpoint then.
+
+Which modules a checkpoint leaves unquantized is not known then: the common form stands for all.
 """
 
 from collections.abc import Mapping

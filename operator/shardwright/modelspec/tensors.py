@@ -1,7 +1,8 @@
 """The tensors that decoder layers are made of; every family puts its layers together from these
 blocks.
 
-Names are those of the checkpoints (``self_attn.q_proj``): quantization configs speak of them.
+Names are those of the checkpoints (``self_attn.q_proj``): quantization configs speak of them. A
+tensor knows no rank: how it is cut is told by its ``split`` alone.
 """
 
 from collections.abc import Callable

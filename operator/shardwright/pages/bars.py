@@ -1,4 +1,7 @@
-"""Stacked bars: the memory of a GPU by what fills it, the time of a token by what takes it."""
+"""Stacked bars: the memory of a GPU by what fills it, the time of a token by what takes it.
+
+A part below nothing has no length, and its figure all the same.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The trade-off: what a GPU gives against what a user gets, every layout a point, both axes
 logarithmic.
+
+A layout without a speed is not on it.
 """
 
 import math
@@ -29,6 +31,7 @@ class Axis:
         """Return the axis that has room for all values above zero."""
         logs = [math.log10(value) for value in values if value > 0] or [0.0]
         low, high = min(logs), max(logs)
+        # Where all values are one the axis would have no length.
         room = max(high - low, 0.3) * MARGIN
         low, high = low - room, high + room
         ends = cls(low=low, high=high, marks=())

@@ -1,5 +1,7 @@
 """Numbers of a document with where they stand in it, so that whoever reads the page can find each
 of them there.
+
+A number that is not in the document cannot be shown.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """The device mesh as a drawing: the GPUs of every node, what the rank on each holds, and the links
 among them.
+
+Of many nodes the first are drawn, the others named alone.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,7 @@
 """How the pods of a plan are made here and now: with what is found out where they are made, and as
 another release had made those of a revision that is gone back to.
+
+Decides nothing: which revision and which record it is about has been found before.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """All layouts that were considered, as points of the trade-off between what a GPU gives and what a
 user gets.
+
+None is left out for being ruled out: it is there with the reasons.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""How sure the figures of a plan are: each with its band and what it rests on."""
+"""How sure the figures of a plan are: each with its band and what it rests on.
+
+No band is made here: the plan brings each.
+"""
 
 from collections.abc import Iterator
 from typing import Final

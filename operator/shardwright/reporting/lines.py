@@ -1,4 +1,7 @@
-"""Lines of words with roles, and how paragraphs and tables become such lines at a given width."""
+"""Lines of words with roles, and how paragraphs and tables become such lines at a given width.
+
+Knows no colours.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

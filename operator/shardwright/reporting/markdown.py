@@ -1,4 +1,7 @@
-"""An explanation as Markdown: the same sections as the text, for an issue, a review or a page."""
+"""An explanation as Markdown: the same sections as the text, for an issue, a review or a page.
+
+Bars and colours are not in it.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 

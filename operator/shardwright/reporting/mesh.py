@@ -1,4 +1,7 @@
-"""What every rank of a replica holds, and the links among them with how busy they are."""
+"""What every rank of a replica holds, and the links among them with how busy they are.
+
+One replica stands for all, which are alike; nothing is timed here.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """An explanation as lines of text: overview, drawing, memory bars, why, what else, what was ruled
 out.
+
+A section that has nothing to say is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Where the time of an output token goes, side by side for the chosen layout and the runners-up."""
+"""Where the time of an output token goes, side by side for the chosen layout and the runners-up.
+
+No time is worked out here: the plan and its runners-up bring theirs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Dense decoders with forms of their own: GPT-J, OPT, Falcon, ChatGLM, Command-R."""
+"""Dense decoders with forms of their own: GPT-J, OPT, Falcon, ChatGLM, Command-R.
+
+Refuses an OPT whose embedding has another width than its layers.
+"""
 
 from dataclasses import replace
 from types import MappingProxyType

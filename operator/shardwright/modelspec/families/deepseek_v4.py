@@ -1,5 +1,7 @@
 """DeepSeek-V4: a short window beside a compressed context, low-rank outputs, several residual
 streams, FP4 experts.
+
+Refuses a config that does not state the compression of every layer.
 """
 
 from collections.abc import Callable

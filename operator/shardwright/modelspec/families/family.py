@@ -1,4 +1,7 @@
-"""What a family is, and the fields that nearly all of them share."""
+"""What a family is, and the fields that nearly all of them share.
+
+Refuses K/V heads that do not divide the heads, and a Qwen whose window holds for some layers only.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

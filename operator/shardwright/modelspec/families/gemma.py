@@ -1,5 +1,7 @@
 """Gemma 1 to 4: tied embeddings, from 2 on four norms a layer and layers that slide, in 4 experts
 beside the dense block.
+
+Refuses a Gemma 4 whose layers share K/V or take inputs of their own: those are not read.
 """
 
 from dataclasses import replace

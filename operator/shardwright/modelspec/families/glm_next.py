@@ -1,5 +1,7 @@
 """GLM-5.3-Flash: Kimi delta attention in most layers, indexed latent attention in the others,
 several residual streams.
+
+Never compared with the engine's classes: its K/V is estimated, and said to be.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Llama 4: chunked layers with every fourth one full, experts in every layer or every other one."""
+"""Llama 4: chunked layers with every fourth one full, experts in every layer or every other one.
+
+Refuses a list of layers that is shorter than the model.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Nemotron-H (one mixer a layer: Mamba-2, attention or feed-forward) and DeciLM (layers cut down
 one by one).
+
+Refuses a layer of another kind than these, and attention that was replaced by a matrix.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in every fourth."""
+"""Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in every fourth.
+
+Refuses a list of layers that is shorter than the model.
+"""
 
 from collections.abc import Callable
 from types import MappingProxyType

@@ -1,4 +1,7 @@
-"""The vision tower of a multimodal model, counted from its ``vision_config``."""
+"""The vision tower of a multimodal model, counted from its ``vision_config``.
+
+Nothing is counted, or guessed, of a tower whose sizes are not stated.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
