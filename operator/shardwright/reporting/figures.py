@@ -1,7 +1,7 @@
 """Figures as a person reads them: rounded to what they are worth, with their band and their basis.
 
 For people alone: what a program reads is not rounded by it.
-"""  # noqa: E501
+"""
 
 from math import floor, log10
 
