@@ -273,9 +273,8 @@ def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]
     sorted.
     """
     applied: list[str] = []
-    same = (
-        settings.engine is not None and settings.engine.name == spec.engine.name
-    )  # options are an engine's own
+    # Options are an engine's own.
+    same = settings.engine is not None and settings.engine.name == spec.engine.name
     engine = (
         _merged_engine(spec.engine, settings.engine, applied)
         if settings.engine and same

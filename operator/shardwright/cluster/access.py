@@ -76,9 +76,8 @@ def open_access(
         AccessError: neither works; the message says why.
     """
     configuration = client.Configuration()
-    configuration.retries = (
-        False  # retries are ours: the library's would repeat what must not be repeated
-    )
+    # Retries are ours: the library's would repeat what must not be repeated.
+    configuration.retries = False
     # The library keeps five for each core, and shakes hands anew for every request beyond that.
     configuration.connection_pool_maxsize = CONNECTIONS_KEPT
     try:

@@ -119,9 +119,8 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
             kept.append(call.project(item))
     except BrokenError:
         return None
-    listed = metadata_of(page.fields).get(
-        "resourceVersion"
-    )  # a Status has neither that nor items
+    # A Status has neither that nor items.
+    listed = metadata_of(page.fields).get("resourceVersion")
     return {**page.fields, "items": kept} if listed else None
 
 

@@ -72,9 +72,8 @@ class Caches:
         self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
         self._kinds: dict[str, list[Reader[Any]]] = {}
-        self._of_namespace: dict[
-            str, list[Reader[Any]]
-        ] = {}  # those that are not optional
+        # Those that are not optional.
+        self._of_namespace: dict[str, list[Reader[Any]]] = {}
         self._listed: set[str] = set()
         self.filled = asyncio.Event()
 

@@ -378,9 +378,8 @@ class Client:
             raise NotLeadingError
         exchange = self._exchange(call)
         exchange.add_done_callback(lambda _: self._gate.leave(call.namespace))
-        return await asyncio.shield(
-            exchange
-        )  # whoever gives up waiting does not free the thread
+        # Whoever gives up waiting does not free the thread.
+        return await asyncio.shield(exchange)
 
     async def _pass_gate(self, call: Call, urgency: Urgency) -> None:
         began = monotonic()

@@ -205,9 +205,8 @@ class Elector:
             self._lost = _holder(spec) not in {"", self._identity.holder}
             # Somebody else has emptied it under its leader, who takes it again.
             return not self._lost and await self._replace(client, lease, self._claim())
-        ours = (
-            first and _holder(spec) == self._identity.holder
-        )  # this process was started anew under its name
+        # This process was started anew under its name.
+        ours = first and _holder(spec) == self._identity.holder
         if not (ours or _is_released(spec) or self._expired()):
             return False
         moves = {

@@ -28,9 +28,8 @@ than is admitted of it is kept, so that what was cut is seen to be too deep, and
 whole.
 """
 
-PIECE: Final = (
-    2**16
-)  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
+# Characters that are gathered before the next item is decoded: a piece of one is decoded in vain.
+PIECE: Final = 2**16
 HEAD: Final = 4096  # characters in which a name is looked for
 
 _DECODER: Final = json.JSONDecoder()

@@ -41,9 +41,8 @@ from shardwright.cluster.streams import (
 
 log = logging.getLogger(__name__)
 
-SPREAD: Final = (
-    0.2  # share by which times differ at random, so that not everything comes at once
-)
+# Share by which times differ at random, so that not everything comes at once.
+SPREAD: Final = 0.2
 
 V = TypeVar("V")
 
@@ -148,9 +147,8 @@ class Reader(threading.Thread, Generic[V]):
         self._deliver = deliver
         self._timing = timing or Timing()
         self._known: dict[Key, V] = {}
-        self._written: dict[
-            Key, int
-        ] = {}  # by us, and not heard of yet, with the version of the write
+        # By us, and not heard of yet, with the version of the write.
+        self._written: dict[Key, int] = {}
         self._lock = threading.Lock()  # of what was written
         self._version = ""  # to watch from; none: list first
         self._list_due = 0.0

@@ -61,9 +61,8 @@ class Schedulers:
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
-        self._asking = (
-            asyncio.Lock()
-        )  # looks go on side by side, and one answer is for all of them
+        # Looks go on side by side, and one answer is for all of them.
+        self._asking = asyncio.Lock()
         self._served: Mapping[str, str] = {}
         self._found: dict[str | None, Mapping[str, SchedulerApi]] = {}
         self._asked_at = float("-inf")

@@ -22,9 +22,8 @@ METADATA: Final = {
 
 READ_BYTES: Final = 2**18
 REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more
-UNKNOWN_PATH: Final = (
-    b"404 page not found"  # says the API server where it does not have a kind
-)
+# So says the API server where it does not have a kind.
+UNKNOWN_PATH: Final = b"404 page not found"
 
 
 class Trouble(StrEnum):

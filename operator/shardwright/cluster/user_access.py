@@ -120,9 +120,8 @@ def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) ->
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
     if connection.user:
-        merged["users"].get_with_name(
-            connection.user
-        )  # the loader would go on as nobody
+        # The loader would go on as nobody.
+        merged["users"].get_with_name(connection.user)
     merged.value["contexts"].append(
         ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path)
     )

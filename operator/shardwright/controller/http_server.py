@@ -16,14 +16,12 @@ from types import MappingProxyType
 from typing import Final
 
 LONGEST_REQUEST_BYTES: Final = 1 << 14
-EXCHANGE_SECONDS: Final = (
-    5.0  # what a client has for its request, and for taking the answer
-)
+# What a client has for its request, and for taking the answer.
+EXCHANGE_SECONDS: Final = 5.0
 # for one more goes the oldest of the address that has the most: seldom a probe's
 MOST_CONNECTIONS: Final = 64
-SLICE_BYTES: Final = (
-    1 << 16
-)  # what a connection holds of an answer; the rest is shared by all that take it
+# What a connection holds of an answer; the rest is shared by all that take it.
+SLICE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,8 @@ class HttpServer:
         self._answers = answers
         self._rooms = rooms
         self._admits = admits
-        self._connections: dict[
-            asyncio.StreamWriter, str
-        ] = {}  # oldest first, with the client's address
+        # Oldest first, with the client's address.
+        self._connections: dict[asyncio.StreamWriter, str] = {}
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -128,9 +125,8 @@ class HttpServer:
             self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES
         )
         await self._stopping.wait()
-        self._loop.remove_reader(
-            self._socket
-        )  # a server that is closed leaks what it is just accepting
+        # A server that is closed leaks what it is just accepting.
+        self._loop.remove_reader(self._socket)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             # Again and again: an exchange may be accepted between two rounds.
             for connection in self._connections:
@@ -142,9 +138,8 @@ class HttpServer:
     async def _accept(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        address, *_ = writer.get_extra_info("peername") or (
-            "",
-        )  # none: it has gone already
+        # Without a name: it has gone already.
+        address, *_ = writer.get_extra_info("peername") or ("",)
         self._connections[writer] = address
         if len(self._connections) > MOST_CONNECTIONS:
             self._evict()
@@ -183,9 +178,8 @@ class HttpServer:
     ) -> None:
         request = _parsed(head)
         reply = await self._replied(request, address)
-        writer.transport.set_write_buffer_limits(
-            high=0
-        )  # a slice is written when the one before is gone
+        # A slice is written when the one before is gone.
+        writer.transport.set_write_buffer_limits(high=0)
         writer.write(reply.head())
         text = memoryview(b"" if request.method == "HEAD" else reply.body)
         for start in range(0, len(text), SLICE_BYTES):
@@ -226,9 +220,8 @@ class HttpServer:
 def _parsed(head: bytes) -> HttpRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
-    fields = (
-        line.partition(":") for line in reversed(lines)
-    )  # of a header that comes twice the first one counts
+    # Of a header that comes twice the first one counts.
+    fields = (line.partition(":") for line in reversed(lines))
     headers = {name.strip().lower(): value.strip() for name, _, value in fields}
     return HttpRequest(
         method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers

@@ -54,14 +54,12 @@ class Intake:
         self._queue = queue
         self._may_ask = may_ask
         self._clock = clock
-        self._round: deque[Key] = (
-            deque()
-        )  # who waits, may use what has come free, and has not had its turn
+        # Who waits, may use what has come free, and has not had its turn.
+        self._round: deque[Key] = deque()
         self._turn: Key | None = None
         self._turn_ends = 0.0
-        self._for_turns: deque[Key] = (
-            deque()
-        )  # who waits for a turn to restart, and has not been woken for it
+        # Who waits for a turn to restart, and has not been woken for it.
+        self._for_turns: deque[Key] = deque()
         self._woken: dict[Key, _Woken] = {}  # who has
 
     def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  # a fact

@@ -78,9 +78,8 @@ def configure(level: str) -> None:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("shardwright").setLevel(level)
-    logging.getLogger("kopf._core.reactor.running").setLevel(
-        logging.ERROR
-    )  # warns that it leaves signals to us
+    # It warns that it leaves signals to us.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
     sys.excepthook = _uncaught
     sys.unraisablehook = lambda ignored: _uncaught(

@@ -33,9 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
-    sys.setrecursionlimit(
-        2 * DEEPEST_OBJECT
-    )  # at Python's own of 1,000 one such resource would end kopf's watch for good
+    # At Python's own of 1,000 one such resource would end kopf's watch for good.
+    sys.setrecursionlimit(2 * DEEPEST_OBJECT)
     keep_answering()
     return asyncio.run(_run(options))
 

@@ -94,9 +94,8 @@ class ModelSeries(Collector):
         """Yield the metrics with all their series, one metric at a time; on the thread of who
         asks.
         """
-        shown = list(
-            self._shown.values()
-        )  # each is replaced as a whole, so what is read here does not change meanwhile
+        # Each is replaced as a whole, so what is read here does not change meanwhile.
+        shown = list(self._shown.values())
         for gauge in self._gauges:
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
             for series in shown:

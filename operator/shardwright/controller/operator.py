@@ -216,9 +216,8 @@ class Operator:
         if scrapers:
             scrapers.stop()
         if plans:
-            await asyncio.to_thread(
-                plans.stop
-            )  # a page that is made now may wait for this loop
+            # A page that is made now may wait for this loop.
+            await asyncio.to_thread(plans.stop)
         scrapes.stop()
         log.info("stopped")
         return 1 if self._failed else 0
@@ -298,9 +297,8 @@ class Operator:
             node_set=self._planner.stated.node_set,
             namespaces=options.watch_namespaces,
         )
-        await self._say_missing(
-            needed_of_claims(installation.claims)
-        )  # without them it would wait and say nothing
+        # Without them it would wait and say nothing.
+        await self._say_missing(needed_of_claims(installation.claims))
         self._metrics.show_left(self._view.namespaces, ())
         self._claims = Claims(self._client, installation, self._on_claims)
         self._claims.start()

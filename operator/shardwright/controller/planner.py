@@ -175,9 +175,8 @@ class Planner:
             try:
                 text = await whole(live)
             except InputError as error:
-                self._subjects.keep(
-                    key, form, error.problems
-                )  # it is not read again either
+                # It is not read again either.
+                self._subjects.keep(key, form, error.problems)
                 raise
             administration = self.administration
             question = Resolve(
@@ -204,9 +203,8 @@ class Planner:
         memo: Memo[Resolved | Failed] = Memo(
             recall=lambda: self._subjects.of(key, form), keep=keep
         )
-        priority = (
-            Priority.RESYNC if _was_too_costly(live) else Priority.NEW
-        )  # another leader has tried it
+        # Another leader has tried it.
+        priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW
         return _resolved(await self._worker.ask(key, priority, work, memo))
 
     def forget(self, key: Key) -> None:
@@ -253,9 +251,8 @@ class Planner:
         if not answer.short or ask.beside is not None:
             return answer
         advised = await self._advised(key, subject, ask, answer)
-        self._book(
-            key, subject, ask, advised.record
-        )  # where its namespace had kept too many, it may keep fewer now
+        # Where its namespace had kept too many, it may keep fewer now.
+        self._book(key, subject, ask, advised.record)
         return advised
 
     def _book(

@@ -32,9 +32,8 @@ FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 300.0
 # share by which a pause differs at random, so that what failed together does not come together
 RETRY_SPREAD: Final = 0.2
-DOUBLINGS: Final = (
-    16  # more would say nothing: the longest pause is reached long before
-)
+# More would say nothing: the longest pause is reached long before.
+DOUBLINGS: Final = 16
 
 
 def retry_pause_seconds(failures: int) -> float:
@@ -186,9 +185,8 @@ class Queue:
         self._busy: Counter[str] = Counter()  # workers by namespace
         self._calm: Counter[str] = Counter()  # those of them that mend nothing
         self._appointments: dict[Key, _Appointment] = {}
-        self._calendar: list[
-            tuple[float, int, Key]
-        ] = []  # a heap; entries that no appointment has any more are skipped
+        # A heap; entries that no appointment has any more are skipped.
+        self._calendar: list[tuple[float, int, Key]] = []
         self._numbers = count()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when

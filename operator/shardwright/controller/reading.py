@@ -107,9 +107,8 @@ class Reading:
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._naming = Turns()
-        self._unserved: dict[
-            str, float
-        ] = {}  # kinds that a write has found missing, and when
+        # Kinds that a write has found missing, and when.
+        self._unserved: dict[str, float] = {}
 
     def note_absent(self, kinds: frozenset[str]) -> None:
         """Note which kinds of object the readers do not find in this cluster."""

@@ -102,9 +102,8 @@ class Recalling:
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
         if isinstance(said, Problem):
-            return Former(
-                hash=revision.hash, subject=(said,)
-            )  # what is gone may be put back: it is read again
+            # What is gone may be put back: it is read again.
+            return Former(hash=revision.hash, subject=(said,))
         former = as_kept(
             _former_of(revision, await self._resolved(live, said, revision), said),
             revision,

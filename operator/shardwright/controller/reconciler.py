@@ -55,9 +55,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
-CHANGED_SECONDS: Final = (
-    0.1  # until the next look, where what is looked at has changed under it
-)
+# Until the next look, where what is looked at has changed under it.
+CHANGED_SECONDS: Final = 0.1
 
 GROUPS_AT_ONCE: Final = 16
 """Groups of a model up to which a look works on the event loop. Basis: measured, 0.8 to 1.3 ms of
@@ -166,9 +165,8 @@ class Reconciler:
         self._notes.taken(key)
         if any(not isinstance(write, DryRunPod) for write in done.written):
             return Again(seconds=WRITTEN_SECONDS, priority=_priority(published))
-        self._notes.rest(
-            key, mark, again_at
-        )  # what has changed since it began is still to be looked at
+        # What has changed since it began is still to be looked at.
+        self._notes.rest(key, mark, again_at)
         return self._again(again_at, _priority(published))
 
     def _after_refusal(
@@ -314,9 +312,10 @@ class Reconciler:
             }
             if await self._parts.reading.certain_nodes(nodes):
                 raise ChangedError
+        # What comes free meanwhile counts.
         self._view.note(
             key, replace(self._view.interests(key), waits_for_capacity=True)
-        )  # what comes free meanwhile counts
+        )
         return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
     async def _certain(
@@ -374,9 +373,8 @@ class Reconciler:
         """
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
-        await _aside(
-            groups, show, key, published.found, published.report
-        )  # who has read the status finds the series
+        # Who has read the status finds the series.
+        await _aside(groups, show, key, published.found, published.report)
         if published.status != (live.get("status") or {}):
             gist = gist_of(published.status)
             due = write_at(self._notes.of(key).said, gist, now)
@@ -392,9 +390,8 @@ class Reconciler:
                     # written.
                     and self._view.resources.get(key) is live
                 ):
-                    self._view.take_resource(
-                        stored
-                    )  # else its user has changed it: that is, or was, for its event to tell
+                    # Otherwise its user has changed it: that is, or was, for its event to tell.
+                    self._view.take_resource(stored)
         for event in published.events:
             await self._parts.recorder.record(live, event)
         _log(key, done)

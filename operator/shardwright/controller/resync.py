@@ -113,9 +113,8 @@ class Resync:
         }
         # A standby that starts to lead asks for all of them again, and its first look waits for it.
         self._booked = await self._bookings(models)
-        keys = (
-            models.keys() & self._view.resources.keys()
-        )  # the others have ended while their plans were read
+        # The others have ended while their plans were read.
+        keys = models.keys() & self._view.resources.keys()
         for key in sorted(keys, key=self._precedence):
             _, wanted = self._booked[key]
             if wanted is not None:

@@ -61,9 +61,8 @@ class _Desk:
     found: OrderedDict[bytes, tuple[TokenVerdict, float]] = field(
         default_factory=OrderedDict
     )
-    waiting: Counter[str] = field(
-        default_factory=Counter
-    )  # questions by address; none of 0
+    # Questions by address; none of 0.
+    waiting: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self.name)
@@ -128,9 +127,8 @@ class Scrapers:
             desk.thread, self._review, token
         )
         question.add_done_callback(lambda _: desk.left(address))
-        return await asyncio.shield(
-            question
-        )  # whoever hangs up does not free the thread
+        # Whoever hangs up does not free the thread.
+        return await asyncio.shield(question)
 
     def _remembered(self, mark: bytes, verdict: TokenVerdict) -> TokenVerdict:
         for desk in (self._known, self._strangers):

@@ -197,9 +197,8 @@ def watch_settings() -> kopf.OperatorSettings:
     # none.
     settings.persistence.finalizer = "shardwright.io/unused"
     settings.persistence.diffbase_storage = NothingKept()
-    settings.watching.inactivity_timeout = (
-        70  # a silent connection is dead: bookmarks come every 60 s
-    )
+    # A silent connection is dead: bookmarks come every 60 s.
+    settings.watching.inactivity_timeout = 70
     settings.watching.server_timeout = 300
     settings.watching.chunk_size = PAGE
     settings.watching.reconnect_backoff = 1.0
@@ -207,7 +206,6 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = Backoffs()
     settings.queueing.error_delays = (1, 2, 5, 10, 30, 60)
-    settings.queueing.idle_timeout = (
-        0.1  # a worker for each object that is seen, for no longer than it is needed
-    )
+    # A worker for each object that is seen, for no longer than it is needed.
+    settings.queueing.idle_timeout = 0.1
     return settings

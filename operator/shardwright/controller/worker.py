@@ -124,9 +124,8 @@ class Worker:
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)
-        return await asyncio.shield(
-            task
-        )  # who asks may give up; the turn lasts until the process is free
+        # Who asks may give up; the turn lasts until the process is free.
+        return await asyncio.shield(task)
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:
         self._under_way.discard(task)

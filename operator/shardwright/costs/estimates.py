@@ -87,9 +87,8 @@ class Estimate:
     performance: Performance
     load: LoadingTime | None = None
     draft_tokens: int = 0  # that a step drafts
-    capacity: float | None = (
-        None  # requests a second that are served at most, where a rate is offered
-    )
+    # Requests a second that are served at most, where a rate is offered.
+    capacity: float | None = None
 
     @property
     def load_seconds(self) -> float | None:

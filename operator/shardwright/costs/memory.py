@@ -165,9 +165,8 @@ def memory_under(
         return _shortened(
             frame, tried[-1], workload.shortest_model_len or workload.max_model_len
         )
-    return max(
-        starting, key=lambda memory: memory.running(share)
-    )  # the first of the best: the highest limits
+    # The first of the best: the highest limits.
+    return max(starting, key=lambda memory: memory.running(share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

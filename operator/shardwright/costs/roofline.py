@@ -33,17 +33,17 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """Which unit multiplies weights that are stored so; where the GPU has none, they are widened first.
 """
 
+# Of weights beside activations of 16 bits (``Storage.product``).
 _ALONE: Final = (
     "none",
     "bf16",
     "fp16",
-)  # of weights beside activations of 16 bits (``Storage.product``)
+)
 
 _PLAIN: Final = ("bf16", "fp16")
 _ALL_REDUCES_PER_LAYER: Final = 2  # after attention and after the feed-forward block
-_ACTIVATION_BYTES: Final = (
-    2  # bf16 and fp16 cross links and memory as two bytes a value
-)
+# bf16 and fp16 cross links and memory as two bytes a value.
+_ACTIVATION_BYTES: Final = 2
 WIDENED_ROWS: Final = 32.0
 """Rows (of an expert: its own) up to which weights that the GPU has no unit for are widened while
 they are read, for nothing. Basis: measured, Marlin keeps nearly the whole gain of 4 bits up to 16
@@ -115,16 +115,14 @@ class StageFloor:
     token: float
     expert_token: float
     head_token: float
-    hidden_token: (
-        float  # reading or writing one vector of the hidden size in every layer
-    )
+    # Reading or writing one vector of the hidden size in every layer.
+    hidden_token: float
     attention: tuple[tuple[float, float, float, float, float], ...]
     widened: bool  # most dense weights have no unit of their own
     expert_widened: bool
     expert_columns: float  # of one expert's slice
-    formats: tuple[
-        str, ...
-    ]  # how most dense and most expert weights are stored, "int4 widened" without a unit
+    # How most dense and most expert weights are stored, "int4 widened" without a unit.
+    formats: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

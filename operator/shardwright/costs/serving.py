@@ -81,9 +81,8 @@ class Load:
     running: float
     chunk_tokens: int
     ranks: float = 1.0
-    mixed: bool = (
-        True  # prompts and decoding share steps; else a prompt has steps of its own
-    )
+    # Prompts and decoding share steps; else a prompt has steps of its own.
+    mixed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,9 +391,8 @@ def _decode(
     others' overlap, P batches keep the slowest stage busy. One loop of the engine prepares the
     steps of them all.
     """
-    together = (
-        load.workload.arrival is Arrival.STATIC_BATCH
-    )  # one batch, which no two stages work on at once
+    # One batch, which no two stages work on at once.
+    together = load.workload.arrival is Arrival.STATIC_BATCH
     in_flight = 1.0 if together else min(replica.stages, load.running)
     passage = _pass(
         replica,
@@ -560,9 +558,8 @@ def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
     counted = speed.alone.latency_seconds
-    scale = (
-        speed.prefill_seconds / counted if counted > 0 else 0.0
-    )  # chunks overlap in a pipeline
+    # Chunks overlap in a pipeline.
+    scale = speed.prefill_seconds / counted if counted > 0 else 0.0
     overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
     return _present(
         [

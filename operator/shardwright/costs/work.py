@@ -89,9 +89,8 @@ class ModelWork:
     products: Prefix
     attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
-    alike: tuple[
-        Prefix, ...
-    ]  # layers of each sort: layers of one sort differ in nothing that is counted
+    # Layers of each sort: layers of one sort differ in nothing that is counted.
+    alike: tuple[Prefix, ...]
 
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":

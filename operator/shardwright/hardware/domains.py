@@ -37,9 +37,8 @@ _RACK_KEYS: Final = (
     "oci.oraclecloud.com/host.gpu_memory_fabric_id",
     "cloud.google.com/gce-topology-subblock",
 )
-_ALWAYS_BRIDGED: Final = frozenset(
-    {"H100-NVL-94GB", "H200-NVL-141GB"}
-)  # sold as bridged sets; others: an option
+# Sold as bridged sets; others: an option.
+_ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})
 _PLACEHOLDERS: Final = frozenset({"no-imds-data", "unknown", "none"})
 _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
     tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(8)),
@@ -72,10 +71,11 @@ _ZONES: Final = (
     "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/zone",
 )
+# nvidia.com/gpu.machine of virtual machines; nothing at all says nothing.
 _VIRTUAL: Final = re.compile(
     r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
     re.ASCII,
-)  # nvidia.com/gpu.machine of virtual machines; nothing at all says nothing
+)
 
 
 class DomainKind(StrEnum):

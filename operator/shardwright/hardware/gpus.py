@@ -67,9 +67,8 @@ class Link:
     name: str  # "NVLink4 NVSwitch", "PCIe 4 x16", "400 Gb/s RDMA", ...
     bytes_per_second: float
     latency_seconds: float
-    basis: (
-        str  # datasheet | measured | fitted | assumed | stated (by a label of the user)
-    )
+    # datasheet | measured | fitted | assumed | stated (by a label of the user).
+    basis: str
     source: str
 
     def __hash__(self) -> int:
@@ -106,9 +105,8 @@ class Gpu:
     flops: Mapping[str, float]
     scale_up: Link | None
     scale_up_gpus: int
-    host: (
-        Link  # PCIe: what two GPUs of a node use where the scale-up link does not reach
-    )
+    # PCIe: what two GPUs of a node use where the scale-up link does not reach.
+    host: Link
     compute_capability: tuple[int, int] | None
     basis: str
     source: str

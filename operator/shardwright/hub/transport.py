@@ -116,9 +116,8 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
     request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    opener = (
-        OpenerDirector()
-    )  # without the handlers of redirects, errors, files and FTP
+    # Without the handlers of redirects, errors, files and FTP.
+    opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
     try:

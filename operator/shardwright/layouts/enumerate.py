@@ -77,9 +77,8 @@ def enumerate_candidates(
     a layout is used. ``beyond`` goes on to a few nodes more than a pool has, so that what is
     missing can be said.
     """
-    cuts: dict[
-        tuple[int, int], tuple[Layout, ...]
-    ] = {}  # pools with alike nodes are cut alike
+    # Pools with alike nodes are cut alike.
+    cuts: dict[tuple[int, int], tuple[Layout, ...]] = {}
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
         most = min(

@@ -273,9 +273,8 @@ class Levels:
             *domains,
             *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1)),
         ]
-        self._marks: list[Sequence[Any]] = [
-            [node.name for node in nodes]
-        ]  # of the nodes themselves, then of every level
+        # Of the nodes themselves, then of every level.
+        self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]
         self._made: list[Level] = []
 
     def nearest(self, count: int) -> Iterator[tuple[Node, ...]]:

@@ -162,9 +162,8 @@ class MemoryRules:
     graph_sequences: int = 512  # the largest batch that graphs are counted for
     counts_graphs: bool = True  # graphs are taken from the budget before the K/V cache
     logit_copies: float = 4.0  # FP32 rows of the vocabulary per sequence that samples
-    cache_follows_weights: bool = (
-        False  # FP8 K/V beside weights in floating point of fewer bits
-    )
+    # FP8 K/V beside weights in floating point of fewer bits.
+    cache_follows_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +177,8 @@ class CutRules:
     width_divides_replica: frozenset[str] = frozenset()  # expert width over all ranks
     shares_context: bool = True  # tensor ranks can share the tokens of a request
     data_beside_tensor: bool = True  # a replica of the attention may have several ranks
-    mixes_expert_cuts: bool = (
-        False  # experts may be dealt to some ranks, sliced over others
-    )
+    # Experts may be dealt to some ranks, sliced over others.
+    mixes_expert_cuts: bool = False
     deals_experts_evenly: bool = False  # every rank must get as many whole experts
 
 
@@ -210,21 +208,17 @@ class EngineSupport:
     architectures: frozenset[str] | None = None
     quantizations: frozenset[str] | None = None  # methods of ``quantization_config``
     takes_adapters: frozenset[str] | None = None  # architectures
-    adapters_leave_vocabulary: frozenset[str] = (
-        frozenset()
-    )  # none on embedding and head
-    adapter_vocabulary: int = (
-        258_048  # tokens at most, of those whose vocabulary takes them
-    )
-    becomes_predictor: frozenset[str] = (
-        frozenset()
-    )  # loaded as MTP layers, never as a draft model
+    # None on embedding and head.
+    adapters_leave_vocabulary: frozenset[str] = frozenset()
+    # Tokens at most, of those whose vocabulary takes them.
+    adapter_vocabulary: int = 258_048
+    # Loaded as MTP layers, never as a draft model.
+    becomes_predictor: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
     least_capability: tuple[int, int] | None = None  # the oldest NVIDIA GPUs it runs on
-    widens_fp8_from: tuple[int, int] | None = (
-        None  # the oldest whose kernels widen FP8 weights
-    )
+    # The oldest whose kernels widen FP8 weights.
+    widens_fp8_from: tuple[int, int] | None = None
     oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     @property

@@ -138,9 +138,8 @@ def read_handover(text: str) -> CheckpointFiles | Problem:
         lzma.LZMAError,
         RecursionError,
     ):
-        return _invalid(
-            "is damaged"
-        )  # who has written it had read it as a config before
+        # Who has written it had read it as a config before.
+        return _invalid("is damaged")
 
 
 def _read_problem(text: str) -> Problem:

@@ -149,9 +149,8 @@ def _fp8(fields: Fields) -> Quantization:
             "weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0"
         )
         block = ()
-    scales = (
-        64 if fields.string("activation_scheme") == "static" else 32
-    )  # a static input scale stands beside it
+    # A static input scale stands beside it.
+    scales = 64 if fields.string("activation_scheme") == "static" else 32
     storage = (
         replace(FP8_PER_TENSOR, block=(block[0], block[1]))
         if block

@@ -29,19 +29,19 @@ from shardwright.modelspec.methods import (
 from shardwright.modelspec.modules import canonical, engine_name, full_name
 from shardwright.modelspec.spec import Weight, WeightFormat
 
-_SPECIAL: Final = frozenset(
-    r"*+?^$()[]{}|\\"
-)  # of a regular expression (``inc/config_parser.py``)
+# Of a regular expression (``inc/config_parser.py``).
+_SPECIAL: Final = frozenset(r"*+?^$()[]{}|\\")
 _FOUR: Final = 4  # bits
 _MXFP4_GROUP: Final = 32  # values
 _QUARK_TAKES: Final = (
     "fp8_e4m3 or int8 beside quantized activations, int4 or uint4 per group beside plain "
     "ones, fp4 in groups of 32, or NVFP4"
 )
+# Values, and the scale of their scales.
 _NVFP4: Final = (
     ("fp4", "per_group", 16),
     ("fp8_e4m3", "per_tensor", None),
-)  # values, and the scale of their scales
+)
 
 
 def quark(fields: Fields) -> Quantization:

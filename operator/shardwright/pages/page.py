@@ -298,9 +298,8 @@ def _load(name: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    return (
-        in_page(value) if type(value) is str else value
-    )  # what is marked as safe is ours
+    # What is marked as safe is ours.
+    return in_page(value) if type(value) is str else value
 
 
 @cache

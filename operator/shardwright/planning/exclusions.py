@@ -75,7 +75,6 @@ def _nodes(code: str, entries: Sequence[NodeExclusion]) -> Exclusion:
 def _sentence(entry: _Entry) -> str:
     verdict, violation = entry
     candidate = verdict.candidate
-    problem = replace(
-        violation.problem, path="", remedy=""
-    )  # the field and the way out are said once, for the outcome
+    # The field and the way out are said once, for the outcome.
+    problem = replace(violation.problem, path="", remedy="")
     return f"{degrees(candidate.layout)} on {candidate.pool.name}: {problem.sentence()}"

@@ -14,9 +14,8 @@ from shardwright.planning.drafts import NOUNS
 
 _OTHER: Final = "select other GPUs or other weights"
 
-_Held = tuple[
-    ModelSpec, str, str
-]  # a model on the GPU, what its weights are called, the field that it comes from
+# A model on the GPU, what its weights are called, the field that it comes from.
+_Held = tuple[ModelSpec, str, str]
 
 
 def dtype_problems(

@@ -49,9 +49,8 @@ def better(
         return None
     if plan.carries_load == stands.carries_load:
         now, then = (_score(item, inventory, scale) for item in (plan, stands))
-        gain = (
-            now / then if then > 0 else then / now
-        ) - 1  # negative is the score of a time
+        # Negative is the score of a time.
+        gain = (now / then if then > 0 else then / now) - 1
         if gain <= 0:
             return None
     return Better(

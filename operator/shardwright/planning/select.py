@@ -143,9 +143,8 @@ class FeasibleCandidate:
     # load
     served_share: float
     score: float  # the objective, greater is better
-    second_choice: bool = (
-        False  # other GPUs are taken before these, where they do as well
-    )
+    # Other GPUs are taken before these, where they do as well.
+    second_choice: bool = False
     # more requests arrive than are served at most: the queue grows without end
     falls_behind: bool = False
 

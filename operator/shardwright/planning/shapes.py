@@ -375,9 +375,8 @@ class _CutWeight:
     block: int  # of that axis; 0 where it is not quantized in blocks
     experts: bool
     refinable: bool
-    forgiving: (
-        bool  # one of several outputs of a merged projection with a grid of scales
-    )
+    # One of several outputs of a merged projection with a grid of scales.
+    forgiving: bool
     kv_heads: int  # 0 where the cut is not by K/V heads
 
 

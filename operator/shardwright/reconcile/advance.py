@@ -338,9 +338,8 @@ def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
     )
     newest = max((seen.serial, *(item.serial for item in there)))
     serial = next((item.serial for item in there if item == record), newest + 1)
-    return replace(
-        record, serial=max(serial, 1) if seen.keys else serial
-    )  # 0: it was taken over, and is signed now
+    # 0: it was taken over, and is signed now.
+    return replace(record, serial=max(serial, 1) if seen.keys else serial)
 
 
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:

@@ -54,9 +54,8 @@ def events_of(
     """
     summary = summarise(found)
     ready = _before(before, ConditionType.READY)
-    begins = (
-        not ready and summary.reason == Reason.PROGRESSING
-    )  # says no more than that there is a plan
+    # Says no more than that there is a plan.
+    begins = not ready and summary.reason == Reason.PROGRESSING
     if ready.get("reason") != summary.reason and not begins:
         yield Event(
             reason=summary.reason,

@@ -331,9 +331,8 @@ def _keep(group: Group, now: datetime) -> GroupStep:
     if group.outdated and len(group.members) < group.size == (group.live or {})[
         "spec"
     ].get("replicas"):
-        drift: tuple[
-            str, ...
-        ] = ()  # the pods that are missing come as those that there are
+        # The pods that are missing come as those that there are.
+        drift: tuple[str, ...] = ()
     else:
         remembered = remembered.with_(
             pending=group.pending,

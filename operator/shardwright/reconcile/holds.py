@@ -149,9 +149,8 @@ def _failures(group: Group) -> Iterator[Failure]:
     if (
         group.size > 1 or not group.complete
     ):  # a single pod is restarted in place, and remembers the failure for ever
-        alive = (
-            member for member in group.members if not member.deleting
-        )  # of one that is taken away, the incident says why
+        # Of one that is taken away, the incident says why.
+        alive = (member for member in group.members if not member.deleting)
         told = (
             member
             for member in alive

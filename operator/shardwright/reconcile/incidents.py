@@ -86,11 +86,12 @@ class Incident:
     def _pause(self, policy: RestartPolicy) -> int:
         if self.spent(policy):
             return policy.max_delay_seconds
+        # The same stands against it now.
         pauses = (
             self.attempt
             if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED}
             else self.attempt - 1
-        )  # the same stands against it now
+        )
         return (
             min(
                 policy.max_delay_seconds,
@@ -157,9 +158,8 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
-    follows = (
-        failure.exit_code == GROUP_ENDED_EXIT_CODE
-    )  # because of another rank: never the root cause
+    # Because of another rank: never the root cause.
+    follows = failure.exit_code == GROUP_ENDED_EXIT_CODE
     return (
         follows,
         failure.by_engine,

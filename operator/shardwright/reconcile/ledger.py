@@ -73,15 +73,14 @@ class Ledger:
         self._pods: dict[PodKey, GpuUsage] = {}
         self._kept: dict[OwnerKey, tuple[Reservation, ...]] = {}
         self._kept_in: Counter[str] = Counter()  # by namespace: GPUs that are kept
-        self._foreign: Counter[str] = (
-            Counter()
-        )  # by node: GPUs of pods of nobody's model
+        # By node: GPUs of pods of nobody's model.
+        self._foreign: Counter[str] = Counter()
+        # By owner and group, by node.
         self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = (
             defaultdict(dict)
-        )  # by owner and group, by node
-        self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(
-            set
-        )  # names of groups without their generation
+        )
+        # Names of groups without their generation.
+        self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(set)
         self._latest: dict[tuple[OwnerKey, str], int] = {}
         self._taken: Counter[str] = Counter()  # by node, of all models
 

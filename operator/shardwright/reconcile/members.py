@@ -13,9 +13,8 @@ from shardwright.rendering.hashing import TEMPLATE_HASH
 
 REVISION_LABEL: Final = "controller-revision-hash"
 
-LONGEST_REASON: Final = (
-    256  # it is a word, but nobody bounds it, and it ends up in an annotation
-)
+# It is a word, but nobody bounds it, and it ends up in an annotation.
+LONGEST_REASON: Final = 256
 
 MESSAGE_LENGTH: Final = 1024
 """What is kept of a container's last words, characters: annotations of an object share 256 KiB."""

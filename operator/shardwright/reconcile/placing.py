@@ -87,9 +87,8 @@ def plan_that_stands(
         and record
         and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}
     ):
-        answer = Replanned(
-            record=record, report=record.report()
-        )  # it serves, whatever keeps us from looking for a better one
+        # It serves, whatever keeps us from looking for a better one.
+        answer = Replanned(record=record, report=record.report())
     if not isinstance(answer, Replanned):
         return answer
     if made := answer.record:

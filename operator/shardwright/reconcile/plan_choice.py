@@ -77,7 +77,6 @@ def choose(
         return PlanChoice.IMPROVE if due else PlanChoice.COMPARE
     if not leaving or wanted.replan is Replan.NEVER:
         return same
-    fewer = wanted.replicas < len(
-        record.plan.groups
-    )  # groups that are not wanted any more go before others move
+    # Groups that are not wanted any more go before others move.
+    fewer = wanted.replicas < len(record.plan.groups)
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

@@ -510,9 +510,8 @@ def _status(
     shown = plan_status(planned.report) if planned.report else None
     runs = deployed.record.plan if deployed.record and deployed.runs else None
     engine = engine_status(subject, runs) if subject else {}
-    stands = (
-        deployed.runs or found.groups
-    )  # what serves is found by its address whatever is wrong with the spec
+    # What serves is found by its address whatever is wrong with the spec.
+    stands = deployed.runs or found.groups
     domain = seen.cluster.domain if seen.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
     return build_status(
@@ -552,9 +551,8 @@ def _again_at(
 
 
 def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
-    beside_the_spec = bool(found.problems) and isinstance(
-        seen.subject, Subject
-    )  # what the cluster lacks may come
+    # What the cluster lacks may come.
+    beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)
     if beside_the_spec or _unfinished(found):
         return now + timedelta(seconds=UNREADY_SECONDS)
     return now + timedelta(seconds=BARRED_SECONDS) if found.barred else None

@@ -68,9 +68,8 @@ def record_object(
 ) -> dict[str, Any]:
     """Return the ConfigMap of a record, signed where there is a key."""
     text = encode(record)
-    signature = (
-        keys.sign(KIND, owner.uid, text) or ""
-    )  # not left out: one that was there before is of another text
+    # Not left out: one that was there before is of another text.
+    signature = keys.sign(KIND, owner.uid, text) or ""
     return with_content_hash(
         {**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}}
     )

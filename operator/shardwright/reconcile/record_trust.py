@@ -125,9 +125,8 @@ def _unverified(
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
-        taken = replace(
-            said, serial=known.serial
-        )  # what it says of its serial anybody may have written
+        # What it says of its serial anybody may have written.
+        taken = replace(said, serial=known.serial)
         return Believed(
             record=taken, refused=_problem(known, strange) if strange else None
         )

@@ -46,9 +46,8 @@ class SigningKeys:
 
 
 def _signatures(keys: SigningKeys, kind: str, uid: str, text: str) -> Iterator[str]:
-    message = json.dumps(
-        [kind, uid, text]
-    ).encode()  # no two messages run into each other
+    # No two messages run into each other.
+    message = json.dumps([kind, uid, text]).encode()
     for secret in keys.secrets:
         yield hmac.digest(secret, message, "sha256").hex()
 

@@ -51,9 +51,8 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         item.resource == MEMORY and item.most_ratio is not None
         for item in deployment.cluster.ceilings
     )
-    memory = (
-        requests[MEMORY] if bound else deployment.pods.memory or cache.INIT_MEMORY
-    )  # so little may not have the engine's limit
+    # So little may not have the engine's limit.
+    memory = requests[MEMORY] if bound else deployment.pods.memory or cache.INIT_MEMORY
     return {
         "requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory},
         **({"limits": limits} if limits else {}),

@@ -44,10 +44,11 @@ def take_stock(
         vacated: Whether former generations of its own groups count as gone; they hold what they
             hold until they are.
     """
+    # What pods are labelled with.
     own = (
         subject.owner.namespace,
         base_name(subject.owner.name),
-    )  # what pods are labelled with
+    )
     if beside is not None:
         group = group_name(own[1], beside)
         reservations = [
