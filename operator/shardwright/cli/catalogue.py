@@ -164,9 +164,8 @@ def _print_table(
 
 def _model(model_id: str) -> dict[str, str | None]:
     entry = find_model(model_id)
-    config = (
-        mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}
-    )  # beside a quantization file, or alone
+    # Beside a quantization file, or alone.
+    config = mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}
     architectures = config.get("architectures")
     named = (
         str(architectures[0])

@@ -87,9 +87,8 @@ def _no_client(package: str, without: str) -> Problem:
 
 def _form_of(arguments: Namespace) -> str:
     """Return the form of the document that was asked for, empty where a person reads."""
-    form = getattr(
-        arguments, "asked_output", ""
-    )  # what is printed without -o is for people, also where it is YAML
+    # What is printed without -o is for people, also where it is YAML.
+    form = getattr(arguments, "asked_output", "")
     return form if form in {"json", "yaml"} else ""
 
 

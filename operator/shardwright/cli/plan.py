@@ -280,9 +280,8 @@ def _surroundings(
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated, arguments.nodes)
-    return (
-        replace(found, usage=()) if arguments.gpus else found
-    )  # GPUs that are named are free
+    # GPUs that are named are free.
+    return replace(found, usage=()) if arguments.gpus else found
 
 
 def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:

@@ -200,9 +200,10 @@ def _opened(name: str, mode: str) -> Iterator[TextIO]:
 def _file(name: str, mode: str) -> TextIO:
     try:
         if mode == "r":
+            # A bad line stops no other.
             return cast(
                 "TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace")
-            )  # a bad line stops no other
+            )
         return cast("TextIO", Path(name).open(mode, encoding="utf-8"))
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)

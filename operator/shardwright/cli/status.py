@@ -155,9 +155,8 @@ def _read(
 async def _standing(
     client: Client, namespace: str | None, name: str | None, now: datetime
 ) -> list[ModelState]:
-    models = await list_models(
-        client, namespace
-    )  # one after another: the first to fail says why
+    # One after another: the first to fail says why.
+    models = await list_models(client, namespace)
     sets, pods = (
         await _labelled(client, STATEFUL_SETS, namespace),
         await _labelled(client, PODS, namespace),

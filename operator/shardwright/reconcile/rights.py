@@ -165,6 +165,7 @@ def barred(
         before,
     )
     problem = None
+    # A need that pods have already was let in by the LimitRanges before.
     if made and (more or need not in [had for had, _ in before]):
         problem = range_problem(spec, cluster.allowance)
     if problem or not more:

@@ -123,6 +123,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     """
     base = names.base_name(owner.name)
     words = [
+        # Kubernetes fills in $(NAME) of arguments.
         literal(word)
         for word in (fetch.model, *([fetch.revision] if fetch.revision else []))
     ]

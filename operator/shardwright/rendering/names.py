@@ -62,6 +62,7 @@ def base_name(name: str) -> str:
     if (
         len(name) <= BASE_MAX
         and _NATURAL.fullmatch(name)
+        # Such a name could be that of an object of another resource.
         and not _LOOKS_LIKE_OURS.fullmatch(name)
     ):
         return name

@@ -51,6 +51,7 @@ def render(
         len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     )
     items: list[dict[str, Any]] = [
+        # What pods mount, and the names by which they find each other, are there before the pods.
         objects.scripts_configmap(subject),
         *(
             objects.network_policy(subject, rules)
@@ -161,6 +162,7 @@ def _saying(
         "metadata": {**template["metadata"], "labels": labels},
         "spec": {**template["spec"], **changed},
     }
+    # The label is no part of the template that it is the hash of.
     said = {**template["metadata"]["labels"], OWN_HASH: template_hash(bare)}
     marked = {**template, "metadata": {**template["metadata"], "labels": said}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": marked}})

@@ -139,6 +139,7 @@ def _pods(spec: Spec) -> PodOptions:
         runtime_class=pod.runtime_class_name,
         priority_class=pod.priority_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+        # Left out it is true.
         read_only_root=pod.read_only_root_filesystem is not False,
         marks=_marks(pod),
         volumes=tuple(map(_volume, pod.volumes or ())),
@@ -149,6 +150,7 @@ def _pods(spec: Spec) -> PodOptions:
 def _load_format(model: Model) -> str | None:
     """Return the load format for the engine, None if it finds the format by itself."""
     if model.weights is not None and model.weights.object_store is not None:
+        # Nothing else reads a bucket.
         return _READ_BY["RunAIStreamer"]
     return _READ_BY.get(model.load_format)
 

@@ -174,6 +174,8 @@ def _read_known(
     assert entry is not None  # noqa: S101 - it was found before
     return (
         _read(entry.config, model_id, f"{path}.id")
+        # Only what is built in is kept: in a catalogue of the administrator an id may change its
+        # config.
         if model_id in catalogue
         else _built_in(model_id, f"{path}.id")
     )

@@ -158,9 +158,8 @@ def _after_start(words: Sequence[str]) -> Sequence[str] | None:
             "serve"
         ]:
             return words[index + 2 :]
-    return (
-        words if words and words[0].startswith("--") else None
-    )  # the image's own entry point gets them
+    # The image's own entry point gets them.
+    return words if words and words[0].startswith("--") else None
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
