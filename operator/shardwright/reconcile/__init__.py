@@ -12,5 +12,6 @@ every GPU once, for pods that are bound and plans whose pods are to come. ``sign
 ``record_trust`` decide which plan of record is believed.
 
 Facts travel as enums and values; ``sentences`` and ``conditions`` say them last, and nothing reads
-them back. Time comes in as an argument and counts from what this process has seen (``sightings``).
+them back. Time comes in as an argument and counts from the sightings of this process
+(``sightings``).
 """

@@ -1,9 +1,9 @@
-"""StatefulSets of releases that did not say what they were asked for: the plan of record says it
-for them, before it changes.
+"""StatefulSets of releases that kept no mark of their request: the plan of record says it for them,
+before it changes.
 
 As long as a plan of record answers the spec, the groups that stand as it says were asked for just
-that. So they are taken for what they are, and the mark is put on them at the latest before another
-plan of record is written, which would say something else.
+that. So they are taken as they are, and the mark is put on them at the latest before another plan
+of record is written, which would say something else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,9 +28,7 @@ SOMETHING_ELSE: Final = "something-else"
 def adopted(
     observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
 ) -> Observed:
-    """Return the same with what groups that stand were asked for, where their StatefulSets do not
-    say it.
-    """
+    """Return the same with the requests of standing groups whose StatefulSets do not hold them."""
     answers = record if record and record.cut_hash == subject.cut_hash else None
     stated = subject.deployment
     deployment = replace(
@@ -48,7 +46,9 @@ def adopted(
 
 
 def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
-    """Return the writes that say what was found out of groups whose StatefulSets did not say it."""
+    """Return the writes of the requests that were found out for groups whose StatefulSets did not
+    hold them.
+    """
     return tuple(
         Patch(
             name=name,
@@ -79,8 +79,8 @@ def _asked(
     record: PlanRecord | None,
     deployment: Deployment,
 ) -> str:
-    """Return what the pods of a group were asked for; it is what the plan of record says, where
-    they are where that has them.
+    """Return the request behind the pods of a group: that of the plan of record if they stand as it
+    has them.
     """
     if record is None:
         return SOMETHING_ELSE

@@ -8,10 +8,10 @@ left to do::
                └── a second place for a group that serves and is to restart
 
 A model that has gone back to an earlier revision is looked at as if its spec said that, and all
-else follows by itself: which groups change, how they take turns, what becomes of the plan.
+else follows by itself: which groups change, how they take turns, and the fate of the plan.
 
-What runs is left running by anything that is not a valid, placed, deployable plan for the spec as
-it is, and it is kept alive meanwhile: a group that breaks starts again as it was.
+Running groups are left alone by anything that is not a valid, placed, deployable plan for the spec
+as it is, and they are kept alive meanwhile: a group that breaks starts again as it was.
 """
 
 from collections.abc import Iterator, Sequence
@@ -84,11 +84,11 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The next thing to do: read or ask, else write, else publish what was found.
+    """The next thing to do: read or ask, else write, else publish the findings.
 
     ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
-    ``subject`` is what the planner is asked about. Where something is still to be read, that comes
-    first: ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
+    ``subject`` is the planner's subject. Where something is still to be read, that comes first:
+    ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
     """
 
     recalls: Revision | None = None
@@ -113,8 +113,8 @@ def advance(seen: Seen, now: datetime) -> Step:
 
 
 def _on_course(seen: Seen) -> Step | Seen:
-    """Return the same with what is to be run as its subject: what the spec says, or the revision
-    that is gone back to.
+    """Return the same with the one to be run as its subject: the spec, or the revision that is gone
+    back to.
     """
     course = course_of(seen)
     seen = replace(seen, course=course)
@@ -193,7 +193,7 @@ def _without_subject(
 def _put_in_place(
     seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
 ) -> Step:
-    """Write the plan of record before anything that it says, and deploy what it says."""
+    """Write the plan of record before any object of it, and deploy it."""
     if planned.record and not subject.intent.paused:
         if problem := _held_up(seen, known, subject, planned.record):
             return _end(
@@ -222,9 +222,7 @@ def _put_in_place(
 def _run(
     seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
 ) -> Step:
-    """Deploy what the plan of record says, unless groups do not come up with it and are to go
-    back.
-    """
+    """Deploy the plan of record, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
     if course := given_up(seen, subject, planned.record, deployed.decision):
         return _taken_back(seen, known, planned, deployed, course, now)
@@ -246,7 +244,7 @@ def _good(
     deployed: Deployed,
     now: datetime,
 ) -> Step:
-    """Keep what runs as a revision where all groups serve with it, and end."""
+    """Keep the running state as a revision if all groups serve with it, and end."""
     if planned.record and not seen.resource.paused and _is_good(planned, deployed):
         mixed = any(
             group.pending
@@ -289,7 +287,7 @@ def _taken_back(
 
 
 def _is_good(planned: StandingPlan, deployed: Deployed) -> bool:
-    """Return whether all groups have served for long enough with what is wanted."""
+    """Return whether all groups have served the wanted state for long enough."""
     states = deployed.decision.groups if deployed.decision and deployed.record else ()
     expected = len(deployed.record.plan.groups) if deployed.record else 0
     return (
@@ -317,7 +315,7 @@ def _held_up(
     seen: Seen, known: Known, subject: Subject, record: PlanRecord
 ) -> Problem | None:
     """Return why a plan that was made because the one that is stored is not believed stays
-    unwritten: it would end what runs.
+    unwritten: it would end running groups.
     """
     if seen.refused is None or known.record is not None:
         return None
@@ -377,8 +375,8 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
 def _after_marks(
     seen: Seen, known: Known, writes: Sequence[Write]
 ) -> tuple[Write, ...]:
-    """Return the writes of a plan of record, after those that keep what the one that there is says
-    of groups.
+    """Return the writes of a plan of record, after those that keep the present one's facts about
+    groups.
     """
     first = (
         marks(seen.observed, known.observed, seen.resource.owner.uid)
@@ -561,7 +559,7 @@ def _end(
 
 
 def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
-    """Yield the writes but for repairs of what somebody else sets back each time."""
+    """Yield the writes but for repairs that somebody else sets back each time."""
     for write in deployed.decision.writes if deployed.decision else ():
         contested = (
             isinstance(write, Apply)
@@ -573,8 +571,8 @@ def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
 
 
 def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
-    """Yield what asks why pods have not been created for a while: only the API server knows what it
-    refuses.
+    """Yield the questions why pods have not been created for a while: only the API server knows its
+    refusals.
     """
     limit = timedelta(seconds=NO_PODS_SECONDS)
     for (kind, _), live in known.observed.objects.items():
@@ -588,7 +586,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     """Return the objects that a plan turns into, none where it is only shown.
 
     Raises:
-        InputError: This cluster does not have what they need.
+        InputError: This cluster lacks something that they need.
     """
     if subject.intent.plan_only:
         return Bundle(objects=())

@@ -1,8 +1,7 @@
-"""What is remembered of a group: annotations on its StatefulSet, which are the only place that
-keeps it.
+"""The memory of a group: annotations on its StatefulSet, which are the only place that keeps it.
 
-Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so
-killing the operator between any two writes loses nothing.
+Every write repeats all of it: an apply drops everything that it does not repeat. Status is never
+read back, so killing the operator between any two writes loses nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,7 +62,7 @@ class RestartsBefore:
     """Restarts that speak against nothing that is wanted now: ``count`` of the pod ``uid``, of
     before it was (empty: none were).
 
-    ``revision`` is the hash of what was wanted when they were counted.
+    ``revision`` is the hash of the wanted state when they were counted.
     """
 
     revision: str
@@ -73,14 +72,14 @@ class RestartsBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnnotations:
-    """What is remembered of one group.
+    """The memory of one group.
 
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became
     so; ``stopped_at`` is when the group that is not ready again yet was stopped, and
     ``stopped_for`` why it is at zero; ``size`` is how many pods it had before that. ``asked`` is
-    the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
-    although the same is asked for. ``restarts_before`` are those of a group of one pod, which its
-    kubelet starts again in place.
+    the hash of the request that its pods were made for, ``pending`` are fields of theirs that a
+    restart changes although the same is asked for. ``restarts_before`` are those of a group of one
+    pod, which its kubelet starts again in place.
     """
 
     incident: Incident | None = None
@@ -107,7 +106,7 @@ class GroupAnnotations:
         )
 
     def stable(self, now: datetime, seconds: int) -> bool:
-        """Return whether the group has been ready for some seconds before what happens now."""
+        """Return whether the group had been ready for some seconds before this moment."""
         return (
             self.ready_since is not None
             and (now - self.ready_since).total_seconds() >= seconds
@@ -172,7 +171,7 @@ class GroupAnnotations:
         return seconds if seconds >= 0 else None
 
     def annotations(self) -> dict[str, str]:
-        """Return the annotations that hold it; nothing for what there is not."""
+        """Return the annotations that hold it; nothing for an absent fact."""
         found = {
             INCIDENT: encode_incident(self.incident) if self.incident else "",
             MEMBERS: self.members,
@@ -266,7 +265,7 @@ def _whole(now: datetime) -> datetime:
 
 
 def _word(text: str) -> str:
-    """Return a word that is no longer than what we write, else nothing."""
+    """Return a word that is no longer than ours are, else nothing."""
     return text if len(text) <= WORD_LENGTH else ""
 
 

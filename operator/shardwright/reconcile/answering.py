@@ -1,5 +1,5 @@
-"""What the planner answers to what a look asks, on what there is for the model; and what a model
-that waits claims.
+"""The planner's answers to a look's questions, on the stock for the model; and the claims of a
+model that waits.
 
 Nothing is priced here: :mod:`shardwright.replanning` and the pipeline make plans, this says which
 of their answers holds. The worker runs it, so it gets values and asks nobody.
@@ -29,7 +29,7 @@ def answer(
     inventory: Inventory,
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
 ) -> Replanned:
-    """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
+    """Return the fate of a plan of record, or a first plan, as it is ``planned``.
 
     An earlier plan whose groups would have no room however long they waited, as its hardware is
     gone, gives way to a new one.
@@ -100,7 +100,7 @@ def with_ways_out(
     made: Replanned,
     holders: Sequence[Holder],
 ) -> Replanned:
-    """Return an answer that says what would make room, where there is none."""
+    """Return an answer with the ways to make room, if there is none."""
     short = made.short
     if short is None or short.lack is None:
         return made

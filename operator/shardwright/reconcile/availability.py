@@ -1,4 +1,4 @@
-"""What a plan turns into, and this cluster does not have."""
+"""Kinds of object that a plan needs and this cluster lacks."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a question may cost, and what is said where it costs more.
+"""The limits of a question's cost, and the answer to one that exceeds them.
 
 How a budget is enforced is not said here: the worker's process ends, and ``controller.worker`` sees
 it.
@@ -23,7 +23,7 @@ class QuestionFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionBudget:
-    """What one question may cost: CPU seconds of the worker, and memory of the whole worker in
+    """The limits of one question: CPU seconds of the worker, and memory of the whole worker in
     bytes.
     """
 

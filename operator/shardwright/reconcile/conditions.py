@@ -1,4 +1,4 @@
-"""The conditions of a ShardedModel, made of what one look at it found.
+"""The conditions of a ShardedModel, made of the findings of one look.
 
 Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
 ``findings``.
@@ -303,8 +303,8 @@ def rollout_stopped(found: Findings) -> Condition:
 
 
 def rolled_back(found: Findings) -> Condition:
-    """Return whether an earlier revision runs in place of what the spec says, and why; or why none
-    does that was asked for.
+    """Return whether an earlier revision runs in place of the spec, and why; or why none does that
+    was asked for.
     """
     if found.rollback is None:
         problems = found.of_going_back

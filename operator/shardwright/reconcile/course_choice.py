@@ -1,10 +1,10 @@
-"""Which of two things a model is to run: what its spec says, or an earlier revision.
+"""Which of two things a model is to run: its spec, or an earlier revision.
 
-It follows from the plan of record, which says what was decided, and from an annotation of the
-resource. What was decided ends when the spec changes.
+It follows from the plan of record, which holds the decision, and from an annotation of the
+resource. The decision ends when the spec changes.
 
-How an earlier revision is kept and read is in ``revisions``, what may not be gone back to in
-``holds``.
+How an earlier revision is kept and read is in ``revisions``, and which one may not be gone back to
+in ``holds``.
 """
 
 from dataclasses import replace
@@ -79,7 +79,8 @@ def _asked(
 ) -> Course:
     """Return the course of a model of which something is asked anew.
 
-    What is not there is answered, too: a later revision of that number is not what was asked for.
+    A missing one is answered, too: a later revision of that number is not the one that was asked
+    for.
     """
     spec = hash_of(subject)
     wanted, revisions = _number_in(request), revisions_of(seen.resource.status)
@@ -132,8 +133,8 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
 def given_up(
     seen: Seen, subject: Subject, record: PlanRecord | None, decision: Decision | None
 ) -> Course | None:
-    """Return the course of a model whose groups do not come up with what is made of its spec,
-    None where it stays on its own.
+    """Return the course of a model whose groups do not come up with its spec, None where it stays
+    on its own.
     """
     rejection = decision.rejection if decision else None
     if (

@@ -1,7 +1,7 @@
-"""Desired and observed to the next writes: create what is missing, repair what is ours, prune what
-is over.
+"""Desired and observed to the next writes: create the missing objects, repair our own, prune the
+surplus.
 
-Applied again and again it comes to rest: once the observed objects say what was rendered, nothing
+Applied again and again it comes to rest: once the observed objects equal the rendered ones, nothing
 is written. It never touches an object that another controller, or nobody, owns.
 """
 
@@ -69,14 +69,14 @@ class Desired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to write now, in order, and what the reader of the status must know.
+    """The writes of now, in order, and the facts for the reader of the status.
 
-    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of
-    the same name has left to the garbage collector (kind and name): then what runs is kept alive,
-    and nothing else is written. ``stopping`` are the groups, by index, whose service these writes
-    end on purpose, and that could be made anew beside it first. ``rejection`` says which group will
-    not come up with what is wanted, where that is to be taken back. ``wake_at`` is when to look
-    again although nothing may have happened.
+    ``conflicts`` are foreign objects in our places, ``leftovers`` the objects that an earlier
+    ShardedModel of the same name has left to the garbage collector (kind and name): then running
+    groups are kept alive, and nothing else is written. ``stopping`` are the groups, by index, whose
+    service these writes end on purpose, and that could be made anew beside it first. ``rejection``
+    names the group that will not come up with the wanted state, if that is to be taken back.
+    ``wake_at`` is when to look again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
@@ -229,7 +229,7 @@ def _ends_what_is_broken(write: Write) -> bool:
 
 
 class _Needs:
-    """What the pods of each group cannot do without, of all that is wanted."""
+    """The wanted objects that the pods of each group cannot do without."""
 
     def __init__(self, desired: Desired, groups: Sequence[Group]) -> None:
         self._config_maps: set[str] = set()
@@ -281,7 +281,7 @@ def _had_secrets(group: Group) -> frozenset[ObjectKey]:
 def _former_generations(
     groups: Sequence[Group], desired: Desired, observed: Observed, now: datetime
 ) -> dict[str, frozenset[str]]:
-    """Return by name of group what there still is of its earlier generations."""
+    """Return by name of group the remains of its earlier generations."""
     return {
         group.name: former_generations(
             *generation_of(group.name), observed, desired.owner_uid, now
@@ -306,8 +306,8 @@ def _kept_sets(
 
 
 def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
-    """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what
-    schedulers were told.
+    """Yield the objects that pods still need, whatever is wanted: their scripts, Services,
+    ComputeDomains, notes to schedulers.
     """
     # A pod that nobody waits for any more, on a dead node for example, keeps nothing.
     members = [member for member in observed.members if not overdue(member, now)]
@@ -503,10 +503,10 @@ def _prune(
     kept: Collection[ObjectKey],
     former: Mapping[str, Collection[str]],
 ) -> tuple[Write, ...]:
-    """Delete what is ours and no longer wanted; an object without our owner reference is never
-    deleted.
+    """Delete objects of ours that are no longer wanted; an object without our owner reference is
+    never deleted.
 
-    An earlier generation goes when the next one is there, and remembers what became of the group
+    An earlier generation goes when the next one is there, and remembers the fate of the group
     before. So do configs that were read from the hub for an earlier spec: a model that goes back
     has its config in its revision.
     """

@@ -1,7 +1,7 @@
-"""Does a live object still say what was rendered? Compared field by field, after the API server's
+"""Does a live object still equal the rendered one? Compared field by field, after the API server's
 defaulting.
 
-Only rendered fields count: what the server or somebody else added beside them is none of our
+Only rendered fields count: additions of the server or somebody else beside them are none of our
 business, except in lists without keys, which belong to one writer as a whole.
 """
 
@@ -60,7 +60,7 @@ NO_VALUE: Final[tuple[Any, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A rendered field that an object does not hold: its path, and what the object has there (None:
+    """A rendered field that an object does not hold: its path, and the object's value there (None:
     nothing).
     """
 
@@ -81,8 +81,7 @@ def drifted_fields(rendered: Any, live: Any) -> tuple[str, ...]:
 
 
 def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
-    """Return the paths of fields that were sent and are not there in what the API server has made
-    of it, in order.
+    """Return the paths of fields that were sent and that the API server's object lacks, in order.
 
     >>> dropped_fields(
     ...     {"spec": {"schedulingGroup": {"podGroupName": "a"}, "replicas": 2}},

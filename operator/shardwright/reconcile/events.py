@@ -1,6 +1,7 @@
-"""What is worth an event: a new plan, a changed outcome, a group that restarts, a repair.
+"""The changes that are worth an event: a new plan, a changed outcome, a group that restarts, a
+repair.
 
-An event is made of what changed, never of what is: a look that finds the same says nothing.
+An event is made of a change, never of a state: a look that finds the same says nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ more. Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened, for ``kubectl describe``; reason and action are words from a small set."""
+    """A happening, for ``kubectl describe``; reason and action are words from a small set."""
 
     reason: str
     action: str
@@ -49,7 +50,7 @@ def events_of(
 
     Args:
         before: The conditions that the status had.
-        found: What was found.
+        found: The findings.
         written: The writes that were carried out.
     """
     summary = summarise(found)
@@ -179,7 +180,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
 
 
 def _by_somebody_else(fields: tuple[str, ...]) -> bool:
-    """Return whether somebody else changed an object: not what we render anew ourselves."""
+    """Return whether somebody else changed an object: not fields that we render anew ourselves."""
     ours = any(field.endswith(CONTENT_HASH) for field in fields)
     return not ours and any(
         # Our own memory of a group is in annotations.

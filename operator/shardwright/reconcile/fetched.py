@@ -1,5 +1,5 @@
-"""What becomes of a model whose config is to be read from the hub: a Job reads it, its pod says it,
-a ConfigMap keeps it.
+"""The course of a model whose config is to be read from the hub: a Job reads it, its pod says it, a
+ConfigMap keeps it.
 
 The Job goes by itself some time after it has ended. As long as there is no config, it is begun
 again then: a hub that was not there may be, and who had to accept the terms of a model may have.
@@ -86,7 +86,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What is to be written next, what the user is told meanwhile, and how soon to look again."""
+    """The next writes, the user's news meanwhile, and how soon to look again."""
 
     writes: tuple[Write, ...] = ()
     problem: Problem

@@ -1,11 +1,10 @@
 """The ConfigMap that keeps a config which was read from the hub: signed, as others may write
 ConfigMaps of the namespace.
 
-Anybody can work out its name, and write an owner reference: what it says counts where the operator
-has signed it, for this resource and under this name.
+Anybody can work out its name, and write an owner reference: its content counts if the operator has
+signed it, for this resource and under this name.
 
-What the Job that reads it looks like is ``rendering.fetch_job``'s, and when one is started
-``fetched``'s.
+The Job that reads it is made in ``rendering.fetch_job``, and started by ``fetched``.
 """
 
 import json
@@ -28,7 +27,7 @@ KIND: Final = "FetchedConfig"
 def fetched_config(
     owner: Owner, fetch: HubFetch, found: CheckpointFiles, keys: SigningKeys
 ) -> dict[str, Any]:
-    """Return the ConfigMap of what was found, signed where there is a key."""
+    """Return the ConfigMap of the findings, signed if there is a key."""
     content = config_map(owner, fetch, found)
     signature, metadata = (
         keys.sign(KIND, owner.uid, _text(content)),
@@ -46,7 +45,7 @@ def fetched_config(
 
 
 def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -> bool:
-    """Return whether a ConfigMap keeps what the operator has read for the resource with this uid.
+    """Return whether a ConfigMap keeps the operator's own reading for the resource with this uid.
 
     Without keys nobody can tell who wrote it: then it need only say that the resource controls it.
     """

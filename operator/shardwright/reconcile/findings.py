@@ -1,4 +1,4 @@
-"""What one look at a ShardedModel found, and its outcome in a word and a sentence.
+"""The findings of one look at a ShardedModel, and its outcome in a word and a sentence.
 
 Facts only: the rules that led to them are in ``decide`` and ``rollout``, and their sentences are
 made last, in ``sentences``.
@@ -55,23 +55,23 @@ class Findings:
     """Everything that the conditions and the metrics of a model are made from.
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec.
-    ``problems`` are what the user must correct, ``refused`` what the API server did not take or
-    keep, or why nothing was sent to it. ``undeployable`` is why the plan is not run,
-    ``pods_refused`` why pods are not created. ``stale`` is what is wrong with the plan that stands,
-    ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted``
-    is how many groups shall run, None where that cannot be told. ``standing`` are the groups that
-    exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is
-    cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the
-    model back, ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects
-    that somebody else keeps setting back, with their fields, ``overfull`` objects that somebody has
-    filled, with what is too large in them. ``kept_engine`` is the engine's version by default where
-    an earlier release has chosen it, unless a revision is run. ``distrusted`` is why a plan of
-    record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
-    ``most_moving`` is how many groups may be down on purpose for the sake of all models.
-    ``rollback`` is what is run instead of what the spec says, ``rollback_problem`` why what was
-    asked for is not gone back to, ``history_problem`` why what serves is not kept to be gone back
-    to. ``alpha_groups``: its PodGroups are of an API that the next release of Kubernetes does not
-    have. ``unread`` are watched namespaces of which something was never read.
+    ``problems`` are for the user to correct, ``refused`` are the API server's refusals, or why
+    nothing was sent to it. ``undeployable`` is why the plan is not run, ``pods_refused`` why pods
+    are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
+    better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
+    where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
+    nothing may be deployed. ``hidden`` is why the present objects cannot be read: nothing else is
+    known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with
+    its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting
+    back, with their fields, ``overfull`` objects that somebody has filled, with their oversized
+    fields. ``kept_engine`` is the engine's version by default where an earlier release has chosen
+    it, unless a revision is run. ``distrusted`` is why a plan of record was not believed a while
+    ago, ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups
+    may be down on purpose for the sake of all models. ``rollback`` is the revision that runs
+    instead of the spec, ``rollback_problem`` why a requested one is not gone back to,
+    ``history_problem`` why the serving state is not kept as a revision. ``alpha_groups``: its
+    PodGroups are of an API that the next release of Kubernetes does not have. ``unread`` are
+    watched namespaces of which something was never read.
     """
 
     generation: int
@@ -109,7 +109,7 @@ class Findings:
 
     @property
     def spec_rejected(self) -> bool:
-        """Return whether what the spec says did not come up, and was taken back."""
+        """Return whether the spec did not come up and was taken back."""
         return self.rollback is not None and self.rollback[0].cause is not Cause.ASKED
 
     @property
@@ -158,7 +158,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The outcome in a word and a sentence, and what it means for who waits."""
+    """The outcome in a word and a sentence, and its meaning for who waits."""
 
     reason: str
     message: str
@@ -368,7 +368,7 @@ def _reason(problem: Problem) -> str:
 
 
 def rollback_message(found: Findings) -> str:
-    """Return which revision runs in place of what the spec says, and why; empty where none does."""
+    """Return which revision runs in place of the spec, and why; empty where none does."""
     if found.rollback is None:
         return ""
     stands, revision = found.rollback

@@ -96,8 +96,8 @@ def generations(
     """Return the generation under which each planned group is to exist.
 
     It is the one that exists, or the next where that one is at zero, only pods on lost nodes are
-    left of it, and the group is planned elsewhere by now; never less than what the plan of record
-    says (``least``). ``groups`` are their nodes by name, without the generation.
+    left of it, and the group is planned elsewhere by now; never less than in the plan of record
+    (``least``). ``groups`` are their nodes by name, without the generation.
     """
     floors = (*least, *(0 for _ in groups))
     found = (
@@ -115,8 +115,8 @@ def generations(
 def following_generations(
     rendered: Iterable[Mapping[str, Any]], numbers: Sequence[int], observed: Observed
 ) -> tuple[int, ...]:
-    """Return the generation of each group, the next one where a StatefulSet without pods cannot
-    become what is rendered.
+    """Return the generation of each group, the next one if a StatefulSet without pods cannot become
+    the rendered one.
     """
     sets = [content for content in rendered if content["kind"] == STATEFUL_SET]
     return tuple(
@@ -128,8 +128,8 @@ def following_generations(
 
 
 def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
-    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is
-    rendered.
+    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of the
+    rendered one.
 
     It does where it is ours and was stopped for a change: one that failed may be held back, and is
     to start again as it was.

@@ -1,5 +1,5 @@
-"""A group as it is wanted and as it is, and what the user says of its life; ``groups`` has the
-steps of that life.
+"""A group as it is wanted and as it is, and the user's rules of its life; ``groups`` has the steps
+of that life.
 
 Nothing is decided of a group here.
 """
@@ -31,7 +31,7 @@ from shardwright.resolving.intent import RestartPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeRules:
-    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart
+    """The user's rules of the life of the groups; ``restart_asked`` is the value of the restart
     annotation, or empty.
 
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release
@@ -39,9 +39,9 @@ class LifeRules:
     which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
     long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
     may take to become ready on its nodes (None: nobody knows). Groups below the number
-    ``partition`` keep the pods they have. ``rejected``: a group did not come up with what is
-    wanted, and is gone. ``rolls_back``: what groups do not come up with is taken back. ``revision``
-    tells what is wanted from all else that was (empty: nobody knows what is).
+    ``partition`` keep the pods they have. ``rejected``: a group did not come up with the wanted
+    state, and is gone. ``rolls_back``: a spec that groups do not come up with is taken back.
+    ``revision`` tells the wanted state from all earlier ones (empty: nobody knows it).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -223,7 +223,7 @@ class Group:
 
     @property
     def is_made_anew(self) -> bool:
-        """Return whether its StatefulSet cannot become what is rendered: its next generation takes
+        """Return whether its StatefulSet cannot become the rendered one: its next generation takes
         its place.
         """
         return (
@@ -234,15 +234,15 @@ class Group:
 
     @property
     def asks_the_same(self) -> bool:
-        """Return whether its pods were made for what is asked for now."""
+        """Return whether its pods were made for the present request."""
         return self.remembered.asked != "" and self.remembered.asked == asked_by(
             self.rendered
         )
 
     @property
     def template_waits(self) -> bool:
-        """Return whether another template waits for the next restart: a release made it another
-        one, or what waits for one.
+        """Return whether another template waits for the next restart: by a release, or by changes
+        that wait for a restart.
         """
         keeps = self.rules.keeps_templates and (
             self.complete or not self.rules.makes_earlier
@@ -277,7 +277,7 @@ class Group:
     @property
     def _restarts_in_place(self) -> bool:
         """Return whether it is one pod that its kubelet restarts: it would come back as it was,
-        without what is mended since.
+        without the mends since.
         """
         return (
             self.size == 1

@@ -3,7 +3,7 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
 every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
-we are killed. What is remembered stands in annotations of the StatefulSet (``remembered``).
+we are killed. Memory stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -64,8 +64,8 @@ SHOWN_LATE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStep:
-    """What to write for a group now, and how it stands. ``planned``: it ends a service that could
-    go on for now.
+    """The write for a group now, and how it stands. ``planned``: it ends a service that could go on
+    for now.
     """
 
     state: GroupState
@@ -269,8 +269,8 @@ def _changed_since(group: Group) -> bool:
 
 
 def _changed(group: Group) -> bool:
-    """Return whether a group at zero would start otherwise than it was stopped, by more than what
-    another release renders.
+    """Return whether a group at zero would start otherwise than it was stopped, by more than
+    another release's rendering.
     """
     return not group.asks_the_same and template_hash(group.live or {}) != template_hash(
         group.rendered
@@ -353,8 +353,8 @@ def _keep(group: Group, now: datetime) -> GroupStep:
 
 
 def _found_asked(group: Group) -> str:
-    """Return what the pods of a group were made for; those that are as they are rendered now will
-    do for what is asked now.
+    """Return the request that the pods of a group were made for; pods as they are rendered now will
+    do for the present one.
     """
     return (
         group.remembered.asked
@@ -486,7 +486,7 @@ def _unready(group: Group) -> list[Member]:
 
 
 def _intent(group: Group, remembered: GroupAnnotations) -> dict[str, Any]:
-    """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not
+    """Return the rendered StatefulSet with its memory: an apply drops everything that it does not
     repeat.
     """
     metadata = group.rendered["metadata"]
@@ -502,12 +502,12 @@ def _write(
     replicas: int | None = None,
     fields: tuple[str, ...] = (),
 ) -> tuple[Apply | Patch]:
-    """Return the write that brings a StatefulSet to what is remembered of it and to a number of
-    pods (None: as it has).
+    """Return the write that brings a StatefulSet to its memory and to a number of pods (None: as it
+    has).
 
-    A patch is one request, an apply of all of it up to three, so what is broken is emptied by one;
-    the start applies what is rendered. A group that serves goes to zero with what it is to start
-    with, so that what is refused takes none down; one that is to be made anew takes nothing of
+    A patch is one request, an apply of all of it up to three, so a broken group is emptied by one;
+    the start applies the rendered one. A group that serves goes to zero with its next start in the
+    same write, so that a refusal takes none down; one that is to be made anew takes nothing of
     that.
     """
     metadata = (group.live or {})["metadata"]

@@ -2,8 +2,8 @@
 where a rollout has stopped.
 
 Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
-those are follows in every look from what there is, so nothing is remembered: a rollout goes on as
-soon as the group serves that has stopped it.
+those are follows in every look from the present objects, so nothing is remembered: a rollout goes
+on as soon as the group serves that has stopped it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ is not resolved yet, a GPU that is reset) is over then.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A group that will not come up with what is wanted: its deadline is over (``late``), or its
+    """A group that will not come up with the wanted state: its deadline is over (``late``), or its
     engine fails again and again.
     """
 
@@ -54,7 +54,7 @@ class Rejection:
 
 
 def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
-    """Return the first group that will not come up with what is wanted, None where none is such."""
+    """Return the first group that will not come up with the wanted state, or None."""
     for group in groups:
         late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
@@ -107,8 +107,8 @@ def _held(group: Group, hold: Wait | None) -> Group:
 
 
 def _is_rejected(groups: Sequence[Group]) -> bool:
-    """Return whether a group that is gone did not come up with what is wanted, and none has come up
-    with it since.
+    """Return whether a group that is gone did not come up with the wanted state, and none has come
+    up with it since.
     """
     rejected = any(group.rules.rejected for group in groups)
     return rejected and not any(
@@ -117,9 +117,7 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
 
 
 def is_against(state: GroupState) -> bool:
-    """Return whether a group that has what is wanted does not come up, as far as its state
-    tells.
-    """
+    """Return whether a group with the wanted pods does not come up, as far as its state tells."""
     failure = state.last_failure
     return state.late or (
         state.failing and failure is not None and engine_to_blame(failure)

@@ -1,12 +1,13 @@
-"""Fields that the API server lets nobody change once an object exists: what differs there takes
+"""Fields that the API server lets nobody change once an object exists: a difference there takes
 another object.
 
 A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
 where the plan of record has a place for that, else once its pods are gone. Everything else is
 deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds,
-and the schema of NVIDIA's ComputeDomain. Of what is rendered, disruption budgets, NetworkPolicies
-and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its
-size in its name, a Secret the kind of its content, and neither is ever written again.
+and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
+NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of
+Kubernetes has its size in its name, a Secret the kind of its content, and neither is ever written
+again.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,7 +33,7 @@ _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields of a StatefulSet that keep it from becoming what is rendered; none where
+    """Return the fields of a StatefulSet that keep it from becoming the rendered one; none where
     the same is asked of its pods.
 
     A release of the operator that renders such a field otherwise restarts nothing: see

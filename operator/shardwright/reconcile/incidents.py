@@ -1,4 +1,4 @@
-"""Why a group of several pods must restart as one, and what is remembered of it.
+"""Why a group of several pods must restart as one, and the memory of it.
 
 The memory is one annotation on the StatefulSet, written together with ``replicas: 0``: container
 counts and pod status vanish at zero, and status is never read back.
@@ -118,9 +118,9 @@ def find_failure(
     """Return why these pods are no NCCL world any more, or None while they are, or are still
     becoming, one.
 
-    What was done to a pod comes before how an engine ended, and that before a rank that ended
-    because of another. ``known`` is the members annotation: the uids of the pods that were ready
-    together, or empty before that.
+    An action on a pod comes before the end of an engine, and that before a rank that ended because
+    of another. ``known`` is the members annotation: the uids of the pods that were ready together,
+    or empty before that.
     """
     found = min(
         (*_ended(members), *_lost(members, expected, known)),
@@ -135,7 +135,7 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
     if there is none.
 
     A silent node is no failure by itself, and whoever takes a pod away does so whether its node
-    answers or not. What the engine said stands before it: the node may have been silent for a
+    answers or not. The engine's own words stand before it: the node may have been silent for a
     moment only.
     """
     silent = (
@@ -277,9 +277,7 @@ def encode_incident(incident: Incident) -> str:
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
-    """Return the last incident, or None where there was none, or somebody has written what we never
-    write.
-    """
+    """Return the last incident, or None if there was none, or if it is not of our writing."""
     try:
         record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
         if not _is_record(record, _INCIDENT_FIELDS):

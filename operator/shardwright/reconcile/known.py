@@ -1,7 +1,7 @@
-"""What follows from what one look has read, before anything is decided: who stands where, what is
-wrong with which node.
+"""Conclusions from the reading of one look, before anything is decided: who stands where, which
+node is at fault.
 
-No rule of the life of groups is here: what is known is the same whatever the user wants.
+No rule of the life of groups is here: knowledge is the same whatever the user wants.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ SHOWN_NODES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What there is of a model, by our own clock.
+    """The present state of a model, by our own clock.
 
     ``record`` is the plan of record, ``unreadable`` why the one that there is cannot be read.
     ``standing`` is how the groups stand that exist. ``unfit`` are planned nodes with a fault,

@@ -1,10 +1,10 @@
 """The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are
 still to come.
 
-A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds what
-is kept for its own group alone. So a node is never promised twice: what is kept is taken in only
-where others have left room for it. Everything is counted as it changes; no question looks at all
-nodes or all models.
+A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds GPUs
+that are kept for its own group alone. So a node is never promised twice: kept GPUs are taken in
+only if others have left room for them. Everything is counted as it changes; no question looks at
+all nodes or all models.
 """
 
 from collections import Counter, defaultdict
@@ -26,8 +26,8 @@ PodKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Place:
-    """What one group of one model has on one node, by generation: GPUs kept by the plan, and bound
-    by pods.
+    """The GPUs of one group of one model on one node, by generation: GPUs kept by the plan, and
+    bound by pods.
     """
 
     kept_by: Counter[int] = field(default_factory=Counter)
@@ -45,8 +45,8 @@ class _Place:
         return self.bound_by[latest]
 
     def taken(self, latest: int) -> int:
-        """Return the GPUs that nobody else can have: those of the latest generation, and what
-        earlier ones still hold.
+        """Return the GPUs that nobody else can have: those of the latest generation, and the rest
+        of earlier ones.
         """
         earlier = sum(
             gpus for number, gpus in self.bound_by.items() if number != latest
@@ -85,8 +85,8 @@ class Ledger:
         self._taken: Counter[str] = Counter()  # by node, of all models
 
     def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
-        """Take over what a pod holds now (None: nothing) and return the nodes on which GPUs came
-        free.
+        """Take over the GPUs that a pod holds now (None: nothing) and return the nodes on which
+        GPUs came free.
         """
         before = self._pods.pop(pod, None)
         if usage is not None:
@@ -106,7 +106,7 @@ class Ledger:
         gpus_of: Mapping[str, int] | None = None,
         most: int | None = None,
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Keep GPUs for a plan instead of what was kept for it before.
+        """Keep GPUs for a plan instead of those that were kept for it before.
 
         Args:
             owner: Whose plan it is.
@@ -116,7 +116,7 @@ class Ledger:
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
                 left out because of it.
             most: GPUs that the plans of its namespace may keep (None: any number); a plan that
-                needs more is left out whole, and what was kept before stays.
+                needs more is left out whole, and the former GPUs stay kept.
 
         Returns:
             The groups that were left out, and the nodes on which GPUs came free.
@@ -154,8 +154,8 @@ class Ledger:
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: what
-        it keeps now it always may.
+        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: its
+        present GPUs it always may.
         """
         own = self._kept_of(owner)
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
@@ -195,7 +195,7 @@ class Ledger:
 
         Its own do not count against it, but for pods of former generations of its groups
         (``vacated``: those neither). With ``beside`` a second place for that group is sought: then
-        all of its own count but what is kept for that group.
+        all of its own count but those of that group.
         """
         taken = self._taken + self._foreign
         if owner is None:
@@ -277,7 +277,7 @@ class Ledger:
 
     @contextmanager
     def _place(self, owner: OwnerKey, root: str, node: str) -> Iterator[_Place]:
-        """Change what a group has on a node; its places are counted anew afterwards: the latest
+        """Change the GPUs of a group on a node; its places are counted anew afterwards: the latest
         generation may be another.
         """
         group, places = (owner, root), self._places[owner, root]

@@ -1,6 +1,6 @@
-"""What the user wants of the life of the groups, as the rules of that life read it.
+"""The user's wishes for the life of the groups, as the rules of that life read them.
 
-What the user wants is not judged here: the API's own rules have refused what makes no sense.
+Wishes are not judged here: the API's own rules have refused impossible ones.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,7 @@ _TOKEN_LENGTH: Final = 64
 
 
 def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
-    """Return the rules of life of a resource's groups, of what is wanted and of the resource's
-    annotations.
-    """
+    """Return the rules of life of a resource's groups, from its intent and its annotations."""
     return LifeRules(
         restart=intent.restart,
         max_unavailable=intent.max_unavailable,

@@ -1,9 +1,9 @@
-"""What the Secrets that the operator makes are called: so that nobody else can make one of that
-name first.
+"""The names of the Secrets that the operator makes: so that nobody else can make one of that name
+first.
 
-Whether a Secret exists is asked by creating it, and nobody reads what is in it: one that somebody
-had made before would count as ours. Its name therefore follows from the operator's signing key, and
-is told to nobody before the Secret exists.
+Whether a Secret exists is asked by creating it, and nobody reads its content: one that somebody had
+made before would count as ours. Its name therefore follows from the operator's signing key, and is
+told to nobody before the Secret exists.
 """
 
 from collections.abc import Iterable, Mapping

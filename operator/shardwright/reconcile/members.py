@@ -39,7 +39,7 @@ FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 class Failure:
     """Why a member of a group failed; ``exit_code`` is None where no container of it exited.
 
-    ``message`` is the end of what the container, or whoever ended the pod, had to say.
+    ``message`` is the end of the words of the container, or of whoever ended the pod.
     """
 
     rank: int
@@ -56,15 +56,15 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
+    """One pod of a group. ``waiting`` is its wait before its engine runs, or is empty.
 
     ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or
     not. ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who
     takes the pod away (eviction, preemption, a taint), as its condition DisruptionTarget says.
     ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
     scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
-    ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False
-    where the kubelet of its node is silent: what the pod says of itself is old then.
+    ``own_hash`` is the template hash that it would have without LimitRanges. ``node_answers`` is
+    False where the kubelet of its node is silent: the pod's own account is old then.
     """
 
     name: str

@@ -1,5 +1,4 @@
-"""What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its
-groups.
+"""The objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups.
 
 No object is left out because it is not ours: that one is in the way must be seen, too.
 """
@@ -38,7 +37,7 @@ def controller_uid(content: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOut:
-    """The API server refuses the pods of a StatefulSet: what it says, and since when."""
+    """The API server refuses the pods of a StatefulSet: its words, and since when."""
 
     said: str
     since: datetime
@@ -52,13 +51,13 @@ class Observed:
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the
     names of pods that carry the labels of the model although no StatefulSet controls them.
-    ``overfull`` says of objects that somebody has filled what is too large in them. ``kept_out``
-    are the StatefulSets whose pods are refused, ``short_since`` says since when each has fewer pods
-    than it should, both by uid. ``crowded_out`` are the groups, without their generation, on whose
-    nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes
-    which an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all
-    pods of a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not
-    come up, both by uid.
+    ``overfull`` are the oversized fields of objects that somebody has filled. ``kept_out`` are the
+    StatefulSets whose pods are refused, ``short_since`` says since when each has fewer pods than it
+    should, both by uid. ``crowded_out`` are the groups, without their generation, on whose nodes
+    others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which an
+    autoscaler is to make, with how they wait for them. ``ready_since`` says since when all pods of
+    a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not come up,
+    both by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]

@@ -1,5 +1,5 @@
-"""When may a status be written? What is new at once; what comes back again and again, or says the
-same in other words, later.
+"""When may a status be written? News at once; a fact that comes back again and again, or the same
+in other words, later.
 
 When a model is looked at is not decided here; a look that may not write its status yet comes back
 for it.
@@ -34,7 +34,7 @@ status and reason.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A status that was written: when, and what it said in facts."""
+    """A status that was written: when, and with which facts."""
 
     at: datetime
     gist: Gist
@@ -60,8 +60,8 @@ def _fact(of: str, status: str, reason: str) -> tuple[str, str, str]:
 
 
 def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
-    """Return when a status may be written: now if its facts are new, else at the pace of what comes
-    back or says the same.
+    """Return when a status may be written: now if its facts are new, else at the pace of
+    repetition.
     """
     recent = _recent(said, now)
     if not any(item.gist == gist for item in recent):

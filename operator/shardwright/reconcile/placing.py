@@ -1,6 +1,6 @@
-"""What becomes of the plan of record in this look: kept, or asked anew of the planner.
+"""The fate of the plan of record in this look: kept, or asked anew of the planner.
 
-What the planner answers is made in ``answering``, off this process; what is asked here may have no
+The planner's answers are made in ``answering``, off this process; a question from here may have no
 answer yet.
 """
 
@@ -34,15 +34,15 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPlan:
-    """What stands: the plan of record, new or kept, what to show of it, and why it is not all that
-    is asked for.
+    """The standing plan: that of record, new or kept, the report to show of it, and why it is not
+    all that is asked for.
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has
     no GPUs and may not run, ``undeployable`` why the one that there is cannot be run, ``barred``
     why the pods that are to be made would not be let in, ``stays``: nor would those of the plan
     that stands as they are asked for now, so all groups keep the pods that they have. ``stale`` is
-    what is wrong with the plan that stands, ``better`` one that would be better, ``anew`` what one
-    would be that were made now. ``events`` say that it is new.
+    the fault of the plan that stands, ``better`` one that would be better, ``anew`` the one that
+    would be made now. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -61,7 +61,9 @@ class StandingPlan:
 def plan_that_stands(
     seen: Seen, known: Known, subject: Subject, now: datetime
 ) -> StandingPlan | Ask | Problem:
-    """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
+    """Return the plan that stands, or the question for the planner first, or why that has no
+    answer.
+    """
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
@@ -242,8 +244,8 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
 
 
 def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
-    """Return the question for an earlier plan: what counts is where groups stand, not where they
-    were to go meanwhile.
+    """Return the question for an earlier plan: groups count at their present place, not at that for
+    which they were meant meanwhile.
     """
     said = [
         _places(item)
@@ -376,8 +378,8 @@ def _news(record: PlanRecord | None) -> tuple[Event, ...]:
 
 
 def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
-    """Return what is wrong with a node that a plan still says: a group must leave it, or it will
-    not pass by itself.
+    """Return the fault of a node that a plan still names: a group must leave it, or it will not
+    pass by itself.
     """
     groups = record.plan.groups if record else ()
     leaving = [

@@ -61,7 +61,7 @@ class PlanCache:
         return replace(known, outcome=again)
 
     def keep(self, subject: Subject, inventory: Inventory, report: Report) -> None:
-        """Remember what :func:`~shardwright.pipeline.plan_serving` has returned."""
+        """Remember the result of :func:`~shardwright.pipeline.plan_serving`."""
         key = _key(subject, inventory)
         self._reports[key] = report
         self._reports.move_to_end(key)

@@ -8,7 +8,7 @@ from shardwright.resolving.intent import Replan
 
 
 class PlanChoice(StrEnum):
-    """What to do with the plan of record."""
+    """The choice about the plan of record."""
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none

@@ -1,4 +1,4 @@
-"""PriorityClasses: which there are, and what a model counts that names one, or none."""
+"""PriorityClasses: which there are, and the priority of a model that names one, or none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,8 +10,8 @@ PATH = "spec.pod.priorityClassName"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """What matters of a PriorityClass: greater values go first; ``is_default``: pods that name none
-    are of this one.
+    """The relevant part of a PriorityClass: greater values go first; ``is_default``: pods that name
+    none are of this one.
     """
 
     value: int

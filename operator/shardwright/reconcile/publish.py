@@ -1,5 +1,5 @@
-"""What one look leaves behind: status, events, what to keep of the cluster for the model, and when
-to look again.
+"""The results of one look: status, events, the model's share in the cluster, and when to look
+again.
 
 Nothing is written here: the writes of the look have ended before, and the shell publishes.
 """
@@ -81,12 +81,12 @@ again within a second, and somebody is to notice.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What is to be written, and what keeps it from being more.
+    """The writes, and the obstacles to more.
 
-    ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems``
-    are for the user to mend, ``refused`` is why nothing is written, or is not taken. ``history``
-    are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to look again
-    at what no cache shows.
+    ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
+    ``problems`` are for the user to mend, ``refused`` is why nothing is written, or is not taken.
+    ``history`` are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to
+    look again at facts that no cache shows.
     """
 
     decision: Decision | None = None
@@ -110,14 +110,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What one look leaves behind.
+    """The results of one look.
 
     Args:
         status: The whole status.
-        events: What is worth an event.
+        events: The changes that are worth an event.
         again_at: When to look again although nothing may happen, None for only then.
         recheck_at: When to look again only to be sure, for events should tell: it may be later.
-        found: What was found, for the metrics.
+        found: The findings, for the metrics.
         report: The plan that is shown.
         record: The plan of record that is in place, None where there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long
@@ -126,7 +126,7 @@ class Published:
         pods: The pods that are to hold them, as quotas count them; None where nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.
-        kept_out: What the API server says against the pods of StatefulSets, by uid.
+        kept_out: The API server's objections to the pods of StatefulSets, by uid.
         repaired: Which objects were repaired, with their fields.
         unseen: Objects in the places of its own that no cache shows as its own, and that are to be
             read by name.
@@ -445,7 +445,7 @@ def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
 
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
-    """Return why the first write was not taken; what only asks is no write."""
+    """Return why the first write was not taken; a mere question is no write."""
     refused = (item for item in outcome.refused if not isinstance(item.write, Aside))
     return next((problem_of(item, queued=queued) for item in refused), None)
 

@@ -1,11 +1,11 @@
-"""What a namespace may have: ResourceQuotas and LimitRanges, and whether the pods of a plan would
-be let in by them.
+"""The allowance of a namespace: ResourceQuotas and LimitRanges, and whether the pods of a plan
+would be let in by them.
 
-GPUs are kept for a plan only where its pods may come to hold them: what is used, what other models
-of the namespace are still to use and what the plan needs are summed, as the API server's admission
-sums them. Source: Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and
-``plugin/pkg/admission/limitranger``. What else may refuse a pod (webhooks, limits of the cluster's
-own configuration), only the API server says.
+GPUs are kept for a plan only where its pods may come to hold them: usage, the coming usage of other
+models of the namespace and the plan's need are summed, as the API server's admission sums them.
+Source: Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and
+``plugin/pkg/admission/limitranger``. Further refusals of a pod (by webhooks, by limits of the
+cluster's own configuration) only the API server can tell.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class QuotaScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What matters of a ResourceQuota."""
+    """The relevant part of a ResourceQuota."""
 
     name: str
     hard: Amounts
@@ -84,10 +84,10 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What one pod counts for: by the names that quotas have for it. ``unstated`` is what not every
-    container states.
+    """The count of one pod: by the names that quotas have for it. ``unstated`` are resources that
+    not every container states.
 
-    ``priority_class`` is what admission makes of it: empty where it names none and there is no
+    ``priority_class`` is the one that admission gives it: empty where it names none and there is no
     default.
     """
 
@@ -197,11 +197,10 @@ def quota_problem(
     promised: Sequence[Pods] = (),
     kept: Sequence[Pods] = (),
 ) -> Problem | None:
-    """Return which quota keeps pods out, with its limit and what is missing; None where all are let
-    in.
+    """Return which quota keeps pods out, with its limit and the gap; None where all are let in.
 
     Args:
-        allowance: The quotas of the namespace, with what is used of each.
+        allowance: The quotas of the namespace, with the usage of each.
         wanted: The pods of the plan that are to be made.
         own: Those pods of the model that there are: they are used already, and go or are among the
             wanted or kept ones.

@@ -1,10 +1,10 @@
 """The ConfigMap that keeps the plan of record: written before any pod, owned like everything else,
 and signed.
 
-Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as
+Whoever may write ConfigMaps of the namespace may write this one, so its content counts as far as
 its signature does (:mod:`shardwright.reconcile.record_trust`).
 
-What a record says is the wire's (``api.record``), and it is not checked here.
+The content of a record is the wire's (``api.record``), and it is not checked here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def record_key(owner: Owner) -> ObjectKey:
 
 
 def record_place(owner: Owner) -> dict[str, Any]:
-    """Return the ConfigMap of any record, without what it says: where it is and whose."""
+    """Return the ConfigMap of any record, without its content: where it is and whose."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -42,13 +42,13 @@ class RecordEvidence:
 
     Args:
         owner: Whose it is.
-        signs: Whether there is a key, so that what we write is signed.
+        signs: Whether there is a key, so that our records are signed.
         serial: Which record is the newest, 0: none was signed so far.
         remembered: The newest one, where this process has believed it; None where it has not.
-        shown: ``status.plan``: what was last published of a plan.
-        observed: What there is of the resource.
+        shown: ``status.plan``: the last published facts of a plan.
+        observed: The present objects of the resource.
         nodes: Facts of nodes, those that are to come among them.
-        subject: What the spec resolves to, None where that is not known.
+        subject: The resolved spec, None if it is not known.
     """
 
     owner: Owner
@@ -196,8 +196,8 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
 def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
     """Return a contradiction between a plan and the nodes of groups that are still to start.
 
-    Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is
-    for the plan to leave.
+    If a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for
+    the plan to leave.
     """
     standing = {
         node for live in _stateful_sets(known).values() for node in planned_nodes(live)

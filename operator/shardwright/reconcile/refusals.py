@@ -1,4 +1,4 @@
-"""What the API server did not take, or did not keep, said as problems."""
+"""Refusals and dropped fields of the API server, said as problems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ _REMEDY: Final = (
 
 def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
     """Return the problem of an object that would be stored without some of its fields: it would not
-    do what was planned.
+    carry out the plan.
     """
     more = (
         f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
@@ -128,8 +128,8 @@ def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Probl
 def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     """Return the problem of a write that was not taken.
 
-    Where groups are ``queued``, their start may be refused as long as what they held before is
-    being given back.
+    Where groups are ``queued``, their start may be refused as long as their former GPUs are being
+    given back.
     """
     if refusal.problem:
         return refusal.problem
@@ -229,8 +229,8 @@ def place_taken(content: Mapping[str, Any], *, leftover: bool) -> Problem:
 
 
 def not_permitted(message: str, namespace: str) -> Problem:
-    """Return the problem of a namespace that cannot be read: what is there is not known, so nothing
-    is written.
+    """Return the problem of a namespace that cannot be read: the present objects are not known, so
+    nothing is written.
     """
     return Problem(
         code="NotPermitted",

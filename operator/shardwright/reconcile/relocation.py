@@ -1,9 +1,9 @@
 """Which planned groups leave their nodes, and why: each for a fault of its own nodes, none because
 of another group's.
 
-What runs goes on wherever it is: a group leaves when it needs a place and cannot have it where it
-is planned, once the fault has lasted; only a node that does not give its pods back takes a group
-away that may still have pods elsewhere.
+Running groups go on wherever they are: a group leaves when it needs a place and cannot have it
+where it is planned, once the fault has lasted; only a node that does not give its pods back takes a
+group away that may still have pods elsewhere.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """What is known of the nodes of a plan and of who stands on them.
+    """Known facts of the nodes of a plan and of who stands on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with
     it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the

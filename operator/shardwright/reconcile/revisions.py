@@ -205,8 +205,8 @@ def history_of(status: Mapping[str, Any]) -> History:
 
 
 def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
-    """Return the revisions that a status names, oldest first; what none of ours has written is left
-    out.
+    """Return the revisions that a status names, oldest first; entries that are not of our writing
+    are left out.
     """
     found = (item for item in status.get(REVISIONS) or () if isinstance(item, Mapping))
     return tuple(revision for item in found if (revision := _read(item)))
@@ -233,7 +233,9 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
 
 
 def revision_entries(history: History, runs: str) -> dict[str, Any]:
-    """Return them as the status shows them; ``runs`` is the hash of what is run, or is to be."""
+    """Return them as the status shows them; ``runs`` is the hash of the one that runs, or is to
+    run.
+    """
     revisions = [
         {
             "revision": item.number,
@@ -252,8 +254,8 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What all groups serve with: a subject, its plan of record, and pods of an ``earlier`` release
-    or of this one (None).
+    """The state with which all groups serve: a subject, its plan of record, and pods of an
+    ``earlier`` release or of this one (None).
 
     ``mixed``: some are still as another release has made them.
     """
@@ -265,7 +267,9 @@ class Served:
 
     @property
     def mark(self) -> str:
-        """Return what tells its pods from those of another release, empty where they are mixed."""
+        """Return the mark of its pods that tells them from those of another release, empty if they
+        are mixed.
+        """
         if self.mixed:
             return ""
         return (
@@ -289,8 +293,8 @@ class Served:
 def renewed(
     before: History, served: Served, told: AskedSpec | None, now: datetime
 ) -> History | None:
-    """Return the revisions after all groups have come to serve; None where what is asked must be
-    told first.
+    """Return the revisions after all groups have come to serve; None if the request must be told
+    first.
 
     One that was kept before is the newest again, under a new number, as with a Deployment. Where
     another release has made its pods by now it is kept anew. Those that are beyond the history stay
@@ -344,7 +348,7 @@ def renewed(
 def _drops(
     owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = frozenset()
 ) -> dict[str, DropRevision]:
-    """Return by digest what ends these revisions."""
+    """Return by digest the writes that end these revisions."""
     names = {digest: revision_name(base_name(owner.name), digest) for digest in digests}
     return {
         digest: DropRevision(
@@ -443,7 +447,7 @@ def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
     life.
 
     The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may
-    be what is gone back from.
+    be the reason to go back.
     """
     now = live.get("spec") or {}
     spec = {name: value for name, value in kept.spec.items() if name not in OF_NOW}

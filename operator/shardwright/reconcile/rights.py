@@ -133,8 +133,8 @@ def barred(
     """Return why the pods of a plan are not let in that is to be started, None where they are, or
     are there already.
 
-    What counts for no more than what it takes the place of is never barred: what a quota says is
-    used lags behind pods that end. Groups of which the same is asked keep the pods that they have.
+    A plan that counts for no more than its predecessor is never barred: the usage in a quota lags
+    behind pods that end. Groups of which the same is asked keep the pods that they have.
     """
     cluster = seen.cluster or Cluster()
     if record is None or not record.plan.deployable or subject.intent.plan_only:
@@ -202,8 +202,8 @@ def _as_asked(
     plan: Plan,
     deployment: Deployment,
 ) -> Iterator[str]:
-    """Yield the names of the StatefulSets, of each group the latest, of which a plan asks just
-    what was asked of them.
+    """Yield the names of the StatefulSets, of each group the latest, whose request is still that of
+    the plan.
     """
     latest = {}
     for name in sorted(lives, key=generation_of):

@@ -18,7 +18,7 @@ _BROKEN: Final = frozenset(
 
 
 class Worth(IntEnum):
-    """What the end of a group would cost, the least first."""
+    """The cost of ending a group, the least first."""
 
     BROKEN = 0  #: it has failed, or cannot go on where it is
     NOT_READY = 1  #: it is starting, or has not been made

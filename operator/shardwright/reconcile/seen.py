@@ -64,9 +64,9 @@ class Cluster:
             models (None: any number).
         domain: DNS domain of the cluster.
         priorities: The PriorityClasses that there are.
-        allowance: What its namespace may have.
+        allowance: The allowance of its namespace.
         promised: Pods of other models of the namespace that are still to be made.
-        limits: What the operator lets its namespace have; ``older`` models of it are there,
+        limits: The operator's limits for its namespace; ``older`` models of it are there,
             ``waiting`` others wait for GPUs, and others keep ``gpus``.
     """
 
@@ -164,29 +164,29 @@ class Seen:
 
     Args:
         resource: The resource itself.
-        subject: What its spec resolves to, or what the user must correct.
+        subject: Its resolved spec, or the problems for the user to correct.
         record: The plan of record that is believed, or why the one that there is cannot be read;
             None where there is none.
         serial: The serial of the newest plan of record.
         refused: Why the plan of record that is stored is not believed, or was not signed by us;
             None where all is well.
         distrusted: The same as it was last found, and when that was.
-        keys: What plans of record are signed with.
-        observed: What there is of it, or why that cannot be read.
-        cluster: What is known of the cluster, None until every cache is full.
+        keys: The keys by which plans of record are signed.
+        observed: Its present objects, or why they cannot be read.
+        cluster: Known facts of the cluster, None until every cache is full.
         since: When each passing fact was first seen, by the clock that never jumps.
         contested: Objects that somebody else keeps setting back and that are not repaired again
             yet, with their fields.
-        kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
+        kept_out: The API server's objections to the pods of StatefulSets, by uid, as last asked.
         fetching: How far the Job is that reads the config of its model, where nobody has given one.
-        certain: Whether what there is has been read fresh from the API server, as it must be before
+        certain: Whether its objects have been read fresh from the API server, as it must be before
             anything is ended.
-        answers: What the planner has answered in this look, or why it has no answer.
+        answers: The planner's answers in this look, or why it has none.
         recorded: Plans of record that were written in this look, and the result of each.
-        course: Whether what the spec says is run, as found in this look.
+        course: Whether the spec itself is run, as found in this look.
         former: The revision that is gone back to, where it was asked for.
-        told: What the resource asks, word for word, where it was asked for.
-        outcome: What came of writing everything else.
+        told: The resource's request, word for word, if it was asked for.
+        outcome: The outcome of writing everything else.
     """
 
     resource: ModelResource

@@ -1,5 +1,5 @@
-"""What a group waits for and why it failed, in words for people; the last step, and nothing reads
-it back.
+"""The wait of a group and its failure, in words for people; the last step, and nothing reads it
+back.
 """
 
 import re
@@ -124,7 +124,7 @@ def _of_hub(message: str) -> bool:
 
 
 def not_ready_sentence(state: GroupState) -> str:
-    """Return what a group waits for and, where it failed before, why: what somebody reads first
+    """Return the wait of a group and, if it failed before, why: the first thing that somebody reads
     must have the cause.
     """
     waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
@@ -134,8 +134,8 @@ def not_ready_sentence(state: GroupState) -> str:
 def rollback_sentence(
     rollback: Rollback, number: int | None, image: str, *, placed: bool = True
 ) -> str:
-    """Return which revision runs in place of what the spec says, why, and until when; or that it
-    has no place (``placed``).
+    """Return which revision runs in place of the spec, why, and until when; or that it has no place
+    (``placed``).
 
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
@@ -186,7 +186,7 @@ def revision_named(number: int | None) -> str:
 
 
 def no_place_sentence(number: int | None) -> str:
-    """Return that it is a revision which has no place, and what ends that.
+    """Return that it is a revision which has no place, and when that ends.
 
     >>> no_place_sentence(1).partition(":")[0]
     'this is asked by revision 1, which is gone back to'
@@ -240,8 +240,8 @@ def _brings(found: Better) -> str:
 
 
 def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
-    """Return what a plan would be that were made now, and what it would bring; empty where none was
-    looked for, or there is none.
+    """Return the plan that would be made now, and its gain; empty where none was looked for, or
+    there is none.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor

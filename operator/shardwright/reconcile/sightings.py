@@ -2,8 +2,8 @@
 jumps.
 
 Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off:
-whoever compares them with his own takes what has just begun for long overdue. So a wait begins when
-it is first seen, and after a restart it begins anew.
+whoever compares them with his own takes a fresh fact for long overdue. So a wait begins when it is
+first seen, and after a restart it begins anew.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 
 
 class Sight(StrEnum):
-    """What is waited for to pass."""
+    """A kind of fact that is to pass."""
 
     UNSCHEDULABLE = "Unschedulable"  #: a pod, by uid
     DELETING = "Deleting"  #: a pod, by uid
@@ -68,8 +68,7 @@ def of_sets(
     """Return a sighting for everything about an owner's StatefulSets that may pass. ``kept_out``
     are those whose pods were refused, by uid.
 
-    One that has all its pods by now, or that is at zero, is not kept out: what begins then begins
-    anew.
+    One that has all its pods by now, or that is at zero, is not kept out: facts of then begin anew.
     """
     lives = [
         live
@@ -164,7 +163,7 @@ def _by_own_clock(
 def carried_on(
     since: Mapping[Sighting, datetime], sighted: Iterable[Sighting], now: datetime
 ) -> dict[Sighting, datetime]:
-    """Return since when each of these facts has been seen: what was not seen before since now, what
-    passed not any more.
+    """Return since when each of these facts has been seen: a new fact since now, a passed one not
+    any more.
     """
     return {sighting: since.get(sighting, now) for sighting in sighted}

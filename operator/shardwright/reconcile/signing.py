@@ -1,9 +1,9 @@
-"""Signatures of what is kept where others may write: who can change it can neither forge it nor put
-another's in its place.
+"""Signatures of texts that are kept in objects which others may write: who can change them can
+neither forge one nor put another's in its place.
 
-A signature is an HMAC-SHA256 over what kind of text it is, the uid of the resource that it belongs
-to, and the text. The text itself says which of several it is (generation, serial): a signature
-tells who wrote it, never that it is the newest one.
+A signature is an HMAC-SHA256 over the kind of text, the uid of its resource, and the text. The text
+itself says which of several it is (generation, serial): a signature tells who wrote it, never that
+it is the newest one.
 """
 
 import hmac

@@ -83,7 +83,7 @@ AT_ZERO: Final = frozenset(
 
 
 class Awaited(StrEnum):
-    """What a group waits for."""
+    """The kinds of wait of a group."""
 
     DELETION = "Deletion"  #: its StatefulSet is being deleted
     EARLIER_PODS = "EarlierPods"  #: pods of an earlier StatefulSet are still there
@@ -116,7 +116,7 @@ class Awaited(StrEnum):
 class Wait:
     """One thing that a group waits for, and the ranks that it concerns (empty: the group).
 
-    ``said`` is a name, a number or what Kubernetes says, to be shown.
+    ``said`` is a name, a number or the words of Kubernetes, to be shown.
     """
 
     what: Awaited
@@ -126,7 +126,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """How a group stands: what it waits for, and when to look again although nothing may happen
+    """How a group stands: its waits, and when to look again although nothing may happen
     (``look_at``).
 
     ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is
@@ -135,8 +135,8 @@ class GroupState:
     last planned or unplanned restart took from its stop until all ranks were ready. ``ready``: it
     serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
     ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of
-    its pods that the next restart changes, as this release renders them otherwise for what is asked
-    for all the same. ``hold`` is why it keeps the pods that it has although others are wanted.
+    its pods that the next restart changes, as this release renders them otherwise for the same
+    request. ``hold`` is why it keeps the pods that it has although others are wanted.
     ``available``: it is ready, and has been so for as long as is asked for.
     """
 
@@ -173,7 +173,7 @@ class GroupState:
     @property
     def holds_nothing(self) -> bool:
         """Return whether it keeps no GPUs: it is at zero as its pods are refused, or others have
-        taken what was its own.
+        taken its GPUs.
         """
         why = self.last_failure.reason if self.last_failure else ""
         refused = why == PODS_REFUSED and self.situation in AT_ZERO

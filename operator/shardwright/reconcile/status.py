@@ -1,4 +1,4 @@
-"""The status of a ShardedModel, whole: what was found, the plan, the groups, the counts.
+"""The status of a ShardedModel, whole: the findings, the plan, the groups, the counts.
 
 Nothing is decided here.
 """
@@ -47,7 +47,7 @@ def build_status(
         before: The conditions that the status had: they keep the time of their last transition.
         found: What was found.
         plan: ``status.plan``, None where nothing could be planned.
-        service: What :func:`service_status` returns, empty where nothing is deployed, and the
+        service: The result of :func:`service_status`, empty where nothing is deployed, and the
             engine where it is known.
         now: The time of new transitions.
     """
@@ -82,7 +82,7 @@ def _at_a_glance(found: Findings) -> dict[str, str]:
 
 
 def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is planned, how it stands, and where it is served; what there is none of is left
+    """Yield the plan, how it stands, and the address at which it is served; an absent one is left
     out.
     """
     if found.plan:
@@ -99,7 +99,7 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bounded(line: str) -> str:
-    """Return a line cut to what the schema takes: what Ready says may be longer, and stands whole
+    """Return a line cut to the schema's limit: the message of Ready may be longer, and stands whole
     in the condition.
     """
     whole = line.encode()
@@ -112,8 +112,8 @@ def _bounded(line: str) -> str:
 def hidden_status(
     before: Mapping[str, Any], found: Findings, now: datetime
 ) -> dict[str, Any]:
-    """Return the status of a model whose objects cannot be read: what was known of them stands
-    beside the conditions.
+    """Return the status of a model whose objects cannot be read: the last known ones stand beside
+    the conditions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
     for condition in conditions(found):
@@ -139,7 +139,7 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
     """Return ``status.groups``: whole entries as far as there is room, those that are not ready
-    first; of the others what counts.
+    first; of the others their counts.
 
     An object of several MiB the API server refuses, and a status that cannot be written says
     nothing at all.

@@ -1,12 +1,12 @@
-"""Of which template the pods of a group are, and what another one that is rendered for the same
-would change.
+"""Of which template the pods of a group are, and the changes by another one that is rendered for
+the same.
 
-Pods stay as they are for as long as what is asked of them is the same: spec, plan and engine
-version. A release of the operator may render other pods for that. Its template is written to the
-StatefulSet at once, where it restarts nothing (``OnDelete``), and comes with the next restart,
-whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew,
-so that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering,
-and nothing that lies where tenants write has to be believed.
+Pods stay as they are for as long as the request is the same: spec, plan and engine version. A
+release of the operator may render other pods for that. Its template is written to the StatefulSet
+at once, where it restarts nothing (``OnDelete``), and comes with the next restart, whoever begins
+that. News of LimitRanges of the namespace is about pods that are made anew, so it comes with the
+next restart, too. So a StatefulSet is always repaired by our own rendering, and nothing that lies
+where tenants write has to be believed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,9 +60,7 @@ def _labels_of_pods(stateful_set: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def asked_by(stateful_set: Mapping[str, Any]) -> str:
-    """Return the hash of what the pods of a StatefulSet are asked for, empty where it does not
-    say.
-    """
+    """Return the hash of the request for the pods of a StatefulSet, empty if it does not say."""
     return str(
         (stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, "")
     )

@@ -118,7 +118,7 @@ def following(
 
 
 def _bound(rendered: Mapping[str, Any], observed: Observed) -> Iterator[str]:
-    """Yield the nodes of the pods of a group that stay and were made for what is asked, of
+    """Yield the nodes of the pods of a group that stay and were made for the present request, of
     whichever release they are.
     """
     live = observed.objects.get((STATEFUL_SET, rendered["metadata"]["name"]), {})

@@ -3,7 +3,7 @@ the rule and its numbers.
 
 Models stand in line by the priority of their pods, then by age. One that comes later may be placed
 while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
-claims nodes: as many GPUs of them as its plan needs, where most is free already. What is free of a
+claims nodes: as many GPUs of them as its plan needs, where most is free already. The free part of a
 claim is for nobody who comes after. A claim is chosen once and stays as long as it is possible, so
 that it fills up instead of wandering.
 """
@@ -45,11 +45,11 @@ def first_of(rank: Rank) -> Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A model that waits: its place in line, since when by our own clock, for what, and what it
-    claims.
+    """A model that waits: its place in line, since when by our own clock, for which request, and
+    its claim.
 
-    ``asked`` tells what it waits for: another one has no use for the claim. ``terms`` are what its
-    pods ask of nodes. ``deploys`` is False where the plan would only be shown: it claims nothing.
+    ``asked`` tells its request: another one has no use for the claim. ``terms`` are its pods'
+    demands on nodes. ``deploys`` is False where the plan would only be shown: it claims nothing.
     """
 
     rank: Rank
@@ -138,8 +138,8 @@ def choose(
     """Choose the nodes to claim: those that need the least to become free. The claim is empty if
     all of them together would not do.
 
-    ``fit`` says what a model would take of some nodes if all their GPUs were free, None where they
-    do not suffice; more nodes never suffice less.
+    ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None
+    where they do not suffice; more nodes never suffice less.
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),

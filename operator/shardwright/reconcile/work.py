@@ -1,7 +1,7 @@
-"""What is asked of the worker: questions that users' input decides the cost of, each with the pure
+"""The questions to the worker: questions that users' input decides the cost of, each with the pure
 function that answers it.
 
-How questions reach the worker, and what happens to one that costs too much, is not said here.
+How questions reach the worker, and the fate of one that costs too much, is not said here.
 """
 
 import json
@@ -33,7 +33,7 @@ class Work(Protocol[Answer_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """What there is for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs
+    """The stock for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs
     ``taken`` by others.
     """
 
@@ -48,8 +48,8 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """What does a resource ask? Its JSON may say anything that the API server takes; as Python
-    values it would be far larger.
+    """Which request does a resource make? Its JSON may say anything that the API server takes; as
+    Python values it would be far larger.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Resolve:
     kept_version: str | None = None
 
     def answer(self) -> Subject | tuple[Problem, ...]:
-        """Return the subject, or what the user must correct."""
+        """Return the subject, or the problems for the user to correct."""
         return resolve_stored(
             json.loads(self.text),
             self.config_text,
@@ -69,8 +69,8 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What becomes of a plan of record, and the report of the new plan as it was before its groups
-    were settled on nodes.
+    """The fate of a plan of record, and the report of the new plan as it was before its groups were
+    settled on nodes.
     """
 
     replanned: Replanned
@@ -79,7 +79,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakePlan:
-    """What becomes of the plan of record of a model, or which plan is its first?"""
+    """Does the plan of record of a model stand, or which plan is its first or next?"""
 
     subject: Subject
     ask: Ask

@@ -95,8 +95,8 @@ class Patch:
     """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet
     with this uid.
 
-    An annotation whose value is None is removed. Everything else stays as it is, also where nobody
-    knows what should be there. ``needs`` as in a creation.
+    An annotation whose value is None is removed. Everything else stays as it is, also if nobody
+    knows the right value. ``needs`` as in a creation.
     """
 
     name: str
@@ -157,7 +157,7 @@ def written_name(write: Write) -> str:
 
 
 def shown_name(write: Write) -> str:
-    """Return what people are told that a write is about: no name of a Secret that somebody else
+    """Return the name for people of the object of a write: no name of a Secret that somebody else
     could make before us.
     """
     return HIDDEN_NAME if isinstance(write, CreateKey) else written_name(write)
@@ -188,7 +188,7 @@ def kind_of(content: Mapping[str, Any]) -> str:
 
 
 def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
-    """Return the StatefulSets that writes take to zero or delete: what runs in them ends."""
+    """Return the StatefulSets that writes take to zero or delete: their engines end."""
     return frozenset(written_name(write) for write in writes if _ends(write))
 
 
