@@ -23,7 +23,7 @@ their way beside them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What another HTTP client needs to reach the same server as the same user, as of now."""
+    """The means of another HTTP client to reach the same server as the same user, as of now."""
 
     server: str
     ca_file: str | None

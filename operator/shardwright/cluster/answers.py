@@ -1,4 +1,4 @@
-"""What an answer means: an object, a refusal by the API server, or somebody else's words.
+"""The meaning of an answer: an object, a refusal by the API server, or somebody else's words.
 
 Whether a request is sent again is not decided here, but by the client for each verb.
 """
@@ -108,8 +108,8 @@ def _json(text: bytes) -> dict[str, Any] | None:
 
 
 def _list(call: Call, text: bytes) -> dict[str, Any] | None:
-    """Return a LIST of what is kept of its items, one of which at a time is there as a whole; None
-    where it is no LIST.
+    """Return a LIST of the kept parts of its items, one of which at a time is there as a whole;
+    None where it is no LIST.
     """
     page, kept = ListDocument(_pieces(text)), []
     try:

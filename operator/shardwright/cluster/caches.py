@@ -1,7 +1,7 @@
 """The readers of everything that the operator watches beside its ShardedModels, and the store that
 they fill.
 
-Nothing is decided here: what concerns a model is handed to its look.
+Nothing is decided here: a change that concerns a model is handed to its look.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What of a cluster is read: ``namespaces`` (none named: all), and whose ``pods`` (of those of
-    nobody nothing is known).
+    """The part of a cluster that is read: ``namespaces`` (none named: all), and whose ``pods`` (of
+    those of nobody nothing is known).
     """
 
     namespaces: tuple[str, ...] = ()
@@ -51,7 +51,8 @@ class Caches:
     """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after
     each batch that matters.
 
-    ``scope`` is what of the cluster is read, ``stated`` is what the administrator states of nodes.
+    ``scope`` is the part of the cluster that is read, ``stated`` are the administrator's statements
+    about nodes.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class Caches:
 
     @property
     def unread(self) -> frozenset[str]:
-        """Return the watched namespaces of which something has never been read: what is there is
-        not known, nor was it ever.
+        """Return the watched namespaces of which something has never been read: its content is not
+        known, nor was it ever.
         """
         return frozenset(
             name
@@ -152,7 +153,7 @@ class Caches:
         return {kind: reader.counts for kind, reader in self._readers.items()}
 
     def _read_watched(self, source: Source[Any], take: Take) -> None:
-        """Read what is in the namespaces that are watched."""
+        """Read the content of the namespaces that are watched."""
         for namespace in self._scope.namespaces or (None,):
             self._read(replace(source, namespace=namespace), take)
 

@@ -33,7 +33,7 @@ UNKNOWN_PATH: Final = "UnknownPath"
 
 
 class Urgency(IntEnum):
-    """What a request is for; the smaller, the sooner it is sent."""
+    """The purpose of a request; the smaller, the sooner it is sent."""
 
     LEASE = 0
     """Leadership: waits for nothing."""

@@ -36,7 +36,7 @@ that are of no set.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What one installation is for: the nodes of a set (empty: those of none) and namespaces (none
+    """The scope of one installation: the nodes of a set (empty: those of none) and namespaces (none
     named: all).
     """
 
@@ -55,7 +55,7 @@ class Installation:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Return the names of the claims that say what is for it."""
+        """Return the names of the claims that state its scope."""
         return (
             self.nodes_claim,
             NAMESPACES,
@@ -118,7 +118,7 @@ def _said(claim: str, owner: str | None) -> str:
 
 class Claims:
     """Reads the claims that matter to an installation, from :meth:`start` on; tells of each change
-    of what they say to it.
+    of their words to it.
     """
 
     def __init__(

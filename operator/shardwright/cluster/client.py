@@ -1,7 +1,7 @@
 """Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each
 verb.
 
-It does not know what it carries: projections and typed objects are made by its callers.
+It does not know its cargo: projections and typed objects are made by its callers.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ Projection = Callable[[dict[str, Any]], dict[str, Any]]
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or what each is by
+    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or that of each by
     itself. ``may_write`` is asked of the namespace (empty: none) immediately before each write, and
     once more on the thread that sends it. A reply that got lost is handled by repeating the
     request: reads, applies, patches and deletes are idempotent, and a repeated create answers 409.
@@ -114,9 +114,9 @@ class Client:
         """Return this client for requests that end by this moment of the monotonic clock, over the
         same connections and limits.
 
-        None is sent or repeated after it, none is waited for beyond it: what is not done by then is
-        an ``ApiError`` with code 0 and reason ``DeadlineExceeded``. A write may have been carried
-        out all the same. An earlier deadline stands.
+        None is sent or repeated after it, none is waited for beyond it: a request that is not done
+        by then is an ``ApiError`` with code 0 and reason ``DeadlineExceeded``. A write may have
+        been carried out all the same. An earlier deadline stands.
         """
         view = copy.copy(self)
         vars(view).update(_deadline=min(deadline, self._deadline))
@@ -160,7 +160,7 @@ class Client:
         list is an error.
 
         Pages that would be too large are asked for again with fewer objects. With ``project`` each
-        item is decoded alone, and what that returns is all that is kept of it.
+        item is decoded alone, and its result is all that is kept of it.
         """
         cursor: str | None = None
         limit = CHUNK
@@ -214,8 +214,8 @@ class Client:
         *,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Create an object, or only ask what would come of it; 409 where one of the name exists,
-        ours or not.
+        """Create an object, or only ask for the outcome; 409 where one of the name exists, ours or
+        not.
         """
         query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
         path = resource.path(namespace)
@@ -240,7 +240,7 @@ class Client:
         force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Patch an object at ``path``, or only ask what would come of it."""
+        """Patch an object at ``path``, or only ask for the outcome."""
         forced = (("force", "true"),) if force else ()
         query = (
             ("fieldManager", FIELD_MANAGER),
@@ -262,7 +262,7 @@ class Client:
     async def patch_status(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Merge a patch into the status of an object, and return its metadata alone: what is in it
+        """Merge a patch into the status of an object, and return its metadata alone: its content
         may be large.
         """
         path, query = (

@@ -1,4 +1,4 @@
-"""What a user says of the way to a cluster: kubectl's flags as one value, and the kubeconfigs that
+"""A user's words on the way to a cluster: kubectl's flags as one value, and the kubeconfigs that
 are there.
 
 The library that reads them is not loaded here: whoever has none is told at once.
@@ -17,8 +17,8 @@ class AccessError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is what
-    the kubeconfig says.
+    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is as
+    in the kubeconfig.
 
     ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something
     counts. ``request_seconds`` is how long all that is asked at once may take (None: as long as the

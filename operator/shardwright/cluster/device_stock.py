@@ -1,7 +1,8 @@
-"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come: what each node
-is by all of them.
+"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come: what each node is
+by all of them.
 
-What a slice means is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with here.
+The meaning of a slice is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with
+here.
 """
 
 from collections import defaultdict
@@ -19,8 +20,8 @@ Entries = Mapping[str, NodeEntry | None]
 
 
 class DeviceStock:
-    """Keeps what slices may turn into GPUs; every method returns what nodes are by what it has
-    taken over.
+    """Keeps the nodes that slices may turn into GPUs; every method returns the nodes as all that it
+    has taken over makes them.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class DeviceStock:
     def take_nodes(
         self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
     ) -> Entries:
-        """Take over what has changed of nodes."""
+        """Take over changes of nodes."""
         entries: dict[str, NodeEntry | None] = {}
         for (_, name), change in changes.items():
             if isinstance(change.value, BareNode):
@@ -45,7 +46,7 @@ class DeviceStock:
         return entries
 
     def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Entries:
-        """Take over what has changed of ResourceSlices."""
+        """Take over changes of ResourceSlices."""
         nodes = {
             node
             for (_, name), change in changes.items()
@@ -54,7 +55,7 @@ class DeviceStock:
         return self._all_joined(nodes)
 
     def take_classes(self, changes: Mapping[Key, Change[DeviceClass]]) -> Entries:
-        """Take over what has changed of DeviceClasses."""
+        """Take over changes of DeviceClasses."""
         for (_, name), change in changes.items():
             if change.value is None:
                 self._classes.pop(name, None)

@@ -23,9 +23,7 @@ measured, 1 to 8 µs each.
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[V]):
-    """What an object is now, None where it is gone or of no interest, and the version at which it
-    is so (0: not a number).
-    """
+    """The present object, None if it is gone or of no interest, and its version (0: not a number)."""
 
     value: V | None
     version: int
@@ -36,8 +34,8 @@ TakeOver = Callable[[Mapping[Key, Change[V]], bool], None]
 
 
 class Handover(Generic[V]):
-    """``take_over`` is called on the loop. What arrives while it is busy waits in one place and
-    replaces what it outdates.
+    """``take_over`` is called on the loop. A change that arrives while it is busy waits in one
+    place and replaces the one that it outdates.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take_over: TakeOver[V]) -> None:

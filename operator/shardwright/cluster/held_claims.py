@@ -1,4 +1,4 @@
-"""What ResourceClaims hold, booked in the ledger.
+"""GPUs that ResourceClaims hold, booked in the ledger.
 
 A claim that is reserved for no pod of a model counts as anybody's.
 """
@@ -22,7 +22,7 @@ class ClaimingPod:
 
 
 class HeldClaims:
-    """All claims that hold GPUs; ``holder`` says of a pod, by key and uid, what is known of it."""
+    """All claims that hold GPUs; ``holder`` returns the known facts of a pod, by key and uid."""
 
     def __init__(
         self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]
@@ -33,7 +33,7 @@ class HeldClaims:
         self._by_pod: Index[Key, Key] = Index()
 
     def take(self, changes: Mapping[Key, Change[DeviceUsage]]) -> frozenset[str]:
-        """Take over what has changed, and return the nodes on which GPUs came free by that."""
+        """Take over changes, and return the nodes on which GPUs came free by that."""
         freed: set[str] = set()
         for key, change in changes.items():
             before, now = self._claims.pop(key, None), change.value

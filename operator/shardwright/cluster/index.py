@@ -1,4 +1,4 @@
-"""Many to one: what goes by a key, in the order in which it came.
+"""Many to one: the entries of a key, in the order in which they came.
 
 It knows nothing of Kubernetes.
 """

@@ -1,10 +1,10 @@
 """JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a
 whole document.
 
-Whatever one object is like, the next is read. What is nested more deeply than anything in
+Whatever one object is like, the next is read. A value that is nested more deeply than anything in
 Kubernetes (managed fields may be, by anybody who may write an object) is read without its depths;
-what is too long, or holds a number that Python does not take, is passed over and named as
-:class:`Unreadable`. Only what breaks the document itself is an error.
+one that is too long, or holds a number that Python does not take, is passed over and named as
+:class:`Unreadable`. Only a break of the document itself is an error.
 """
 
 import json
@@ -43,7 +43,7 @@ _NAME: Final = re.compile(
 
 
 class BrokenError(Exception):
-    """What arrives is not the JSON that was asked for, or ends in its midst."""
+    """The answer is not the JSON that was asked for, or ends in its midst."""
 
 
 class SilentError(BrokenError):
@@ -112,7 +112,7 @@ class JsonText:
             self._gather(max(2 * have, PIECE))
 
     def end(self) -> None:
-        """Take what is left: an answer that is read to its end leaves its connection to the next
+        """Take the rest: an answer that is read to its end leaves its connection to the next
         request.
         """
         for _ in self._chunks:
@@ -148,8 +148,8 @@ class JsonText:
             return _unreadable(head, why)
 
     def _segments(self) -> Iterator[str]:
-        """Take one value, each time up to the next bracket, and yield what is not too deep; what is
-        deeper becomes null.
+        """Take one value, each time up to the next bracket, and yield the parts that are not too
+        deep; deeper ones become null.
         """
         depth = 0
         while True:
@@ -214,8 +214,8 @@ class ListDocument:
 
 
 class Lines:
-    """The lines of a watch as they arrive; what is longer than an object may be is dropped while it
-    arrives.
+    """The lines of a watch as they arrive; one that is longer than an object may be is dropped
+    while it arrives.
     """
 
     def __init__(self) -> None:
@@ -288,6 +288,6 @@ def _unreadable(head: str, why: str) -> Unreadable:
 
 
 def metadata_of(content: object) -> Mapping[str, Any]:
-    """Return the metadata of what may be an object, empty where it is none."""
+    """Return the metadata of a possible object, empty if it is none."""
     metadata = content.get("metadata") if isinstance(content, dict) else None
     return metadata if isinstance(metadata, dict) else {}

@@ -1,5 +1,5 @@
-"""What is kept of a ShardedModel: all that has a schema, and of the rest nothing that may be of any
-size.
+"""The kept part of a ShardedModel: all that has a schema, and of the rest nothing that may be of
+any size.
 
 The API server takes 1.5 MB of anything in an inline config, in labels and in managed fields, which
 is thirty times as much as Python values. So an inline config is read when it is to be resolved, and

@@ -1,4 +1,4 @@
-"""What the operator puts into a Secret that it creates: made for it, sent once, and known to the
+"""The content of a Secret that the operator creates: made for it, sent once, and known to the
 kubelet alone afterwards.
 """
 

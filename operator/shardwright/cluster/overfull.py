@@ -1,4 +1,4 @@
-"""Objects of ours that somebody has filled: what is kept of one that is larger than anything that
+"""Objects of ours that somebody has filled: the kept part of one that is larger than anything that
 we write.
 
 It stays ours, as its controller says. What others have written into it is left out before what we
@@ -64,7 +64,7 @@ def bounded(whole: Mapping[str, Any], size: int) -> tuple[Mapping[str, Any], str
     the part that was too large.
 
     First annotations and labels of others go, then the template and all else that anybody can still
-    change of its spec: what is left out differs from what is rendered, so that it is repaired.
+    change of its spec: a left-out field differs from the rendered one, so that it is repaired.
     """
     metadata = whole["metadata"]
     own = {

@@ -1,7 +1,7 @@
 """JSON that is kept for long and seldom looked at.
 
-Objects of one sort that we have rendered differ in little, so the first one is what the others are
-compressed against.
+Objects of one sort that we have rendered differ in little, so the others are compressed against the
+first one.
 
 Nothing packed leaves this process: the form may change with every release.
 """
@@ -23,7 +23,7 @@ _first: dict[str, bytes] = {}
 
 
 class Packed(NamedTuple):
-    """A compressed text, and what it was compressed against."""
+    """A compressed text, and the dictionary that it was compressed against."""
 
     content: bytes
     dictionary: bytes
@@ -38,8 +38,8 @@ def packed(text: bytes, sort: str) -> Packed:
     """Return such a text for :func:`unpacked`.
 
     Args:
-        text: What is packed.
-        sort: What it is like; one of a few, for something is kept of each.
+        text: The text to pack.
+        sort: Its likeness; one of a few, for something is kept of each.
     """
     # The end of it: what DEFLATE refers to most cheaply is what stands nearest.
     dictionary = _first.setdefault(sort, text[-DICTIONARY_BYTES_MAX:])

@@ -1,7 +1,7 @@
-"""Asks the API server before starting what the service account may do, so that a missing rule has a
-clear name.
+"""Asks the API server before starting for the rights of the service account, so that a missing rule
+has a clear name.
 
-It grants nothing, and what is missing stops nothing here: the operator says it and goes on.
+It grants nothing, and a missing right stops nothing here: the operator says it and goes on.
 """
 
 import asyncio
@@ -74,10 +74,10 @@ OF_CLAIMS: Final[Sequence[Right]] = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duties:
-    """What an operator does, as far as its rights follow from it.
+    """The work of an operator, as far as its rights follow from it.
 
     ``namespaces`` are those that it watches, all where none is named; ``claims`` the ClusterRoles
-    that say what is for it; ``fetches`` whether it has configs read from the hub.
+    that state its scope; ``fetches`` whether it has configs read from the hub.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ ANYWHERE: Final = Duties()
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A right that is needed: in one namespace or in all (None), of what has this name or any
+    """A right that is needed: in one namespace or in all (None), of the object of this name or any
     (empty).
     """
 
@@ -211,7 +211,7 @@ async def missing_permissions(
 async def missing_rights(
     client: Client, wanted: Iterable[Needed], account: Account | None = None
 ) -> tuple[Needed, ...]:
-    """Return the same as what is needed."""
+    """Return the needed rights that are missing."""
     asked = tuple(wanted)
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
     return tuple(

@@ -1,10 +1,10 @@
 """Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own,
 keeping projections alone.
 
-What ends a watch (a version that is too old, an ERROR, events out of order) ends in a new LIST, of
-which the difference is handed over: nothing that was deleted meanwhile stays, though it was written
-by us and no event had told of it. What is refused or not answered changes nothing that is known; it
-is tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of
+The end of a watch (a version that is too old, an ERROR, events out of order) leads to a new LIST,
+of which the difference is handed over: nothing that was deleted meanwhile stays, though it was
+written by us and no event had told of it. A refusal or silence changes nothing that is known; it is
+tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of
 one object concerns that object alone. An event that changes no projection never leaves the thread.
 """
 
@@ -96,7 +96,7 @@ class ReaderHealth:
 
 @dataclass(slots=True)
 class Counts:
-    """What a reader has done since the start; written by its thread alone."""
+    """The work of a reader since the start; written by its thread alone."""
 
     lists: int = 0
     watches: int = 0
@@ -108,8 +108,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the
-    object cannot be decoded.
+    """The objects to read, and the part to keep of them: ``project`` says, ``stand_in`` where it
+    raises or the object cannot be decoded.
 
     ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
     asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
@@ -237,7 +237,7 @@ class Reader(threading.Thread, Generic[V]):
         return document.fields
 
     def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
-        """Replace what is known by a complete LIST and hand over the difference."""
+        """Replace the known objects by a complete LIST and hand over the difference."""
         number = _number(version)
         changes = {
             key: change
@@ -318,9 +318,7 @@ class Reader(threading.Thread, Generic[V]):
         lines.end()
 
     def _take_events(self, lines: Lines, chunk: bytes) -> None:
-        """Take over the events that a chunk completes and hand over what they change, all at
-        once.
-        """
+        """Take over the events that a chunk completes and hand over their changes, all at once."""
         changes: dict[Key, Change[V]] = {}
         try:
             for event in lines.feed(chunk):
@@ -333,8 +331,8 @@ class Reader(threading.Thread, Generic[V]):
                 self._deliver(changes, False)
 
     def _miss_written(self, changes: dict[Key, Change[V]]) -> None:
-        """Add what was written by the version of the last event, and is not there: it had come and
-        gone before who wrote it had the answer, and handed it over.
+        """Add objects that were written by the version of the last event, and are not there: it had
+        come and gone before who wrote it had the answer, and handed it over.
         """
         version = _number(self._version)
         for key in self._heard(version) if self._written else ():
@@ -379,9 +377,7 @@ class Reader(threading.Thread, Generic[V]):
         gone: bool = False,
         before: Mapping[Key, Change[V]] | None = None,
     ) -> tuple[Key, Change[V]]:
-        """Return what is to be kept of an object: what is known already where nothing of it has
-        changed.
-        """
+        """Return the part of an object to keep: the known one if nothing of it has changed."""
         if isinstance(content, Unreadable):
             key = intern(content.namespace), content.name
             if self._is_news(key):
@@ -521,8 +517,8 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def _do_without(self, trouble: Trouble) -> None:
-        """Go on without a kind that need not be there; what is not ours to see any more may still
-        be there.
+        """Go on without a kind that need not be there; an object that is not ours to see any more
+        may still be there.
         """
         changes: dict[Key, Change[V]] = {}
         if trouble is Trouble.NOT_SERVED:

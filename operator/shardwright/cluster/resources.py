@@ -1,6 +1,6 @@
 """The resources that the operator reads and writes, and their addresses.
 
-What those objects say is not known here.
+The content of those objects is not known here.
 """
 
 from dataclasses import dataclass

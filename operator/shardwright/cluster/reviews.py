@@ -1,4 +1,4 @@
-"""Asks the API server who brings a token, and whether he may read what this process serves.
+"""Asks the API server who brings a token, and whether he may read the pages of this process.
 
 No answer is kept here: who may no longer read is refused at the next request.
 """
@@ -25,7 +25,7 @@ User = Mapping[str, Any]
 
 
 class TokenVerdict(Enum):
-    """What the API server says of a token."""
+    """The API server's verdict on a token."""
 
     UNKNOWN = auto()
     FORBIDDEN = auto()

@@ -1,7 +1,7 @@
 """Which schedulers can be told of groups here: is their API served, and may the operator write its
 objects?
 
-Asked of the API server by discovery, and again after a while: what is installed later is found
+Asked of the API server by discovery, and again after a while: one that is installed later is found
 without a restart.
 """
 
@@ -38,14 +38,14 @@ VERBS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerApi:
-    """What was found of one scheduler: the version of its API to use, or why none can be used."""
+    """The findings about one scheduler: the version of its API to use, or why none can be used."""
 
     api: str = ""
     problem: Problem | None = None
 
 
 class Schedulers:
-    """What was found last, by the words of ``spec.placement.scheduler``; where rights are given by
+    """The last findings, by the words of ``spec.placement.scheduler``; where rights are given by
     namespace, in each of them.
     """
 
@@ -71,7 +71,7 @@ class Schedulers:
         """Return the scheduler APIs for the models of a namespace.
 
         Raises:
-            ApiError: the API server did not answer; that says nothing of what there is.
+            ApiError: the API server did not answer; that says nothing of the cluster.
         """
         place = namespace if self._namespaces else None
         async with self._asking:

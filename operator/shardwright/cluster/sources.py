@@ -1,7 +1,7 @@
-"""What is read of the cluster for ever, and what is kept of each object: small values that
+"""The objects that are read of the cluster for ever, and the kept part of each: small values that
 compare.
 
-Nothing is read here: ``reader`` lists and watches what these describe.
+Nothing is read here: ``reader`` lists and watches them.
 """
 
 import re
@@ -63,8 +63,8 @@ class PodFacts:
     """What is kept of a pod that holds GPUs or carries the label of a model.
 
     ``usage`` is what it requests by each resource, ``model`` the value of that label, empty without
-    one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` what
-    the pod is in it. Whether that StatefulSet is one of ours, only its own object says.
+    one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its
+    place in that. Whether that StatefulSet is one of ours, only its own object says.
     """
 
     usage: tuple[GpuUsage, ...] = ()
@@ -75,14 +75,14 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """An object that carries our label: all that was written of it, without what its controllers
-    report.
+    """An object that carries our label: all that was written of it, without the reports of its
+    controllers.
 
     ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty
     where none does; then it is somebody else's, and no more is kept than that it is there. Of one
-    that is larger than anything that we write, what is ours is kept, and ``excess`` says what is
-    not. Equal as long as its ``digest`` is: a status that changes is no change. ``version`` is the
-    number of the version that it was seen at.
+    that is larger than anything that we write, our fields are kept, and ``excess`` names the
+    others. Equal as long as its ``digest`` is: a status that changes is no change. ``version`` is
+    the number of the version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -104,7 +104,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigMapFacts:
-    """What is kept of any ConfigMap: which one it is, and the version of its content; the owner as
+    """The kept part of any ConfigMap: which one it is, and the version of its content; the owner as
     in :class:`Child`.
     """
 
@@ -283,7 +283,7 @@ def _unreadable_node(key: Key) -> NodeExclusion:
 
 
 def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
-    """Return the nodes, read with what the administrator states of them."""
+    """Return the nodes, read with the administrator's statements about them."""
     return Source(
         resource=NODES,
         project=partial(project_node, stated=stated),

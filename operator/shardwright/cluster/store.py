@@ -1,8 +1,8 @@
-"""What the readers have found, by every key that a look asks for. For the event loop alone.
+"""The readers' findings, by every key that a look asks for. For the event loop alone.
 
-Each change comes in once and updates indexes and counters, so that no question needs a scan. What
-it concerns is told as a :class:`Concern`. Models go by namespace and the base of their name, which
-is also the value of the label on their pods.
+Each change comes in once and updates indexes and counters, so that no question needs a scan. Its
+effect is told as a :class:`Concern`. Models go by namespace and the base of their name, which is
+also the value of the label on their pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,7 +53,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concern:
-    """What a batch of changes is about.
+    """The effect of a batch of changes.
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
     is gone, fails, or is not ready any more. ``nodes`` have changed themselves, ``freed`` are those
@@ -145,7 +145,7 @@ class Store:
         self._versions.setdefault(model, 0)
 
     def unfollow(self, model: Key) -> None:
-        """Count the changes of a model no more: what is left of it goes by itself."""
+        """Count the changes of a model no more: its remains go by themselves."""
         self._versions.pop(model, None)
 
     def _count(self, models: Iterable[Key]) -> None:
@@ -185,17 +185,17 @@ class Store:
     def take_nodes(
         self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
     ) -> Concern:
-        """Take over what has changed of nodes."""
+        """Take over changes of nodes."""
         return self._put_nodes(self._devices.take_nodes(changes))
 
     def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Concern:
-        """Take over what has changed of ResourceSlices."""
+        """Take over changes of ResourceSlices."""
         return self._put_nodes(self._devices.take_slices(changes))
 
     def take_device_classes(
         self, changes: Mapping[Key, Change[DeviceClass]]
     ) -> Concern:
-        """Take over what has changed of DeviceClasses."""
+        """Take over changes of DeviceClasses."""
         return self._put_nodes(self._devices.take_classes(changes))
 
     def _put_nodes(self, entries: Entries) -> Concern:
@@ -231,7 +231,7 @@ class Store:
         )
 
     def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
-        """Take over what has changed of pods."""
+        """Take over changes of pods."""
         models: set[Key] = set()
         hurt: set[Key] = set()
         freed: set[str] = set()
@@ -262,11 +262,11 @@ class Store:
         )
 
     def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
-        """Take over what has changed of ResourceClaims."""
+        """Take over changes of ResourceClaims."""
         return Concern(freed=self._claims.take(changes))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
-        """Take over what has changed of the objects of a kind; what is older than what is known is
+        """Take over changes of the objects of a kind; one that is older than the known one is
         passed over.
         """
         models: set[Key] = set()
@@ -291,9 +291,7 @@ class Store:
     def take_config_maps(
         self, changes: Mapping[Key, Change[ConfigMapFacts]]
     ) -> Concern:
-        """Take over what has changed of ConfigMaps; what is older than what is known is passed
-        over.
-        """
+        """Take over changes of ConfigMaps; one that is older than the known one is passed over."""
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
@@ -315,7 +313,7 @@ class Store:
     def take_priority_classes(
         self, changes: Mapping[Key, Change[PriorityClass]]
     ) -> Concern:
-        """Take over what has changed of PriorityClasses."""
+        """Take over changes of PriorityClasses."""
         before = self.priorities
         self.priorities = before.changed(
             {name: change.value for (_, name), change in changes.items()}
@@ -334,11 +332,11 @@ class Store:
         )
 
     def take_quotas(self, changes: Mapping[Key, Change[Quota]]) -> Concern:
-        """Take over what has changed of ResourceQuotas."""
+        """Take over changes of ResourceQuotas."""
         return Concern(allowances=_take(self._quotas, changes))
 
     def take_ranges(self, changes: Mapping[Key, Change[tuple[Range, ...]]]) -> Concern:
-        """Take over what has changed of LimitRanges."""
+        """Take over changes of LimitRanges."""
         return Concern(allowances=_take(self._ranges, changes))
 
     def wrote(self, content: Mapping[str, Any]) -> None:
@@ -361,8 +359,8 @@ class Store:
     def tell_writes(
         self, kind: str, namespace: str | None, expect: Callable[[Key, int], None]
     ) -> None:
-        """Have who reads a kind, or that of a namespace, told of what is taken over of it without
-        him: key and version.
+        """Have the reader of a kind, or of that of a namespace, told of changes that are taken over
+        without it: key and version.
         """
         self._expecting[kind, namespace] = expect
 
@@ -486,7 +484,7 @@ def _take(
 
 
 def is_worse(before: Member, now: Member | None) -> bool:
-    """Return whether what has become of a member may be why its group does not serve.
+    """Return whether the change of a member may be why its group does not serve.
 
     It is gone or going, another pod has taken its name, it has failed anew, or it is not ready any
     more.

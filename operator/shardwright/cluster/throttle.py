@@ -36,8 +36,8 @@ class Gate:
     """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in
     their order.
 
-    A namespace whose requests hang holds a quarter of those under way and no more; what is not a
-    repair leaves a quarter free, and one of its namespace's.
+    A namespace whose requests hang holds a quarter of those under way and no more; a request that
+    is no repair leaves a quarter free, and one of its namespace's.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ _FLAGS: Final = "of the command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccess:
-    """A way to the API server, with what the kubeconfig says beside it; ``context`` is empty where
+    """A way to the API server, with the kubeconfig's further words; ``context`` is empty where
     flags alone say where.
     """
 
@@ -39,7 +39,7 @@ def open_connection(connection: Connection) -> UserAccess:
     """Return the way to the cluster that a connection means.
 
     Raises:
-        AccessError: no kubeconfig names it, or what one names cannot be read.
+        AccessError: no kubeconfig names it, or a file that one names cannot be read.
     """
     configuration = client.Configuration()
     configuration.retries = False  # as for the operator: retries are ours
@@ -153,7 +153,7 @@ def _override(configuration: Any, connection: Connection) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return in one line what is wrong."""
+    """Return the fault in one line."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyError | TypeError | AttributeError):

@@ -1,7 +1,7 @@
-"""Carries out decisions: creates, applies by force what is ours, deletes by uid.
+"""Carries out decisions: creates, applies our fields by force, deletes by uid.
 
-What to write is never decided here; a write to what exists names its uid, so that nothing that has
-taken its place is hit.
+The content of a write is never decided here; one to an existing object names its uid, so that
+nothing that has taken its place is hit.
 """
 
 import json
@@ -87,9 +87,7 @@ UNPROCESSABLE: Final = 422
 
 
 class RefusedError(ApiError):
-    """The API server takes an object, and what was sent would not come to run; ``problem`` says
-    why.
-    """
+    """The API server takes an object that would not come to run; ``problem`` says why."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -97,9 +95,9 @@ class RefusedError(ApiError):
 
 
 class Writer:
-    """Carries writes out, and tells ``on_stored`` what is stored then.
+    """Carries writes out, and tells ``on_stored`` the stored object then.
 
-    What was tried and found well a moment ago is not tried again.
+    A trial that went well a moment ago is not made again.
     """
 
     def __init__(
@@ -256,8 +254,8 @@ class Writer:
 
 
 def _shape(content: Mapping[str, Any]) -> int:
-    """Return what decides whether the API server keeps and admits an object: its namespace, its
-    fields and who its pods are.
+    """Return the parts that decide whether the API server keeps and admits an object: its
+    namespace, its fields and who its pods are.
     """
     contexts = json.dumps(
         [
@@ -344,7 +342,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 async def _create_named(
     client: Client, resource: Resource, content: Mapping[str, Any]
 ) -> None:
-    """Create what is named by what it says: where there is one of its name, that is it."""
+    """Create an object that is named by its content: where there is one of its name, that is it."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:
@@ -377,8 +375,8 @@ def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
-    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not what
-    makes them.
+    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not their
+    makers.
 
     Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the
     StatefulSet's to wait for.
@@ -434,9 +432,9 @@ async def _own_by_apply(
     """Turn the field ownership of our POST, and of our patches since, into that of an apply.
 
     Otherwise no apply could remove a field again: the other would still own it. A manager has one
-    entry of each operation: what an apply of ours owns already is kept beside what is added. The
-    version that was read is replaced, not tested: out of date it answers 409, where a test that
-    fails answers 422 as a real refusal does.
+    entry of each operation: fields that an apply of ours owns already are kept beside the added
+    ones. The version that was read is replaced, not tested: out of date it answers 409, where a
+    test that fails answers 422 as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
     ours = {

@@ -7,5 +7,5 @@ objective, ``choice`` settles near ties, and the answer is a ``Report``: a plan,
 none (``no_plan``, ``exclusions``, ``ways_out``).
 
 The same input gives the same bytes. Nothing knows Kubernetes, a clock or an engine; ``rationale``
-and ``cautions`` say in facts what a person would want to know about the choice.
+and ``cautions`` say in facts why a person may rely on the choice, and how far.
 """

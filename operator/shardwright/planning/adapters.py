@@ -1,5 +1,5 @@
-"""What an engine refuses of adapters (LoRA): architectures, vocabularies and layouts that it does
-not apply them to.
+"""An engine's refusals of adapters (LoRA): architectures, vocabularies and layouts that it does not
+apply them to.
 """
 
 from collections.abc import Iterator

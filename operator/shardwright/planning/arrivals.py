@@ -1,5 +1,5 @@
-"""What an offered rate keeps in flight: a rate is priced as the number of requests that it comes
-to.
+"""The requests that an offered rate keeps in flight: a rate is priced as the number of requests
+that it comes to.
 
 No burst is priced: arrivals are as even as their mean rate.
 """
@@ -34,7 +34,7 @@ is not served.
 
 
 class Prices(Protocol):
-    """What estimates candidates."""
+    """The estimator of candidates."""
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
         """Return the memory of a candidate."""
@@ -97,8 +97,8 @@ class _Open:
         )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        """Return what prices at the number in flight, at most what is not served any more, and its
-        price.
+        """Return the estimator at the number in flight, at most one that is not served any more,
+        and its price.
         """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
@@ -133,9 +133,7 @@ class _Open:
         return _number(low)
 
     def _as_offered(self, speed: Performance, capacity: float) -> Performance:
-        """Return the performance with the throughput that was asked for, or what is served of
-        it.
-        """
+        """Return the performance with the throughput that was asked for, or the served part of it."""
         share = (
             min(capacity, self._workload.requests_per_second or 0)
             / speed.requests_per_second

@@ -111,7 +111,7 @@ def more_replicas(
         ranked: The feasible candidates, the plan first.
         copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None
             where there are none.
-        scale: By what layouts are compared.
+        scale: The measure by which layouts are compared.
     """
     best, request = ranked[0], scale.request
     if request.space.fill:

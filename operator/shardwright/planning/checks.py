@@ -1,5 +1,4 @@
-"""What speaks against a candidate: every problem of every candidate, each with how far it
-misses.
+"""The violations of a candidate: every problem of every candidate, each with how far it misses.
 
 No check stops another, and none knows which layouts stand beside its own.
 """
@@ -33,8 +32,8 @@ class Violation:
     """A problem of one candidate.
 
     ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes``
-    are nodes that the pool would lack even when idle, ``replicas_possible`` what the idle pool
-    holds nevertheless.
+    are nodes that the pool would lack even when idle, ``replicas_possible`` those that the idle
+    pool holds nevertheless.
     """
 
     problem: Problem
@@ -45,10 +44,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with all that speaks against it, and what prices it (None where its degrees do
-    not divide the model).
+    """A candidate with all its violations, and its estimator (None where its degrees do not divide
+    the model).
 
-    The price is asked for where it is looked at: most of what does not stand is never priced.
+    The price is asked for where it is looked at: most candidates that do not stand are never
+    priced.
     """
 
     candidate: Candidate
@@ -67,7 +67,7 @@ class Verdict:
 
 
 class Judge:
-    """Judges candidates of one request; what depends on degrees or pool alone is looked at once."""
+    """Judges candidates of one request; a check of degrees or pool alone is made once."""
 
     def __init__(
         self,
@@ -294,8 +294,8 @@ def memory_violations(
     """Yield that the fullest rank cannot hold the weights, or no request of the longest length
     beside them.
 
-    With ``pinned_bytes`` the user says what every rank keeps for K/V, which may be what is too much
-    or too little.
+    With ``pinned_bytes`` the user states the K/V of every rank, which may be too much or too
+    little.
     """
     if memory.starts:
         return
@@ -309,9 +309,7 @@ def memory_violations(
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the K/V that was asked for does not fit beside what would leave room for less of
-    it.
-    """
+    """Return that the K/V that was asked for does not fit where less of it would."""
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",

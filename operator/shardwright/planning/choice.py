@@ -1,8 +1,8 @@
 """Which of the ranked layouts is taken: a near tie goes to the simpler cut, and nothing is taken
 that another beats in all.
 
-The objective ranks; here the rank is held to what a prediction can tell apart, and to what replicas
-of a smaller layout would bring on the same GPUs.
+The objective ranks; here the rank is held against the resolution of a prediction, and against
+replicas of a smaller layout on the same GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,12 @@ _SMALLER_TRIED: Final = 12
 def settled(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> tuple[FeasibleCandidate, ...]:
-    """Return the same with what is taken first.
+    """Return the same with the chosen one first.
 
     Args:
-        ranked: What stands, the best by the objective first.
-        scale: By what it was ranked.
-        prices: What priced it.
+        ranked: The candidates that stand, the best by the objective first.
+        scale: The measure of the rank.
+        prices: Its estimator.
     """
     if not ranked:
         return ()
@@ -62,7 +62,7 @@ def settled(
 def _sparing_racks(
     ranked: Sequence[FeasibleCandidate], scale: Scale
 ) -> Sequence[FeasibleCandidate]:
-    """Return the rank without what breaks a rack, where the best of it does not pay for that.
+    """Return the rank without layouts that break a rack, if the best of them does not pay for that.
 
     It pays if, with all GPUs counted of the trays that it opens, it is better than the best on
     other GPUs by more than predictions that hardly anybody has measured tell apart. Where the GPUs
@@ -136,8 +136,8 @@ def _paying(
 
 
 def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
-    """Return what goes before every objective: whether it starts, can be run, carries the load, is
-    on GPUs to take first.
+    """Return the class that goes before every objective: whether it starts, can be run, carries the
+    load, is on GPUs to take first.
     """
     return (
         feasible.tight,
@@ -196,7 +196,7 @@ def _in_copies(
 
 
 def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
-    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that
+    """Return, of those as good as the first, the one with the fewest GPUs, nodes, and links that
     cross the network.
 
     First the best that keeps inside its nodes takes the place of one over the network that is not
@@ -227,7 +227,7 @@ def _stays_inside(other: FeasibleCandidate, first: FeasibleCandidate) -> bool:
 
 
 def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
-    """Return by what share the first is better, by an objective that may be negative."""
+    """Return the share by which the first is better, by an objective that may be negative."""
     better, worse = first.score, other.score
     # The score of a time is negative: the better one is nearer to zero, so the ratio turns round.
     return better / worse - 1 if better > 0 else worse / better - 1
@@ -266,8 +266,8 @@ def _measured(feasible: FeasibleCandidate) -> bool:
 def _unbeaten(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale
 ) -> FeasibleCandidate:
-    """Return the layout, or what brings more and sooner for no more GPUs; of several what the
-    objective prefers.
+    """Return the layout, or one that brings more and sooner for no more GPUs; of several the one
+    that the objective prefers.
     """
     while True:
         better = [
@@ -295,7 +295,7 @@ def _dominates(
 ) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more; what falls behind it beats nothing that
+    Of an offered rate that both serve neither brings more; a layout behind it beats nothing that
     serves it.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)

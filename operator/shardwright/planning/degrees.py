@@ -1,5 +1,5 @@
-"""Degree rules: what an engine refuses of the pipeline, expert, attention-data and context degrees
-of a layout.
+"""Degree rules: an engine's refusals of the pipeline, expert, attention-data and context degrees of
+a layout.
 
 Rules and their sources: vLLM 0.32, as named at each check; the codes are explained in
 :data:`shardwright.planning.shapes.SHAPE_REASONS`.
@@ -28,8 +28,8 @@ _ATTENTION_DATA: Final = "attentionData"
 def degree_problems(
     model: ModelSpec, layout: Layout, traits: EngineTraits
 ) -> Iterator[Problem]:
-    """Yield what the engine refuses of a layout's degrees beyond divisibility; paths are relative
-    to ``parallelism``.
+    """Yield the engine's refusals of a layout's degrees beyond divisibility; paths are relative to
+    ``parallelism``.
     """
     yield from _pipeline_problems(model, layout, traits)
     yield from _expert_problems(model, layout, traits)

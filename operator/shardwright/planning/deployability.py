@@ -1,4 +1,4 @@
-"""What can be planned and shown, but not run yet.
+"""Plans that can be made and shown, but not run yet.
 
 It refuses no plan: one that cannot be run is shown all the same.
 """
@@ -17,7 +17,7 @@ _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
 def in_reach(
     ranked: Sequence[FeasibleCandidate], *, deploy: bool
 ) -> tuple[FeasibleCandidate, ...]:
-    """Return the same with what can be run first, where something is to be run."""
+    """Return the same with runnable layouts first, if something is to be run."""
     return tuple(
         # False sorts first, and a stable sort keeps the rank among those that can be run.
         sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)

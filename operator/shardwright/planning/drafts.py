@@ -1,4 +1,4 @@
-"""What an engine refuses of a layout because of what drafts beside the model that is served."""
+"""An engine's refusals of a layout because of the drafter beside the model that is served."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Yield the degrees beside which nothing drafts; the codes are explained in
     ``shapes.SHAPE_REASONS``.
 
-    Sources: vLLM 0.33. Pipeline: only the last stage makes what drafts
+    Sources: vLLM 0.33. Pipeline: only the last stage makes the drafter
     (``v1/worker/gpu/model_runner.py``). A draft model's class takes the stages of its target for
     its own (``models/utils.py:make_layers``), so that it has a part of its layers and no embedding;
     MTP layers need the embedding of the first stage (``spec_decode/eagle/utils.py``), and EAGLE-3
@@ -27,7 +27,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     out. Attention data: the first pass of a draft model has a token more per request than the
     replicas have agreed on, which ``forward_context.py:DPMetadata.make`` asserts. Context:
     ``standalone_ar/speculator.py`` makes the draft model without it and then shares its K/V out
-    nevertheless; of the others what they keep is not worked out.
+    nevertheless; the K/V of the others is not worked out.
     """
     drafter = traits.options.drafter
     if drafter is None:

@@ -1,6 +1,6 @@
 """Which number formats a model needs, and whether an engine has kernels for them on a GPU.
 
-What is not known of an engine or a GPU is not refused.
+Nothing is refused for an unknown fact of an engine or a GPU.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a plan brings over another one that answers the same question on the same inventory.
+"""The gain of a plan over another one that answers the same question on the same inventory.
 
 Neither plan is predicted here, and how much is enough is for ``improving`` to say.
 """
@@ -16,9 +16,9 @@ from shardwright.planning.select import Scale, score, waiting_score
 class Better:
     """A plan that is better than the one that stands.
 
-    ``gain`` is by what share of ``objective`` it is; None: it carries the load, and the one that
-    stands does not. With ``relisted`` it is enough only by list prices that the one that stands was
-    not made with.
+    ``gain`` is the share of ``objective`` by which it is; None: it carries the load, and the one
+    that stands does not. With ``relisted`` it is enough only by list prices that the one that
+    stands was not made with.
     """
 
     layout: Layout
@@ -30,7 +30,7 @@ class Better:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """What a plan would be that were made now."""
+    """The plan that would be made now."""
 
     layout: Layout
     pool: str
@@ -41,8 +41,8 @@ def better(
 ) -> Better | None:
     """Return the gain of a plan over the one that ``stands``, None if there is no gain.
 
-    Both were predicted on this inventory. What surely starts, and what carries the load, is not
-    given up for speed.
+    Both were predicted on this inventory. A sure start, and a carried load, is not given up for
+    speed.
     """
     gain: float | None = None
     if plan.tight > stands.tight or stands.carries_load > plan.carries_load:
@@ -69,7 +69,7 @@ def pool_of(plan: Plan, inventory: Inventory) -> Pool:
 
 def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
     """Return the objective of a plan, as layouts are compared by it; of a rate that is not carried
-    it is what is served of it.
+    it is the served part.
     """
     request, speed, cost = (
         scale.request,

@@ -21,7 +21,7 @@ standard deviation is the root of the mean).
 
 
 def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
-    """Return the time to first token; for P95 what is waited for (queue, others' prompts) is spread
+    """Return the time to first token; for P95 the waits (queue, others' prompts) are spread
     exponentially.
     """
     if statistic is Statistic.MEAN:

@@ -45,8 +45,8 @@ RETURNING: Final = frozenset(
 def no_plan(
     verdicts: Sequence[Verdict], inventory: Inventory, request: Request
 ) -> NoPlan:
-    """Return the binding constraint: what would stand if room were free, else the layout that
-    misses by least.
+    """Return the binding constraint: the layout that would stand if room were free, else the one
+    that misses by least.
     """
     scale = Scale.of(request, inventory)
     # In order of how little must happen: GPUs come free, nodes return, then somebody must act.
@@ -184,8 +184,8 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that nodes are away of whose kind none is there: what they would allow is not known,
-    so they are waited for.
+    """Return that nodes are away of whose kind none is there: their worth is not known, so they are
+    waited for.
     """
     kinds = sorted(_away(inventory).items())
     return Problem(
@@ -249,9 +249,7 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
 
 
 def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
-    """Return the worst violation of the layout that misses by least, and what more nodes would make
-    possible.
-    """
+    """Return the worst violation of the layout that misses by least, and the gain by more nodes."""
     closest = min(verdicts, key=_distance)
     problem = max(closest.violations, key=_miss).problem
     if problem.code in _SHORT:
@@ -269,7 +267,7 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
 
 
 def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
-    """Yield, for a limit on latency that is not met, what takes the time."""
+    """Yield, for a limit on latency that is not met, the parts that take the time."""
     estimate = closest.estimate
     if estimate is None:
         return

@@ -1,11 +1,11 @@
-"""How much K/V is kept in the memory of the nodes: what a pod can have there, and how the engine
+"""How much K/V is kept in the memory of the nodes: the room of a pod there, and how the engine
 divides it among its ranks.
 
 As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an
-engine is told what all of its ranks have together. It lies in ``/dev/shm``, in files as large as
-all of it on every node, of which each rank fills its own part. Ranks of latent attention that all
-hold the same keep one copy. Attention replicas are engines of their own. Files of so much are
-refused where ``/dev/shm`` has less, and the kubelet gives that no more than the node has
+engine is told the sum over its ranks. It lies in ``/dev/shm``, in files as large as all of it on
+every node, of which each rank fills its own part. Ranks of latent attention that all hold the same
+keep one copy. Attention replicas are engines of their own. Files of so much are refused where
+``/dev/shm`` has less, and the kubelet gives that no more than the node has
 (``pkg/volume/emptydir/empty_dir.go``, ``calculateEmptyDirMemorySize``): so an engine over several
 nodes keeps no more than one of them has room for.
 """
@@ -35,8 +35,8 @@ assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCache:
-    """K/V in the memory of the nodes: bytes that a pod requests for it, what one engine is told,
-    what a pod's files may have.
+    """K/V in the memory of the nodes: bytes that a pod requests for it, those that one engine is
+    told, those of a pod's files.
 
     ``tokens`` of one replica find room in it, about.
     """
@@ -49,7 +49,7 @@ class HostCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """How engines and pods divide what is kept: ``engines`` of a pod, ``pods`` among which one
+    """How engines and pods divide the kept K/V: ``engines`` of a pod, ``pods`` among which one
     engine deals it out.
     """
 
@@ -73,7 +73,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodShape:
-    """What a pod takes of a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V;
+    """The share of a pod in a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V;
     replicas are over ``nodes``.
     """
 
@@ -134,7 +134,7 @@ def _room_of(
 
 def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Barred:
     """Return which nodes of a pool have less for the K/V of a pod than is stated; a node that does
-    not say what it has is taken at that word.
+    not state its memory is taken to have enough.
     """
     if wanted is None or wanted.pod_bytes is None:
         return none_barred
@@ -161,7 +161,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
 def barred_nodes(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[NodeExclusion]:
-    """Yield the nodes with free GPUs that a candidate goes without, and what each has."""
+    """Yield the nodes with free GPUs that a candidate goes without, and the memory of each."""
     if wanted is None or wanted.pod_bytes is None:
         return
     for node in candidate.pool.nodes:
@@ -185,7 +185,7 @@ def barred_nodes(
 def with_room(
     inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec
 ) -> Inventory:
-    """Return the nodes that have room for so much K/V in a pod, or do not say what they have."""
+    """Return the nodes that have room for so much K/V in a pod, or do not state their memory."""
     roomy = {
         node.name
         for pool in inventory.pools
@@ -231,8 +231,8 @@ def host_cache(
 def host_problems(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[Problem]:
-    """Yield that too few nodes have for a pod what is wanted of their memory, or that its engines
-    get less than a GiB each.
+    """Yield that too few nodes have the wanted memory for a pod, or that its engines get less than
+    a GiB each.
     """
     if wanted is None or wanted.pod_bytes is None:
         return

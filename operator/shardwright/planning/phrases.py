@@ -84,7 +84,7 @@ def nodes_of(count: int, pool: Pool) -> str:
 
 
 def ways_sentence(ways: WaysOut | None) -> str:
-    """Return in words what would make room, empty where nothing is known to.
+    """Return in words the ways to make room, empty if none is known.
 
     >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
     'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'

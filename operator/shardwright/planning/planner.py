@@ -1,5 +1,5 @@
-"""Model, inventory and request to a report: the plan or why there is none, the runners-up, what was
-ruled out.
+"""Model, inventory and request to a report: the plan or why there is none, the runners-up, the
+exclusions.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,10 @@ ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """One question, every candidate with its verdict, and what judged and compares them.
+    """One question, every candidate with its verdict, and the estimator that judged and compares
+    them.
 
-    Where nothing stands the candidates go beyond what is free, so that the closest miss is among
+    Where nothing stands the candidates go beyond the free GPUs, so that the closest miss is among
     them.
     """
 
@@ -69,7 +70,7 @@ def consider(
     candidates.
 
     ``prices`` are those of the same model under the same load, where other inventories or budgets
-    were asked about before: what was priced for them is not priced again.
+    were asked about before: their prices are not worked out again.
     """
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
@@ -114,7 +115,7 @@ def make_plan(
 
 
 def choose(considered: Considered) -> Report:
-    """Return the best of what was considered, or why there is none."""
+    """Return the best candidate, or why there is none."""
     inventory, request, scale = (
         considered.inventory,
         considered.request,
@@ -174,7 +175,7 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
 def best_first(
     feasible: Sequence[Verdict], scale: Scale
 ) -> tuple[FeasibleCandidate, ...]:
-    """Return what stands and is looked at, best first.
+    """Return the candidates that stand and are looked at, best first.
 
     It is the best of every layout on pools that are alike, and all that the best one's pool has on
     no more GPUs.

@@ -1,6 +1,6 @@
-"""Why this layout, and what the others lose and where: sentences worth reading.
+"""Why this layout, and the losses of the others, with their causes: sentences worth reading.
 
-No sentence changes what is chosen, and none is read back.
+No sentence changes the choice, and none is read back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +93,9 @@ def reasons(
 
 
 def _network(best: FeasibleCandidate) -> Iterator[str]:
-    """Yield by what pods of several nodes reach each other: a ComputeDomain, RDMA devices."""
+    """Yield the network by which pods of several nodes reach each other: a ComputeDomain, RDMA
+    devices.
+    """
     if best.candidate.needs_compute_domain:
         yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
     if devices := rdma_devices(best.candidate):
@@ -107,7 +109,7 @@ def _network(best: FeasibleCandidate) -> Iterator[str]:
 def alternative(
     *, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
 ) -> Alternative:
-    """Return a runner-up with what it loses."""
+    """Return a runner-up with its loss."""
     return Alternative(
         layout=other.candidate.layout,
         pool=other.candidate.pool.name,
@@ -163,8 +165,8 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
 
 
 def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
-    """Yield what is better but was not taken: it cannot be run yet, breaks a rack that it does not
-    pay for, or is no better.
+    """Yield the layouts that are better but were not taken: it cannot be run yet, breaks a rack
+    that it does not pay for, or is no better.
     """
     best, other, request = ranked[0], rank(ranked)[0], scale.request
     if other is best:

@@ -15,7 +15,7 @@ from shardwright.planning.offload import HostCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A layout that would also run, and what it loses against the chosen one."""
+    """A layout that would also run, and its loss against the chosen one."""
 
     layout: Layout
     pool: str
@@ -45,15 +45,15 @@ class Plan:
     …), also where lower ones are free. ``tensor_link`` and ``pipeline_link`` name the slowest links
     that traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it
     can). ``tight`` says that one longest request fits by less than the uncertainty of the memory.
-    ``million_tokens_price`` is what a million output tokens cost at the planned load, in the
+    ``million_tokens_price`` is the price of a million output tokens at the planned load, in the
     currency of the nodes' price (None: they state none). ``load`` is how long a node reads weights
     at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that
-    the engine is told and of which no plan knows what they change. ``host_cache`` is K/V that is
-    kept in the memory of the nodes (None: none is). ``gpu_price`` is what one of its GPUs counted
-    for an hour when layouts were compared (None: each counted as one). ``draft_tokens`` is how many
-    tokens a step drafts, where the plan chose that (0: it did not). ``claimed`` is what pods claim
-    for their GPUs (None: they request ``resource``).
+    the engine is told and whose effects no plan knows. ``host_cache`` is K/V that is kept in the
+    memory of the nodes (None: none is). ``gpu_price`` is the price of one of its GPUs for an hour
+    when layouts were compared (None: each counted as one). ``draft_tokens`` is how many tokens a
+    step drafts, where the plan chose that (0: it did not). ``claimed`` are the devices that pods
+    claim for their GPUs (None: they request ``resource``).
     """
 
     layout: Layout
@@ -103,8 +103,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What is missing for the layout that lacks least: nodes of a pool with so many free GPUs each,
-    of all that it needs.
+    """The gap of the layout that lacks least: nodes of a pool with so many free GPUs each, of all
+    that it needs.
     """
 
     pool: str
@@ -115,7 +115,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """What would make room: so many more nodes of a pool (0: none would), or a model that goes, as
+    """The ways to make room: so many more nodes of a pool (0: none would), or a model that goes, as
     it is shown (empty: none).
     """
 
@@ -129,8 +129,8 @@ class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
     ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is
-    none yet at all: waiting helps. ``lack`` is what is missing
-    where only nodes are, and ``ways_out`` what would make room, where somebody has worked it out.
+    none yet at all: waiting helps. ``lack`` is the gap if only nodes are missing, and ``ways_out``
+    the ways to make room, if somebody has worked them out.
     """
 
     problem: Problem

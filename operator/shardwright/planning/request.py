@@ -1,6 +1,6 @@
-"""What is wanted of the planner; made by ``api`` from a ShardedModel or by the CLI from flags.
+"""The question to the planner; made by ``api`` from a ShardedModel or by the CLI from flags.
 
-Nothing is checked here: ``api`` has refused what makes no sense.
+Nothing is checked here: ``api`` has refused impossible ones.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from shardwright.layouts.layout import SearchSpace
 
 
 class OptimizeFor(StrEnum):
-    """What is best, defined in docs/planner.md."""
+    """The meaning of best, defined in docs/planner.md."""
 
     LATENCY = "Latency"
     THROUGHPUT = "Throughput"
@@ -20,8 +20,8 @@ class OptimizeFor(StrEnum):
 
 
 class Statistic(StrEnum):
-    """Of what a limit on latency speaks; P95 is derived from the predicted mean by an assumption
-    (``limits``).
+    """The statistic that a limit on latency means; P95 is derived from the predicted mean by an
+    assumption (``limits``).
     """
 
     MEAN = "Mean"
@@ -30,7 +30,7 @@ class Statistic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What to optimise, and limits on latency that a plan must meet (None: no limit)."""
+    """The goal, and limits on latency that a plan must meet (None: no limit)."""
 
     optimize_for: OptimizeFor = OptimizeFor.BALANCED
     ttft_seconds: float | None = None
@@ -46,9 +46,9 @@ class Objective:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known), and
-    ``read_bytes_per_second`` what a node reads from there, as stated (None: assumed).
+    ``read_bytes_per_second`` the rate of a node's reading from there, as stated (None: assumed).
 
-    ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim
+    ``file_bytes`` is the least size of the weights' files, ``cache_bytes`` the size of the claim
     that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
     commit to download, ``commit_missed`` that somebody wants one to be named and none is. ``gated``
     are models that the hub gives to nobody without a token, where none is named. With ``deploy`` a

@@ -47,7 +47,7 @@ def without_slower_twins(
 
 
 def _but_network(verdict: Verdict) -> tuple[object, ...]:
-    """Return all that decides how good a candidate is but its network and what decides ties."""
+    """Return all that decides how good a candidate is but its network and the breakers of ties."""
     layout, pool, placement = (
         verdict.candidate.layout,
         verdict.candidate.pool,

@@ -1,4 +1,4 @@
-"""Shape rules: what an engine refuses of a layout because of the model's sizes, each with the way
+"""Shape rules: an engine's refusals of a layout because of the model's sizes, each with the way
 out.
 
 Memory, GPUs and links are not looked at. Rules and their sources: vLLM 0.32, as named at each
@@ -222,7 +222,7 @@ def max_model_len_problem(model: ModelSpec, max_model_len: int) -> Problem | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """What the divisibility rules need to know of the engine."""
+    """The facts of the engine that the divisibility rules need."""
 
     vocabulary_padding: int
     width_divides_replica: bool
@@ -368,7 +368,7 @@ def _block_problems(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CutWeight:
-    """What a rank gets of one kind of weight, as far as divisibility goes."""
+    """The share of a rank in one kind of weight, as far as divisibility goes."""
 
     name: str
     cut_elements: int  # along the axis that is cut
@@ -499,7 +499,7 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
 
 
 def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
-    """Return what the remedy depends on: whether experts are whole, attention ranks, and stages
+    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages
     where a class counts them.
     """
     stages = layout.pipeline if rules.width_divides_replica else 1

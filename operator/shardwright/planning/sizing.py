@@ -17,7 +17,7 @@ MORE: Final = (1.25, 1.5, 2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedOutcome:
-    """What so many GPUs give."""
+    """The outcome with so many GPUs."""
 
     gpus: int
     outcome: Plan | NoPlan
@@ -33,8 +33,8 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
     fewest.
 
     Numbers are doubled until one carries, then the gap below it is halved, and a few above it are
-    tried. More GPUs are taken to carry what fewer do; none of the steps carries where ``most`` GPUs
-    do not. ``ask`` plans for all of a number of GPUs.
+    tried. More GPUs are taken to carry any load that fewer do; none of the steps carries where
+    ``most`` GPUs do not. ``ask`` plans for all of a number of GPUs.
     """
     steps: dict[int, SizedOutcome] = {}
 

@@ -20,8 +20,8 @@ def loses_from(
     than without.
 
     None where it does at no number that runs at once. The drafts are those that are planned, the
-    memory is the plan's; loads are doubled until drafting loses, and the last step is halved. What
-    is larger is not looked at: a batch that computes more never makes drafts cheaper again, but
+    memory is the plan's; loads are doubled until drafting loses, and the last step is halved.
+    Larger ones are not looked at: a batch that computes more never makes drafts cheaper again, but
     where experts fill up it may for a while.
     """
     # The question is asked of numbers in flight, which an offered rate would settle by itself.

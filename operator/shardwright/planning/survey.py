@@ -1,7 +1,7 @@
-"""Every layout that was considered, with what speaks against it or how fast it would be: what a
-picture of all of them needs.
+"""Every layout that was considered, with its violations or its speed: the data for a picture of all
+of them.
 
-What has no memory on a pool has no speed here either, rather than a guess.
+A layout without memory on a pool has no speed here either, rather than a guess.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from shardwright.planning.select import assess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One candidate: a layout on a pool, ``codes`` of what rules it out (empty: it can run), and
-    its speed.
+    """One candidate: a layout on a pool, ``codes`` of its violations (empty: it can run), and its
+    speed.
 
     ``performance`` is None where its degrees do not divide the model or its memory does not do: it
-    has no speed then. What is ruled out by anything else is priced as if it ran. ``carries_load``
-    is False where requests would wait.
+    has no speed then. One with any other violation is priced as if it ran. ``carries_load`` is
+    False where requests would wait.
     """
 
     layout: Layout

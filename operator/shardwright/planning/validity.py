@@ -59,7 +59,7 @@ PASSES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A planned node that cannot be used as planned, and what is wrong, said after its name."""
+    """A planned node that cannot be used as planned, and its fault, said after its name."""
 
     node: str
     fault: NodeFault
@@ -79,11 +79,11 @@ def unfit_nodes(
 ) -> tuple[Unfit, ...]:
     """Return the planned nodes that cannot be used as planned, by name.
 
-    What is free there does not matter: the plan itself holds its GPUs.
+    Free GPUs there do not matter: the plan itself holds its GPUs.
 
     Args:
         plan: The plan.
-        nodes: What is known of its nodes, None for those that do not exist.
+        nodes: Known facts of its nodes, None for those that do not exist.
         terms: Which nodes its pods may use.
     """
     admission = NodeFilter(terms)

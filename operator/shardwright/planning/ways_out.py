@@ -1,5 +1,5 @@
-"""What would make room where there is none: more nodes of a pool, or a model that goes. Said, never
-done.
+"""The ways to make room where there is none: more nodes of a pool, or a model that goes. Said,
+never done.
 
 Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.
 """
@@ -38,7 +38,7 @@ def ways_out(
     """Return the ways to make room for a replica that lacks nodes.
 
     Args:
-        lack: What is missing for the layout that lacks least.
+        lack: The gap of the layout that lacks least.
         inventory: What there is.
         fits: Whether it would have room in another inventory.
         holders: The models that may be named, as those whose pods come first may not.
