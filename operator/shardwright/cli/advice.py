@@ -1,4 +1,4 @@
-"""What to type next, decided on facts: the reason of a model, and what its groups wait for.
+"""The next commands to type, decided on facts: the reason of a model, and the waits of its groups.
 
 Types nothing itself, and has nothing to say of a model that is ready.
 """
@@ -20,7 +20,7 @@ MOST: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A command, and what it is for."""
+    """A command, and its purpose."""
 
     command: str
     purpose: str

@@ -1,5 +1,5 @@
-"""What can be typed: commands, options and their help; imports nothing of the planner, so that help
-is instant.
+"""The words that can be typed: commands, options and their help; imports nothing of the planner, so
+that help is instant.
 """
 
 import argparse
@@ -115,7 +115,7 @@ def program_name(argv0: str) -> str:
 
 
 class UsageExit(SystemExit):
-    """The end of the process because of what was typed; ``problem`` has been said on stderr."""
+    """The end of the process because of a typed word; ``problem`` has been said on stderr."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(int(Exit.BAD_INPUT))
@@ -129,7 +129,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Take what argparse takes."""
+        """Take the settings of argparse."""
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
@@ -147,7 +147,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageExit(problem)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices, with the one that was probably meant."""
+        """Refuse a value that is none of the choices, with the one that was probably meant."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -166,8 +166,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Read what is typed behind a command; what it does not take is its own complaint, not that
-        of the whole program.
+        """Read the words behind a command; a surplus one is its own complaint, not that of the
+        whole program.
         """
         found, lost = super().parse_known_args(args, namespace)
         if lost and self._subparsers is None:
@@ -527,7 +527,9 @@ def _add_nodes_of(there: ArgumentGroup) -> None:
 
 
 def _add_typed(command: argparse.ArgumentParser) -> None:
-    """Add what describes a model without a manifest; ``typed`` says which field each stands for."""
+    """Add the options that describe a model without a manifest; ``typed`` says which field each
+    stands for.
+    """
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )

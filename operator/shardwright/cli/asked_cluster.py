@@ -47,7 +47,7 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
 
 
 def without_cluster(arguments: Namespace) -> str:
-    """Return what to do where there is no cluster, empty for what needs one."""
+    """Return the way out without a cluster, empty for a command that needs one."""
     if arguments.command == "import":
         return "give -f FILE to import without a cluster"
     return (

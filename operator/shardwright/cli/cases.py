@@ -46,7 +46,7 @@ class Case:
 
 
 class Cases:
-    """Reads cases; what many of them share (model, hardware, engine) is read once."""
+    """Reads cases; parts that many of them share (model, hardware, engine) are read once."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, str], ModelSpec] = {}

@@ -1,4 +1,4 @@
-"""The commands ``models``, ``gpus`` and ``version``: what is known, without a question."""
+"""The commands ``models``, ``gpus`` and ``version``: the known ones, without a question."""
 
 import sys
 from argparse import Namespace
@@ -76,7 +76,9 @@ def list_models(arguments: Namespace) -> None:
 
 
 def list_gpus(arguments: Namespace) -> None:
-    """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
+    """Print the GPUs whose id contains the searched text, with the figures that a plan reckons
+    with.
+    """
     gpus = [
         gpu
         for gpu in load_gpus().values()
@@ -109,7 +111,7 @@ def _repository(source: str | None) -> str:
 
 
 def print_version(arguments: Namespace) -> None:
-    """Print the version with what it knows: of each engine the versions whose options are built in,
+    """Print the version with its knowledge: of each engine the versions whose options are built in,
     and how many models and GPUs.
     """
     engines = [

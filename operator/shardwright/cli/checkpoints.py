@@ -1,7 +1,7 @@
 """Models that are not built in: their files from a folder, or from the Hugging Face hub by their
 ids.
 
-Most models are built in, so what speaks HTTP and TLS is loaded where it is needed.
+Most models are built in, so HTTP and TLS are loaded only if they are needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What can be typed of the commands that ask a cluster; imports nothing of the planner, as
-``arguments``.
-"""
+"""Words of the commands that ask a cluster; imports nothing of the planner, as ``arguments``."""
 
 from argparse import ArgumentParser
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""A live cluster: the way to it, and what is asked of it.
+"""A live cluster: the way to it, and the questions to it.
 
 Nothing of the planner is loaded here, and the library that talks to a cluster only where there is a
 kubeconfig: whoever does not get in is told within a second.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster that a connection means; ``without`` says what to do where there is none."""
+    """The cluster that a connection means; ``without`` says the way out where there is none."""
 
     connection: Connection
     without: str = ""
@@ -111,7 +111,7 @@ class Target:
 
     @asynccontextmanager
     async def client(self) -> "AsyncIterator[Client]":
-        """Open a client; what the API server refuses ends as what to say of it."""
+        """Open a client; a refusal of the API server ends as the sentence about it."""
         access, seconds = self.access, self.connection.request_seconds
         from shardwright.cluster.client import Client  # noqa: PLC0415 - see access
 

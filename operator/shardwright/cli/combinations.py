@@ -1,8 +1,8 @@
-"""What is typed wrong, as far as that shows without what a command needs: words that do not go
-together, files that are not there, no KIND/NAME, no number or time.
+"""Misuse, as far as it shows without the modules of a command: words that do not go together, files
+that are not there, no KIND/NAME, no number or time.
 
-This is said before a cluster is asked. What a file holds, and whether a number is one that a field
-takes, is checked when the command has been loaded, which is after that.
+This is said before a cluster is asked. The content of files, and whether a number suits its field,
+is checked when the command has been loaded, which is after that.
 """
 
 from argparse import Namespace
@@ -19,7 +19,7 @@ from shardwright.errors import InputError, Problem
 
 
 def refuse_misuse(arguments: Namespace) -> None:
-    """Refuse words of a command that do not go together, or that cannot be what they stand for.
+    """Refuse words of a command that do not go together, or that cannot have their meaning.
 
     Raises:
         InputError: with one problem for each.

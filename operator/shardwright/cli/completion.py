@@ -1,5 +1,5 @@
-"""What a shell may offer next: commands and options, and names out of the cluster, the kubeconfig
-and the catalogue.
+"""The words that a shell may offer next: commands and options, and names out of the cluster, the
+kubeconfig and the catalogue.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Completer = Callable[..., Iterable[str]]
 
 
 def print_script(arguments: Namespace) -> Exit:
-    """Print what a shell reads to complete our commands."""
+    """Print the script by which a shell completes our commands."""
     print_text(shellcode(list(PROGRAMS), shell=arguments.shell).strip())
     return Exit.PLAN
 

@@ -1,6 +1,6 @@
 """kubectl's flags for the connection to a cluster: their help, and the value that they make.
 
-Whether a kubeconfig has what a flag names is not asked here.
+Whether a kubeconfig has the names in flags is not asked here.
 """
 
 import argparse

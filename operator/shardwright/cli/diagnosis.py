@@ -1,5 +1,5 @@
-"""What is wrong with an installation: from what was read of a cluster to findings, without a clock
-or a sentence.
+"""The faults of an installation: from the reading of a cluster to findings, without a clock or a
+sentence.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,8 +54,8 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosedModel:
-    """What matters of a ShardedModel: its conditions, and the storage classes of the claims that
-    are made for it.
+    """The relevant part of a ShardedModel: its conditions, and the storage classes of the claims
+    that are made for it.
     """
 
     namespace: str
@@ -67,8 +67,8 @@ class DiagnosedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What was read of a cluster; None stands for what may not be read, ``enforcement`` also for
-    what was not measured.
+    """The reading of a cluster; None stands for a forbidden part, of ``enforcement`` also for an
+    unmeasured one.
 
     ``rights`` are those of service accounts, by name; ``claims`` the installations that claims are
     for, by claim; ``node_sets`` the nodes with GPUs of each set (empty: of none).
@@ -91,7 +91,7 @@ class Chart:
 
 
 def examine(chart: Chart, now: datetime) -> tuple[Examined, ...]:
-    """Return all checks in order, each with what it finds."""
+    """Return all checks in order, each with its findings."""
     return (
         examined(Check.KUBERNETES, chart.kubernetes, _of_kubernetes(chart)),
         examined(Check.RESOURCE, chart.served, _of_resource(chart)),
@@ -121,8 +121,7 @@ def examine(chart: Chart, now: datetime) -> tuple[Examined, ...]:
 
 
 def read_version(said: Object) -> tuple[int, int] | None:
-    """Return major and minor of what the API server says of itself; clouds write a sign behind the
-    minor.
+    """Return major and minor of the API server's own version; clouds write a sign behind the minor.
 
     >>> read_version({"major": "1", "minor": "36+"})
     (1, 36)

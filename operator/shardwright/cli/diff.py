@@ -1,5 +1,5 @@
-"""The command ``diff``: what an edit, or this release of the operator, would change, and which
-groups restart for it.
+"""The command ``diff``: the changes by an edit, or by this release of the operator, and which
+groups restart for them.
 
 Writes nothing, and answers as this release alone.
 """
@@ -43,7 +43,7 @@ _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Differs(IntEnum):
-    """What ``diff`` ends with; 2 and 3 are those of all commands."""
+    """The exit codes of ``diff``; 2 and 3 are those of all commands."""
 
     NO = 0
     YES = 1
@@ -61,7 +61,7 @@ class WantedModel:
 
 
 def diff(arguments: Namespace) -> int:
-    """Print what would change; the exit code says whether anything does."""
+    """Print the changes; the exit code says whether anything does."""
     cluster: Target = arguments.target
     file = arguments.settings
     settings = (
@@ -206,7 +206,7 @@ def _as_new(wanted: WantedModel) -> dict[str, Any]:
 async def _resolved(
     client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
 ) -> tuple[ShardedModel, Subject]:
-    """Return a resource with what it resolves to.
+    """Return a resource with its resolution.
 
     Raises:
         InputError: it is wrong, or its model is not known.

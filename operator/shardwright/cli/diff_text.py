@@ -43,7 +43,7 @@ FATES: Final[Mapping[Fate, str]] = {
 
 
 def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
-    """Yield what would change, for a person."""
+    """Yield the changes, for a person."""
     restarts = len(difference.rehearsed.restarts)
     role = Role.WARNING if restarts else Role.HEADLINE
     yield from paragraph(
@@ -163,7 +163,7 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
 
 
 def _down(group: GroupFate, seconds: int | None) -> str:
-    """Say for how long a group does not serve: what it may take, and what it took last."""
+    """Say for how long a group does not serve: its limit, and its last time."""
     if group.fate is not Fate.RESTARTS:
         return "for good" if group.fate is Fate.ENDS else "-"
     most = f"at most {format_seconds(seconds)}" if seconds else "?"

@@ -1,5 +1,5 @@
-"""The command ``doctor``: read a cluster, say what is wrong with the installation, and what to
-type.
+"""The command ``doctor``: read a cluster, say the faults of the installation, and the commands
+against them.
 
 It mends nothing itself, and writes only where it is to measure NetworkPolicies.
 """
@@ -38,7 +38,7 @@ _ROLES: Final = {
 
 
 def doctor(arguments: Namespace) -> int:
-    """Print what is found; 1 where something is wrong.
+    """Print the findings; 1 where something is wrong.
 
     Raises:
         InputError: something is said of pods that nobody has asked for.
@@ -59,7 +59,7 @@ def doctor(arguments: Namespace) -> int:
 
 
 def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
-    """Yield each check with its findings and what to type, for a person."""
+    """Yield each check with its findings and the commands against them, for a person."""
     told = {Result.UNREAD: f" ({_UNREAD})", Result.SKIPPED: f" ({_SKIPPED})"}
     for one in examined:
         sign = Span(f"{_SIGNS[one.result]:<6}", _ROLES.get(one.result, Role.PLAIN))

@@ -1,4 +1,4 @@
-"""How a command ends: the codes that scripts may rely on, and what is not the user's input."""
+"""How a command ends: the codes that scripts may rely on, and faults beside the user's input."""
 
 from enum import IntEnum
 from typing import Final

@@ -1,5 +1,4 @@
-"""The command ``fetch``: what the hub says of a model, as a ConfigMap that a ShardedModel may
-name.
+"""The command ``fetch``: the hub's files of a model, as a ConfigMap that a ShardedModel may name.
 
 Writes nothing to a cluster, and fetches no weights.
 """

@@ -28,8 +28,8 @@ _AILMENTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosedFetch:
-    """What matters of such a Job: for which ShardedModel it reads which model of the hub, and what
-    of it says how far it is.
+    """The relevant part of such a Job: for which ShardedModel it reads which model of the hub, and
+    how far it is.
     """
 
     namespace: str

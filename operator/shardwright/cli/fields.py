@@ -1,5 +1,4 @@
-"""The fields of one JSON object, each within its bounds; what is wrong is collected, with its
-path.
+"""The fields of one JSON object, each within its bounds; faults are collected, with their paths.
 
 A field that nobody asks for is not looked at.
 """

@@ -1,4 +1,4 @@
-"""What the doctor looks at, and what it can find: values without a sentence."""
+"""The checks of the doctor, and its possible findings: values without a sentence."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Check(StrEnum):
-    """What is looked at, in the order in which it is said."""
+    """The checks, in the order in which they are said."""
 
     KUBERNETES = "Kubernetes"
     RESOURCE = "ShardedModels"
@@ -21,7 +21,7 @@ class Check(StrEnum):
 
 
 class Ailment(StrEnum):
-    """What can be found."""
+    """The possible findings."""
 
     KUBERNETES_TOO_OLD = "KubernetesTooOld"
     NOT_SERVED = "NotServed"
@@ -61,7 +61,7 @@ class Result(StrEnum):
 
 
 class Enforcement(StrEnum):
-    """What two pods have found of a NetworkPolicy between them."""
+    """The findings of two pods with a NetworkPolicy between them."""
 
     ENFORCED = "Enforced"
     IGNORED = "Ignored"
@@ -70,8 +70,8 @@ class Enforcement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or to be known: which objects it is about, and what others say of
-    it.
+    """One thing that is wrong, or to be known: which objects it is about, and the words of others
+    about it.
     """
 
     ailment: Ailment
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """One check with what it has found."""
+    """One check with its findings."""
 
     check: Check
     result: Result

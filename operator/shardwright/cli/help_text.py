@@ -1,5 +1,5 @@
-"""The help of a command: the first screen says what it is for and what is typed most,
-``--help-all`` says all.
+"""The help of a command: the first screen has its purpose and the most frequent options,
+``--help-all`` has all.
 
 The flags of kubectl are in the latter alone.
 """
@@ -21,7 +21,7 @@ _CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
 class HelpFormatter(argparse.HelpFormatter):
     """Prose as wide as the terminal; lines that begin with two spaces are commands, and stay whole.
 
-    An option and its short form share what stands behind them.
+    An option and its short form share the words behind them.
     """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

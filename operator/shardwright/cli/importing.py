@@ -1,8 +1,8 @@
-"""The command ``import``: what LeaderWorkerSet, KServe, KAITO or a Deployment serves, as
+"""The command ``import``: models of LeaderWorkerSets, KServe, KAITO or Deployments, as
 ShardedModels.
 
-Refuses what starts no vLLM, and what does not tell which model it serves; writes nothing to a
-cluster.
+Refuses an object that starts no vLLM, and one that does not tell which model it serves; writes
+nothing to a cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def import_models(arguments: Namespace) -> Exit:
-    """Print the ShardedModels, and on stderr what of each was not carried over."""
+    """Print the ShardedModels, and on stderr the left-out parts of each."""
     found = list(_from_cluster(arguments) if arguments.name else _from_files(arguments))
     if arguments.output == "json":
         items = [
@@ -81,7 +81,7 @@ def checked(item: Imported) -> Imported:
     """Return the imported model if it is a valid ShardedModel.
 
     Raises:
-        InputError: it is not, with what to change.
+        InputError: it is not, with the changes to make.
     """
     parse_manifest(item.manifest)
     return item

@@ -1,7 +1,6 @@
-"""Read files as kubectl does and sort what is in them; every problem names the file that it is
-in.
+"""Read files as kubectl does and sort their objects; every problem names the file that it is in.
 
-Refuses what is not UTF-8, and a folder without manifests.
+Refuses text that is not UTF-8, and a folder without manifests.
 """
 
 import gc

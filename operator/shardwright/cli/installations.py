@@ -1,5 +1,5 @@
-"""The installations of the operator in a cluster: whether each runs, may do what it must, and has
-nodes that nobody else has.
+"""The installations of the operator in a cluster: whether each runs, has its rights, and has nodes
+that nobody else has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ class InstalledOperator:
     """One installation: its Deployment's name, version and pods, and who holds its Lease (None:
     that may not be read).
 
-    ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is what
-    claims call it, empty where it has none, ``node_set`` whose nodes are for it (None: its settings
+    ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is its
+    name in claims, empty where it has none, ``node_set`` whose nodes are for it (None: its settings
     may not be read).
     """
 
@@ -50,7 +50,7 @@ class InstalledOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What a service account may not do and must: ``closed`` are watched namespaces where it may do
+    """The missing rights of a service account: ``closed`` are watched namespaces where it may do
     nothing at all.
 
     ``sees_pods``: those of all namespaces.
@@ -111,7 +111,7 @@ def _told(pods: Object, option: str) -> str:
 def of_operators(
     operators: Sequence[InstalledOperator], version: str
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the pods of the operators; ``version`` is ours."""
+    """Yield the faults of the pods of the operators; ``version`` is ours."""
     if not operators:
         yield Finding(ailment=Ailment.NOT_INSTALLED)
     for one in operators:
@@ -141,8 +141,8 @@ def of_operators(
 
 
 def of_rights(rights: Mapping[str, Rights]) -> Iterator[Finding]:
-    """Yield what service accounts may not do, those namespaces by themselves in which one may do
-    nothing.
+    """Yield the missing rights of service accounts, those namespaces by themselves in which one may
+    do nothing.
     """
     for account, found in rights.items():
         if found.missing:

@@ -39,8 +39,8 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LiveModel:
-    """A ShardedModel as the API server holds it, with what there is of it; None is what may not be
-    read.
+    """A ShardedModel as the API server holds it, with its present objects; None is for a forbidden
+    part.
     """
 
     content: Content

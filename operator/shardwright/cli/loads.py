@@ -1,4 +1,4 @@
-"""The same question under other loads: what a page shows where somebody moves the load.
+"""The same question under other loads: the data of a page whose load somebody moves.
 
 Lengths stay as they are where too many layouts would have to be priced.
 """
@@ -54,8 +54,8 @@ def loads_around(
     """Return the plan under every load of a grid around the one that was asked for, as data.
 
     ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points``
-    what is planned at each load, the last axis fastest. ``layouts`` are named once; a point says of
-    each layout that can run its place in them, the time per token and the output of a GPU, of four
+    the plan at each load, the last axis fastest. ``layouts`` are named once; a point says of each
+    layout that can run its place in them, the time per token and the output of a GPU, of four
     digits.
     """
     ((_, resource),) = inputs.resources
@@ -117,8 +117,8 @@ def _whole(base: int, factors: Sequence[float], *, most: int | None) -> dict[str
 
 
 def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with another load; its other fields stay as they are, and what is not set
-    has its default.
+    """Return a manifest with another load; its other fields stay as they are, and an unset one has
+    its default.
     """
     spec = manifest["spec"]
     return {

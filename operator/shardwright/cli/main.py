@@ -1,4 +1,4 @@
-"""The entry point: what is typed to an exit code. Faults end here, and nowhere else."""
+"""The entry point: typed words to an exit code. Faults end here, and nowhere else."""
 
 import difflib
 import gc
@@ -134,9 +134,7 @@ def _report_unreachable(error: UnreachableError, form: str) -> int:
 
 
 def _report(problems: Sequence[Problem], form: str) -> None:
-    """Say what is wrong in lines on stderr and, where a program reads, as the document that it
-    waits for.
-    """
+    """Say faults in lines on stderr and, if a program reads, as the document that it waits for."""
     for problem in problems:
         print_error(problem.sentence(), problem.code)
     _print_as_document(problems, form)

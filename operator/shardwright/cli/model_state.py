@@ -64,7 +64,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingGroup:
-    """How a group stands. ``said`` is what its status says, where its pods may not be read; then
+    """How a group stands. ``said`` are its status's words, if its pods may not be read; then
     ``state`` is None.
     """
 
@@ -77,7 +77,7 @@ class StandingGroup:
 
     @property
     def waited_for(self) -> tuple[Wait, ...]:
-        """Return what ranks wait for that others wait for in turn."""
+        """Return the waits of ranks that others wait for in turn."""
         return tuple(
             wait
             for wait in (self.state.waits if self.state else ())

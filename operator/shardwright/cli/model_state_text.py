@@ -126,7 +126,7 @@ def _age(since: datetime | None, now: datetime) -> str:
 def detail_lines(
     item: ModelState, now: datetime, width: int, program: str
 ) -> Iterator[Line]:
-    """Yield all about one model: why, what each group does, and what to type."""
+    """Yield all about one model: why, the state of each group, and the next commands."""
     state = {"True": "ready", "False": "not ready"}.get(
         item.ready, "nobody has looked at it yet"
     )

@@ -108,7 +108,7 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 
 
 def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
-    """Return Nodes with these GPUs; the last of a product has what is left over."""
+    """Return Nodes with these GPUs; the last of a product has the rest."""
     return tuple(
         node
         for index, gpus in enumerate(named)

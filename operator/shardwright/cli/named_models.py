@@ -47,7 +47,7 @@ def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
 
 
 def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surroundings:
-    """Return what is there; a plan that stands is shown to whoever may not see nodes, too."""
+    """Return the surroundings; a plan that stands is shown to whoever may not see nodes, too."""
     try:
         return read_surroundings_of(cluster, stated)
     except UnreachableError as error:

@@ -12,8 +12,8 @@ from shardwright.hardware.untrusted import mapping
 def placed_in(
     content: Mapping[str, Any], flag: str, otherwise: Callable[[], str]
 ) -> Mapping[str, Any]:
-    """Return a manifest with its namespace: its own, that of ``-n`` (empty: not given), or what
-    ``otherwise`` returns.
+    """Return a manifest with its namespace: its own, that of ``-n`` (empty: not given), or the
+    result of ``otherwise``.
 
     Raises:
         InputError: it names another one than the flag does, which kubectl refuses, too.

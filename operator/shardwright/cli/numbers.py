@@ -1,6 +1,6 @@
 """Values as they are typed behind an option.
 
-Refuses nan, infinity and what no field could take.
+Refuses nan, infinity and numbers that no field could take.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def gbps_of(text: str) -> float:
 
 
 class OutputForm(argparse.Action):
-    """``-o``: the form of what is printed, and that somebody asked for it: what is wrong is printed
-    in it, too.
+    """``-o``: the form of the output, and that somebody asked for it: faults are printed in it,
+    too.
     """
 
     def __call__(
@@ -46,6 +46,6 @@ class OutputForm(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Take what was asked for."""
+        """Take the form that was asked for."""
         del parser, option_string
         namespace.output = namespace.asked_output = values

@@ -49,7 +49,7 @@ LOOK_SECONDS: Final = 0.3
 
 
 def plan_by_operator(arguments: Namespace) -> Exit:
-    """Print what the operator plans for the ShardedModels of ``-f``; nothing of them is left in the
+    """Print the operator's plans for the ShardedModels of ``-f``; nothing of them is left in the
     cluster.
     """
     cluster: Target = arguments.target
@@ -186,7 +186,7 @@ async def _delete(
 
 
 def _has_answer(content: Mapping[str, Any] | None) -> bool:
-    """Return whether the operator has looked at a copy, and knows by now what becomes of it."""
+    """Return whether the operator has looked at a copy, and knows its outcome by now."""
     if content is None:
         return False
     planned = _condition(content, ConditionType.PLANNED)

@@ -124,8 +124,8 @@ def _text(dumper: Any, value: str) -> Any:
 
 
 def print_error(message: str, code: str = "") -> None:
-    """Print a message to stderr, behind what it is and the word under which docs/reasons.md
-    explains it.
+    """Print a message to stderr, behind its kind and the word under which docs/reasons.md explains
+    it.
     """
     print_text(
         in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"),
@@ -142,7 +142,7 @@ def _unharmed(write: Callable[[bool], str]) -> str:
 
 
 def print_note(message: str) -> None:
-    """Print to stderr what is good to know beside a result."""
+    """Print to stderr a note beside a result."""
     print_text(f"note: {message}", sys.stderr)
 
 
@@ -151,7 +151,7 @@ def _speaks_unicode() -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return mappings as dicts and sequences as lists: what the safe dumper knows."""
+    """Return mappings as dicts and sequences as lists: the types that the safe dumper knows."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -171,8 +171,8 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
 
 @contextmanager
 def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yield what takes how many of all are done and what is being looked at; on a terminal a bar
-    on stderr shows it.
+    """Yield the function that takes how many of all are done and the name of the present one; on a
+    terminal a bar on stderr shows it.
     """
     if not sys.stderr.isatty():
         yield _show_nothing

@@ -11,8 +11,8 @@ from shardwright.errors import Problem
 
 
 def print_problems(problems: Sequence[Problem], form: str) -> None:
-    """Print what is wrong as a list of its own kind, where json or yaml was asked for: a program
-    reads nothing else.
+    """Print faults as a list of their own kind, where json or yaml was asked for: a program reads
+    nothing else.
     """
     print_list("ProblemList", [problem.document() for problem in problems], form)
 

@@ -102,7 +102,7 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What the command line named: ShardedModels, and where the rest of the world is."""
+    """The inputs that the command line named: ShardedModels, and where the rest of the world is."""
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
@@ -210,7 +210,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     """Read and check the inputs that the command line names.
 
     Raises:
-        InputError: What was typed, or what is in a file, is wrong.
+        InputError: A typed word, or the content of a file, is wrong.
     """
     if names_live_model(arguments):
         return _named_inputs(arguments)
@@ -249,7 +249,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
-    """Return a ShardedModel of the cluster, and what is around it."""
+    """Return a ShardedModel of the cluster, and its surroundings."""
     from shardwright.cli.named_models import read_named  # noqa: PLC0415 - files need no cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
@@ -369,14 +369,16 @@ def _parsed(
 
 
 def _namespace(cluster: "Target | None") -> str:
-    """Return the namespace of what names none: that of the context, as with kubectl; without a
-    cluster the default stays.
+    """Return the namespace of a resource that names none: that of the context, as with kubectl;
+    without a cluster the default stays.
     """
     return cluster.namespace if cluster else ""
 
 
 def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
-    """Plan one after the other, as the operator does: what one keeps is not there for the next."""
+    """Plan one after the other, as the operator does: the GPUs that one keeps are not there for the
+    next.
+    """
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
@@ -401,8 +403,8 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
 
 
 def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
-    """Return the question of a manifest; what is wrong with the config of ``--config`` is said of
-    that file.
+    """Return the question of a manifest; a fault of the config of ``--config`` is said of that
+    file.
     """
     try:
         return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
@@ -513,7 +515,7 @@ def explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
-    """Return an explanation with what pictures and programs want: ranks, links and every
+    """Return an explanation with the data for pictures and programs: ranks, links and every
     candidate.
     """
     subject, inventory = answer.subject, answer.inventory

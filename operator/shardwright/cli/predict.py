@@ -74,9 +74,7 @@ def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
 
 
 def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
-    """Return the prediction for one line, or a record of what is wrong with it, under the case's
-    id.
-    """
+    """Return the prediction for one line, or a record of its faults, under the case's id."""
     identity: object = None
     try:
         record = _parsed(line, number)
@@ -119,8 +117,8 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
 
 
 def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
-    """Return the fields of a prediction; what the engine refuses has memory and speed as far as
-    they can be told.
+    """Return the fields of a prediction; a case that the engine refuses has memory and speed as far
+    as they can be told.
     """
     problems = _refusals(case)
     if problems:

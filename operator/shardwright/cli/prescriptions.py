@@ -1,4 +1,4 @@
-"""What to say of a finding, and what to type: the words of ``shardwright doctor``.
+"""The sentence about a finding, and the command against it: the words of ``shardwright doctor``.
 
 No command deletes anything.
 """

@@ -67,7 +67,7 @@ def _answers(address: str, port: int) -> bool:
 
 
 def main(words: list[str]) -> None:
-    """Do what the words say."""
+    """Carry out the command line."""
     if words[0] == "listen":
         listen([int(port) for port in words[1:]])
         return

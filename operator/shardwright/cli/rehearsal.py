@@ -1,5 +1,5 @@
-"""What the operator would do with a ShardedModel: its own decisions on what there is, and nothing
-is written.
+"""The operator's next steps with a ShardedModel: its own decisions on the present objects, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _UNSAID: Final = AskedSpec(text='{"spec": {}}')
 
 
 class Fate(StrEnum):
-    """What becomes of a group."""
+    """The fate of a group."""
 
     STAYS = "Stays"  #: its pods go on as they are
     RESTARTS = "Restarts"  #: all its pods end and start again, at its turn
@@ -82,7 +82,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFate:
-    """What becomes of a group, and which fields of its pods differ.
+    """The fate of a group, and which fields of its pods differ.
 
     ``last_outage_seconds`` is how long its last restart took, None where there was none.
     """
@@ -107,8 +107,8 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What would come of it. ``start_seconds`` is how long a group may take to start (None: nothing
-    is deployed).
+    """The outcome. ``start_seconds`` is how long a group may take to start (None: nothing is
+    deployed).
     """
 
     groups: tuple[GroupFate, ...]
@@ -134,9 +134,7 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """A field of the spec: what it is in the cluster and what it would be, None where it is not
-    there.
-    """
+    """A field of the spec: its value in the cluster and the coming one, None if it is not there."""
 
     path: str
     before: Any
@@ -145,11 +143,11 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDifference:
-    """What would change of one ShardedModel.
+    """The changes of one ShardedModel.
 
     ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway``
-    are groups that would restart for the spec that is in the cluster already: then what the
-    operator knows and we do not makes the difference.
+    are groups that would restart for the spec that is in the cluster already: then the operator's
+    own knowledge makes the difference.
     """
 
     name: str
@@ -345,7 +343,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
-    """Yield the fates; a group that waits for its turn changes by what the first one does, and is
+    """Yield the fates; a group that waits for its turn has the changes of the first one, and is
     made anew as that one is.
     """
     first = next((fate.fields for fate in fates if fate.fields), ())
@@ -385,7 +383,7 @@ def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
 
 
 def _change(write: Write, model: LiveModel) -> Iterator[ObjectChange]:
-    """Yield what a write changes of an object that is no group."""
+    """Yield the changes by a write to an object that is no group."""
     kind, name = written_kind(write), written_name(write)
     if kind == STATEFUL_SET or (kind, name) == record_key(model.owner):
         return

@@ -1,6 +1,6 @@
 """The command ``size``: how many GPUs of each product a load needs, before anybody has them.
 
-Refuses a product behind a number: that is what it finds.
+Refuses a product behind a number: it finds that number.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ABOUT_H100_HOURS: Final = (
 
 
 class Counted(StrEnum):
-    """What products are compared by."""
+    """The measure by which products are compared."""
 
     STATED = "Stated"  #: what all of them cost, as the settings say
     RELATIVE = "Relative"  #: what they cost beside an H100
@@ -95,7 +95,7 @@ _CHEAPEST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """What was found for one product; ``gpu_hour_price`` is None where the settings state none."""
+    """The findings for one product; ``gpu_hour_price`` is None where the settings state none."""
 
     named: NamedGpus
     steps: tuple[SizedOutcome, ...]
@@ -228,11 +228,11 @@ def _size(
     stated: Stated,
     tell: Callable[[str], None],
 ) -> Sized:
-    """Return the fewest GPUs of a product, and what some more of them give; ``tell`` takes what is
-    being asked.
+    """Return the fewest GPUs of a product, and the outcome with some more of them; ``tell`` takes
+    the present question.
 
-    ``prices`` are of this model and load: what is priced for one number of GPUs or for one product
-    is not priced again for the next.
+    ``prices`` are of this model and load: a price for one number of GPUs or for one product is not
+    worked out again for the next.
     """
 
     def ask(gpus: int) -> Plan | NoPlan:

@@ -1,4 +1,4 @@
-"""The command ``status``: who waits for whom, since when, and what to type.
+"""The command ``status``: who waits for whom, since when, and the next commands.
 
 Writes nothing.
 """
@@ -77,8 +77,8 @@ def status(arguments: Namespace) -> Exit:
 
 
 def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
-    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what
-    has changed.
+    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only
+    changes.
     """
     terminal = sys.stdout.isatty()
     before: list[ModelState] | None = None

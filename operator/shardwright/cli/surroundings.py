@@ -1,5 +1,5 @@
-"""What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files
-and from a cluster.
+"""The surroundings of a plan: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same
+type from files and from a cluster.
 
 Refuses files without a Node, and our own labels of nodes that are no text.
 """
@@ -34,7 +34,7 @@ _OURS: Final = "shardwright.io/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a plan is made in. ``usage`` is None where pods are not known."""
+    """The surroundings that a plan is made in. ``usage`` is None where pods are not known."""
 
     nodes: tuple[NodeFacts | NodeExclusion, ...]
     usage: tuple[GpuUsage, ...] | None

@@ -116,8 +116,8 @@ async def _is_served(client: Client) -> bool:
 async def _operator(
     client: Client, deployment: Mapping[str, Any]
 ) -> tuple[InstalledOperator, Settings | None]:
-    """Return an operator, and what its administrator has set; None where that may not, or cannot,
-    be read.
+    """Return an operator, and its administrator's settings; None where that may not, or cannot, be
+    read.
     """
     metadata = deployment["metadata"]
     try:
@@ -150,7 +150,7 @@ async def _settings(client: Client, namespace: str, name: str) -> Settings | Non
 async def _rights(
     client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]
 ) -> Mapping[str, Rights]:
-    """Return by service account what it may not do and must."""
+    """Return by service account its missing rights."""
     wanted = {
         (one.namespace, one.account): _duties(one, settings) for one, settings in found
     }
@@ -207,8 +207,8 @@ async def _claims(
 async def _nodes(
     client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]
 ) -> Mapping[str, list[ReadNode]]:
-    """Return the nodes with GPUs by their set, each read with what the administrator of its
-    installation states of nodes.
+    """Return the nodes with GPUs by their set, each read with the statements of its installation's
+    administrator about nodes.
     """
     stated = {one.node_set: settings.stated for one, settings in found if settings}
     sets: dict[str, list[ReadNode]] = {}
@@ -226,8 +226,8 @@ async def _nodes(
 
 
 def _of_nobody(node_set: str, stated: Sequence[Stated]) -> Stated:
-    """Return what to read nodes with that are for no installation whose settings may be read: as if
-    for the first one.
+    """Return the statements for nodes of no installation whose settings may be read: as if for the
+    first one.
     """
     return replace(stated[0] if stated else NONE, node_set=node_set)
 
@@ -257,8 +257,8 @@ async def _models(client: Client) -> tuple[DiagnosedModel, ...]:
 
 
 def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
-    """Return what :func:`read_model` reads: a config may have a megabyte, the status of many groups
-    a quarter.
+    """Return the fields that :func:`read_model` reads: a config may have a megabyte, the status of
+    many groups a quarter.
     """
     weights = mapping(mapping(item.get("spec")).get("model")).get("weights")
     conditions = mapping(item.get("status")).get("conditions")

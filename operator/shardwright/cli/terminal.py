@@ -80,7 +80,7 @@ def bar(total: int) -> Iterator[Callable[[int, str], None]]:
     """Show a bar on stderr until the block ends, and then nothing more of it.
 
     Yields:
-        What takes how many of all are done, and what is being looked at.
+        The function that takes how many of all are done, and the name of the present one.
     """
     columns = (
         BarColumn(bar_width=20),

@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was found, and where nothing was, why."""
+    """The finding, and if there is none, why."""
 
     enforcement: Enforcement
     trouble: str = ""

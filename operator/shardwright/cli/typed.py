@@ -155,7 +155,7 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
 
 
 def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
-    """Return the resource of a typed manifest; what is wrong is said of the option that was typed.
+    """Return the resource of a typed manifest; a fault is said of the option that was typed.
 
     Raises:
         InputError: with one problem per option that its field does not take.
@@ -169,8 +169,8 @@ def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
 
 
 def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return what is wrong with a typed model of which an option is no number or no time; only then
-    is loaded what checks fields.
+    """Return the faults of a typed model of which an option is no number or no time; only then are
+    the checks of fields loaded.
     """
     read = (
         option.read(text)
@@ -233,7 +233,7 @@ def resource_name(model: str) -> str:
 
 
 def names_live_model(arguments: Namespace) -> bool:
-    """Return whether what is named is a ShardedModel of the cluster: ids of the hub are
+    """Return whether the name is that of a ShardedModel of the cluster: ids of the hub are
     ``org/name``, and describe a load.
     """
     model = arguments.model

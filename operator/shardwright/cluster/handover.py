@@ -23,7 +23,7 @@ measured, 1 to 8 µs each.
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[V]):
-    """The present object, None if it is gone or of no interest, and its version (0: not a number)."""
+    """The present object, None if it is gone or of no interest, and its version (0: no number)."""
 
     value: V | None
     version: int

@@ -10,6 +10,6 @@ Whatever a user's input can make expensive (resolving, planning, rendering) runs
 that may be killed at any time (``worker``, ``worker_process``, ``wire``); the Lease and the probes
 have threads of their own, and wait for nobody.
 
-Rules of the domain are in ``reconcile``. If a branch here depends on what a group or a plan is, it
-is in the wrong room.
+Rules of the domain are in ``reconcile``. If a branch here depends on the nature of a group or a
+plan, it is in the wrong room.
 """

@@ -7,7 +7,9 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
 def main() -> int:
-    """Run the operator, or say in one line what to install where its libraries are missing."""
+    """Run the operator, or name in one line the packages to install where its libraries are
+    missing.
+    """
     try:
         from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
     except ModuleNotFoundError as error:

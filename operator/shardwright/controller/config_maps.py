@@ -1,5 +1,5 @@
-"""ConfigMaps by name, read once per version: the caches hold what they are, never what is in
-them.
+"""ConfigMaps by name, read once per version: the caches hold their names and versions, never their
+content.
 """
 
 from collections import OrderedDict
@@ -49,7 +49,7 @@ class _Record:
 
 
 class ConfigMaps:
-    """What is in ConfigMaps that somebody asked for."""
+    """The content of ConfigMaps that somebody asked for."""
 
     def __init__(self, client: Client, store: Store) -> None:
         self._client = client
@@ -109,8 +109,8 @@ class ConfigMaps:
     async def record(
         self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
     ) -> tuple[dict[str, Any] | None, StoredRecord | None]:
-        """Return the ConfigMap of a plan of record, and what it keeps for the resource with this
-        uid; decoded once per version.
+        """Return the ConfigMap of a plan of record, and its content for the resource with this uid;
+        decoded once per version.
 
         It is that which the caches know, or the one that the API server has now (``fresh``): caches
         may lag.

@@ -1,6 +1,6 @@
 """Objects of a model as the caches keep them, packed, and as a look reads them.
 
-What is in them is not looked at here.
+Their content is not looked at here.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""What reads configs from the hub, and how far its Jobs are: read by name, for models that wait; no
-cache shows Jobs.
+"""The reader of configs from the hub, and how far its Jobs are: read by name, for models that wait;
+no cache shows Jobs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -125,8 +125,8 @@ async def read_fetching(
 
 
 async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
-    """Return what the pod of a Job has left. Anybody may label thousands of large pods so: no more
-    is kept of one than its messages.
+    """Return the message that the pod of a Job has left. Anybody may label thousands of large pods
+    so: no more is kept of one than its messages.
     """
     pages = client.pages(
         PODS,

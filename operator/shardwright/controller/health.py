@@ -1,4 +1,4 @@
-"""What the probes of the kubelet are told.
+"""The answers to the probes of the kubelet.
 
 A model that does not serve changes nothing here: a restart would not mend it.
 """
@@ -15,7 +15,9 @@ OK: Final = HttpReply(HTTPStatus.OK, b"ok")
 
 
 class Health:
-    """What the probes look at; written by the event loop, read by the thread of its server."""
+    """The state that the probes look at; written by the event loop, read by the thread of its
+    server.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -26,7 +26,7 @@ SLICE_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What a client asks for; of its query nothing is read. The names of headers are in small
+    """The request of a client; of its query nothing is read. The names of headers are in small
     letters.
     """
 
@@ -37,8 +37,8 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What is answered. ``encoding`` is that of the body (``gzip``), empty where it is sent as it
-    is. ``challenges`` say how a client that is not known may show who it is: a header for each, as
+    """The answer. ``encoding`` is that of the body (``gzip``), empty where it is sent as it is.
+    ``challenges`` say how a client that is not known may show who it is: a header for each, as
     Chromium asks for no password where one header has two.
     """
 
@@ -85,8 +85,8 @@ class HttpServer:
     """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4,
     until stopped.
 
-    Without ``admits`` everybody is answered. ``rooms`` answer what begins with their path, and
-    admit whom they will.
+    Without ``admits`` everybody is answered. ``rooms`` answer requests that begin with their path,
+    and admit whom they will.
     """
 
     def __init__(

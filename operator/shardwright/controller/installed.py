@@ -1,7 +1,7 @@
-"""What `helm test` runs: whether what the chart has installed works, seen from a pod beside the
+"""The program of `helm test`: whether the chart's installation works, seen from a pod beside the
 operator's.
 
-It repairs nothing, and leaves nothing behind but what it could not delete.
+It repairs nothing, and leaves nothing behind but objects that it could not delete.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MODEL_ID: Final = "Qwen/Qwen2.5-0.5B-Instruct"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledCheck:
-    """What was looked at, and the result."""
+    """The subject of a check, and the result."""
 
     what: str
     fine: bool
@@ -43,8 +43,8 @@ class InstalledCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedInstallation:
-    """What is tested: ``namespace`` has the Lease, ``models_namespace`` takes the model. Each check
-    has ``seconds``.
+    """The installation under test: ``namespace`` has the Lease, ``models_namespace`` takes the
+    model. Each check has ``seconds``.
     """
 
     ready_url: str
@@ -55,7 +55,7 @@ class CheckedInstallation:
 
 
 def answer(model: Mapping[str, Any]) -> str:
-    """Return what the operator has said about a model as it is now; nothing where it has not.
+    """Return the operator's words about a model as it is now, empty if there are none.
 
     >>> answer({"metadata": {"generation": 1}, "status": {}})
     ''
@@ -136,9 +136,7 @@ async def check_served(client: Client) -> InstalledCheck:
 
 
 async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
-    """Create a model that is only planned, wait for what the operator says about it, and delete
-    it.
-    """
+    """Create a model that is only planned, wait for the operator's answer, and delete it."""
     metadata = {
         "generateName": f"{target.lease_name}-test-",
         "namespace": target.models_namespace,

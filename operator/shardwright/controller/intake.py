@@ -90,7 +90,7 @@ class Intake:
 
     def leave(self, namespaces: frozenset[str]) -> None:
         """Leave these namespaces to another installation, and no others any more: their models are
-        forgotten as if they had gone. What their pods hold still counts.
+        forgotten as if they had gone. The GPUs of their pods still count.
         """
         self._view.left = namespaces
         for key in [key for key in self._view.resources if key[0] in namespaces]:
@@ -193,8 +193,8 @@ class Intake:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
-        """Ask for a look once no more is to be expected; what a group that has failed waits for is
-        as urgent as its failure.
+        """Ask for a look once no more is to be expected; the wait of a group that has failed is as
+        urgent as its failure.
 
         A roll waits for the pace of its namespace where its user has changed the model again: that
         look is one at the change. A first start has time: models that have no pods yet come before

@@ -1,7 +1,7 @@
 """How Python is set for a process that keeps many objects, most of them for long, and has several
 threads.
 
-No setting changes what is computed.
+No setting changes a result.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""The connections that kopf asks with: of what the API server answers, kopf gets what is kept of
-each ShardedModel.
+"""The connections that kopf asks with: of the API server's answers kopf gets the kept part of each
+ShardedModel.
 
 kopf decodes an answer as a whole, and holds each object for as long as its handlers take. 1.5 MB of
 anything, which the API server takes in an inline config or in managed fields, are thirty times as
@@ -34,9 +34,7 @@ PIECE_BYTES: Final = 1 << 16
 
 
 class KeptAnswer(aiohttp.ClientResponse):
-    """An answer of which a LIST and the events of a watch hold only what is kept of
-    ShardedModels.
-    """
+    """An answer whose LIST or events of a watch hold only the kept part of ShardedModels."""
 
     async def start(self, connection: Any) -> "KeptAnswer":
         """Begin to read the answer."""

@@ -71,7 +71,7 @@ class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for th
 
 
 def configure(level: str) -> None:
-    """Send our records of ``level`` and above, warnings of libraries and what nobody has caught to
+    """Send our records of ``level`` and above, warnings of libraries and uncaught exceptions to
     standard error.
     """
     handler = _Lines(sys.stderr)

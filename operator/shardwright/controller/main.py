@@ -1,6 +1,6 @@
 """The entry point of the operator: ``shardwright-operator``.
 
-What runs is in ``operator``; here is only what must be there before it.
+The running parts are in ``operator``; here are only those that must be there before it.
 """
 
 import asyncio

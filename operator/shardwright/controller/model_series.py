@@ -1,7 +1,7 @@
 """The series of the models, kept as values: an object of the library for each takes 0.6 KiB, and
 3,000 models have 90,000.
 
-What is counted is not known here; ``metrics`` names the series.
+The meaning of a count is not known here; ``metrics`` names the series.
 """
 
 import logging
@@ -33,7 +33,7 @@ Series = tuple[ModelGauge, tuple[str, ...]]
 class ModelSeries(Collector):
     """At most ``most`` series of all models together; ``hidden`` says how many models lack some.
 
-    ``first`` are the metrics of which a model gets what fits where there is no room for all.
+    ``first`` are the metrics that a model gets first where there is no room for all.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What one look leaves for the next one at the same model; lost with the process, and never needed
+"""The notes of one look for the next one at the same model; lost with the process, and never needed
 to be right.
 """
 
@@ -19,14 +19,14 @@ from shardwright.reconcile.writes import ObjectKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Since when passing facts have been so, what was said against pods, what was repaired, and
-    which status was written.
+    """Since when passing facts have been so, the objections to pods, the repairs, and which status
+    was written.
 
     ``record`` is the plan of record that was in place, with the uid of its resource, and
     ``distrusted`` why one was not believed. ``unseen`` are objects in its places that no cache
     shows as its own. ``refusals`` is how many looks in a row wrote something that was not taken.
-    ``mark`` tells what was looked at: as long as it is the same, nothing is to be done before
-    ``again_at``.
+    ``mark`` tells the state that was looked at: as long as it is the same, nothing is to be done
+    before ``again_at``.
     """
 
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Notes:
     def take_over(
         self, key: Key, uid: str, published: Published, now: datetime
     ) -> None:
-        """Note what a look at the resource with this uid leaves behind."""
+        """Note the results of a look at the resource with this uid."""
         before = self.of(key)
         record = before.record if published.found.hidden else None
         self._notes[key] = Note(
@@ -91,7 +91,9 @@ class Notes:
         self._notes[key] = replace(self.of(key), refusals=0)
 
     def rest(self, key: Key, mark: object, again_at: datetime | None) -> None:
-        """Note what was looked at, and when there is something to do although it stays as it is."""
+        """Note the state that was looked at, and when there is something to do although it stays as
+        it is.
+        """
         self._notes[key] = replace(self.of(key), mark=mark, again_at=again_at)
 
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:

@@ -243,9 +243,7 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything and to lead, once it is known what is ours and what may be
-        seen.
-        """
+        """Start to watch everything and to lead, once our scope and our rights are known."""
         await self._claim()
         if not self._claimed:
             return
@@ -306,7 +304,7 @@ class Operator:
         self._claimed = not self._stopping.is_set()
 
     def _on_claims(self, complaint: str, left: Mapping[str, str]) -> None:
-        """Take over what claims say: of all that is ours, and of namespaces that are another's."""
+        """Take over the words of claims: of all that is ours, and of others' namespaces."""
         self._end_for(complaint)
         for namespace in sorted(left.keys() ^ self._view.left):
             log.warning(
@@ -320,7 +318,7 @@ class Operator:
         self._sync_due.set()
 
     def _end_for(self, complaint: str) -> None:
-        """Write nothing more and end, because of what claims say."""
+        """Write nothing more and end, because of claims."""
         if complaint and not self._stopping.is_set():
             log.critical(
                 "ending, for two installations must share neither nodes nor namespaces: %s",
@@ -449,7 +447,7 @@ class Operator:
             await asyncio.sleep(FILES_SECONDS)
 
     async def _work(self) -> None:
-        """Work while leading; what others wrote before is listed first."""
+        """Work while leading; writes of others before are listed first."""
         await self._may_work.wait()
         # Others have led until now: what they have booked is in their plans of record alone.
         self._view.synced = False
@@ -460,7 +458,7 @@ class Operator:
         await self._workers.run()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Take no more work, let what is in flight end, and let go of the Lease."""
+        """Take no more work, let the looks in flight end, and let go of the Lease."""
         self._queue.close()
         # Before any task is cancelled: a look that is cut off between two writes is not wrong, but
         # late.

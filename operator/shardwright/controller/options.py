@@ -1,6 +1,6 @@
 """The command line of the operator.
 
-What is wrong in combination is refused here, so that nothing else needs to check it.
+A wrong combination is refused here, so that nothing else needs to check it.
 """
 
 import argparse

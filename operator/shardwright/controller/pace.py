@@ -1,6 +1,6 @@
 """How fast a namespace may have something done again and again.
 
-What is not let through yet is not lost: who asks is told when to come back.
+A request that is not let through yet is not lost: who asks is told when to come back.
 """
 
 from math import inf
@@ -24,8 +24,8 @@ beside 700 objects that mean harm (``python -m benchmarks.neighbours``): nine lo
 
 
 class Pace:
-    """When what namespaces ask for may be done: ``at_once`` of each, and ``per_second`` from then
-    on, in a leaky bucket each. Nobody waits for longer than ``longest_seconds``.
+    """When the requests of namespaces may be carried out: ``at_once`` of each, and ``per_second``
+    from then on, in a leaky bucket each. Nobody waits for longer than ``longest_seconds``.
     """
 
     def __init__(

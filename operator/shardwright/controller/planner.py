@@ -1,5 +1,5 @@
-"""Answers what a look asks of the planner, one model at a time: what is planned is kept before the
-next one is planned.
+"""Answers the questions of looks to the planner, one model at a time: a plan is kept before the
+next one is made.
 
 It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
 """
@@ -153,7 +153,7 @@ class Planner:
         kept_version: str | None = None,
         whole: ReadWhole = as_it_is,
     ) -> Subject:
-        """Return what planning needs to know of a resource; worked out once for each form of it.
+        """Return the facts of a resource that planning needs; worked out once for each form of it.
 
         ``kept_version`` is the engine's version that it has had by default so far, where that is
         not the newest known.
@@ -193,7 +193,7 @@ class Planner:
     async def _resolved(
         self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]
     ) -> Resolved:
-        """Return what a resource resolves to, and keep it: a form of it that costs too much is not
+        """Return the resolution of a resource, and keep it: a form of it that costs too much is not
         read again either.
         """
 
@@ -220,8 +220,8 @@ class Planner:
         """Return the planner's answer, or why there is none.
 
         The GPUs of a plan that is to be deployed are kept from then on, where its namespace may
-        keep so many. A model that does not get what it asks for stands in line. What only compares,
-        or is only to be shown, keeps no GPUs, and is answered beside the others.
+        keep so many. A model that does not get its GPUs stands in line. A mere comparison, or a
+        plan that is only to be shown, keeps no GPUs, and is answered beside the others.
         """
         if ask.choice is PlanChoice.COMPARE:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
@@ -274,7 +274,7 @@ class Planner:
     async def _advised(
         self, key: Key, subject: Subject, ask: Ask, answer: Replanned
     ) -> Replanned:
-        """Return the answer with what would make room: worked out beside the lock, and anew where
+        """Return the answer with the ways to make room: worked out beside the lock, and anew where
         there is something else.
         """
         stock = self._stock(key, subject, ask)
@@ -326,8 +326,8 @@ class Planner:
     async def _waiting(
         self, key: Key, subject: Subject, ask: Ask, now: datetime
     ) -> Waiting:
-        """Return how a model waits that did not get what it asked for: with nodes that it claims
-        once it has waited for long.
+        """Return how a model waits that did not get its GPUs: with nodes that it claims once it has
+        waited for long.
         """
         waiting = Waiting(
             rank=self._view.rank(key, subject.deployment.pods.priority_class),
@@ -419,8 +419,8 @@ class Planner:
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
     ) -> Answer | Problem:
-        """Return the worker's answer; what costs too much is asked again when the spec has changed,
-        or after a long while.
+        """Return the worker's answer; one that costs too much is asked again when the spec has
+        changed, or after a long while.
 
         ``remember`` is told the answer also where the look that asked has come to its deadline: the
         next one finds it. While all but advice is asked, others wait for their turn at choosing
@@ -490,7 +490,7 @@ class Planner:
         vacated: bool = False,
         to_come: bool = False,
     ) -> Stock:
-        """Return what there is for a model: nodes that it selects and tolerates, without what
+        """Return the stock for a model: nodes that it selects and tolerates, without the GPUs that
         others hold or claim before it.
 
         Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
@@ -548,8 +548,8 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: PlanChoice) -> Priority:
-    """Return how urgent a question is: what users cause as often as they like, going back too,
-    waits for its namespace's turn.
+    """Return how urgent a question is: a look that users cause as often as they like, going back
+    too, waits for its namespace's turn.
     """
     return {
         PlanChoice.REHOUSE: Priority.BROKEN,

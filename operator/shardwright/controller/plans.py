@@ -1,5 +1,5 @@
-"""Plans as pages, for people: who asks is asked of the API server, and sees what he may list or
-get.
+"""Plans as pages, for people: who asks is asked of the API server, and sees the plans that he may
+list or get.
 
 It never shows more than the API server would, and changes nothing.
 """
@@ -74,7 +74,7 @@ _UNKNOWN: Final = HttpReply(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What the operator knows, each asked for on its own loop: the models there are, and one of
+    """The operator's knowledge, each asked for on its own loop: the models there are, and one of
     them with its plan of record.
     """
 
@@ -120,8 +120,8 @@ class Plans:
         return await asyncio.shield(making)  # whoever hangs up does not free the thread
 
     def stop(self) -> None:
-        """Take no more requests, and wait for what is made now: its answer goes to a loop that must
-        still be there.
+        """Take no more requests, and wait for the pages that are being made: their answers go to a
+        loop that must still be there.
         """
         self._thread.shutdown(cancel_futures=True)
 
@@ -220,8 +220,8 @@ class Plans:
 def token_of(header: str) -> str:
     """Return the token of ``Authorization``, empty where there is none.
 
-    A browser sends what was typed into its own box: the password is the token, the user name says
-    nothing.
+    A browser sends the words that were typed into its own box: the password is the token, the user
+    name says nothing.
 
     >>> token_of("Bearer abc"), token_of("Basic bWU6YWJj"), token_of("Basic ?")
     ('abc', 'abc', '')
@@ -237,8 +237,8 @@ def token_of(header: str) -> str:
 
 
 def page_of(subject: Subject, record: PlanRecord) -> str:
-    """Return the page of a plan of record: the document of ``explain -o json``, without what was
-    considered beside it.
+    """Return the page of a plan of record: the document of ``explain -o json``, without the other
+    candidates.
     """
     report = record.report()
     request = subject.request if record.input_hash == subject.input_hash else None

@@ -9,7 +9,7 @@ all that it holds, nor the last one beside others of its own: one whose API call
 floods, keeps no other from its own. A key that has failed comes again after a pause that grows,
 whatever happens meanwhile; only its user ends the pause, by changing the resource. Of a namespace
 whose users change resources all the time, so many are looked at for it a second; each sees the last
-of its changes, and till then is looked at only for what is broken.
+of its changes, and till then is looked at only if it is broken.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLoad:
-    """What the queue has to do and has done: the gauges, then the counters since the start.
+    """The work before and behind the queue: the gauges, then the counters since the start.
 
     ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has.
     ``delayed`` is how many have an appointment, a pause after a failure among them. ``working``
@@ -122,8 +122,8 @@ class _Appointment:
 
 
 class WaitingLine:
-    """Keys in the order in which they are to be taken; what is taken and put in again goes to the
-    end.
+    """Keys in the order in which they are to be taken; a key that is taken and put in again goes to
+    the end.
     """
 
     def __init__(self) -> None:
@@ -202,9 +202,9 @@ class Queue:
         """Ask for a look at a key: now, or after its pause unless this is ``fresh``, a change that
         its user has made.
 
-        A key that is in line already moves up if this is more urgent. What failed before says
-        nothing of a resource that has changed: its failures are forgotten, and what waited for the
-        end of a pause comes with it.
+        A key that is in line already moves up if this is more urgent. Former failures say nothing
+        of a resource that has changed: they are forgotten, and a request that waited for the end of
+        a pause comes with it.
         """
         if self._closed:
             return
@@ -253,8 +253,8 @@ class Queue:
         """Ask for a look at a key that is worked on after a pause, which doubles with every
         failure; return it, in seconds.
 
-        What was asked for meanwhile waits as long, except for a change that no look has seen: what
-        is broken waits no longer for one. ``least_seconds`` is what the API server has asked for.
+        A request of meanwhile waits as long, except for a change that no look has seen: a broken
+        model waits no longer for one. ``least_seconds`` is the API server's own demand.
         """
         self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
@@ -352,8 +352,9 @@ class Queue:
 
         Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one
         namespace more for each halving to fill them all, and no namespace needs a share of its own
-        set aside. What mends nothing has its part only, which is shared in the same way, and does
-        not count against what mends; the last free worker is for a namespace that has none.
+        set aside. A look that mends nothing has its part only, which is shared in the same way, and
+        does not count against those that mend; the last free worker is for a namespace that has
+        none.
         """
         free, busy, calm = (
             self.workers - len(self._working),

@@ -1,5 +1,5 @@
-"""Reads all that one look needs: out of the caches, and fresh from the API server what no cache
-holds or what must be certain.
+"""Reads all that one look needs: out of the caches, and fresh from the API server if no cache holds
+it or if it must be certain.
 """
 
 import asyncio
@@ -82,8 +82,8 @@ somebody has written that they are of.
 
 
 class Reading:
-    """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are
-    signed with.
+    """Makes one frozen value of the content of the caches; ``keys`` returns the keys that plans of
+    record are signed with.
     """
 
     def __init__(
@@ -526,8 +526,8 @@ class Reading:
         any of them is ended.
 
         None: the resource has changed meanwhile, so all must be looked at again. Those that are
-        ``broken`` serve nobody, so what is read of them is urgent; a thousand that are scaled down
-        wait their turn.
+        ``broken`` serve nobody, so reads of them are urgent; a thousand that are scaled down wait
+        their turn.
 
         Raises:
             ApiError: something could not be read.

@@ -1,5 +1,5 @@
-"""Reads revisions of models, and what they ask now, word for word: both from the API server, and
-kept of few.
+"""Reads revisions of models, and their present requests, word for word: both from the API server,
+and kept of few.
 
 Which revision is wanted is not decided here.
 """
@@ -35,7 +35,7 @@ from shardwright.resolving.subject import Subject
 class Recalling:
     """Reads on where a look needs more than the caches have.
 
-    What a revision resolves to is kept as long as it is run, of as many models as there is room
+    The resolution of a revision is kept as long as it is run, of as many models as there is room
     for: of others it is read anew.
     """
 
@@ -61,8 +61,8 @@ class Recalling:
     async def recalled(
         self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision
     ) -> Seen:
-        """Return the same with a revision as it would run now, and with what is around a model that
-        runs it.
+        """Return the same with a revision as it would run now, and with the surroundings of a model
+        that runs it.
 
         Raises:
             ApiError: it could not be read.
@@ -80,7 +80,7 @@ class Recalling:
         return replace(seen, former=former, cluster=cluster)
 
     def forget(self, key: Key) -> None:
-        """Forget what a model has gone back to: it runs what its spec says, or is gone."""
+        """Forget the revision that a model had gone back to: it runs its spec, or is gone."""
         self._subjects.forget(key)
         self._said.pop(key, None)
 

@@ -1,5 +1,5 @@
-"""One look at one ShardedModel: read everything, do what ``reconcile.advance`` says until it says
-nothing more, publish.
+"""One look at one ShardedModel: read everything, carry out the steps of ``reconcile.advance`` until
+there are no more, publish.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ second, 2.7 a model (``python -m benchmarks.neighbours``).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a look works with."""
+    """The tools of a look."""
 
     client: Client
     view: View
@@ -172,8 +172,8 @@ class Reconciler:
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
     ) -> Again:
-        """Return when to try again what was not taken: after pauses that double, and not later than
-        what else there is to do.
+        """Return when to try a refused write again: after pauses that double, and not later than
+        any other thing to do.
         """
         failures = self._notes.refused(key) + (
             0 if refusal.passes else REFUSED_DOUBLINGS
@@ -195,8 +195,8 @@ class Reconciler:
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
         """Return a mark that stays equal while nothing has changed that matters to a model.
 
-        To a model that waits for capacity, or for its turn, what others do matters; pods that are
-        not watched may have changed.
+        To a model that waits for capacity, or for its turn, the actions of others matter; pods that
+        are not watched may have changed.
         """
         view, metadata = self._view, live["metadata"]
         wants = view.interests(key)
@@ -231,7 +231,7 @@ class Reconciler:
     async def _read_on(
         self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step
     ) -> Seen:
-        """Return the same with what a step asks to be read."""
+        """Return the same with the readings that a step asks for."""
         if step.recalls:
             return await self._recalling.recalled(key, live, seen, step.recalls)
         return replace(seen, told=await self._recalling.told(key, live))
@@ -239,8 +239,8 @@ class Reconciler:
     async def _advance(
         self, key: Key, live: Mapping[str, Any], seen: Seen, priority: Priority
     ) -> tuple[Published, Outcome]:
-        """Do what the pure core says until there is nothing left to do; return what to publish, and
-        all that was written.
+        """Carry out the steps of the pure core until there are no more; return the results to
+        publish, and all that was written.
         """
         done = Outcome()
         while True:
@@ -327,7 +327,7 @@ class Reconciler:
         return certain
 
     def _take_over(self, key: Key, uid: str, published: Published) -> None:
-        """Keep what a look has found for the next one, and the GPUs of what stands."""
+        """Keep the findings of a look for the next one, and the GPUs of the standing plan."""
         self._notes.take_over(key, uid, published, self._clock.now())
         before = self._view.interests(key)
         if (
@@ -368,7 +368,7 @@ class Reconciler:
     async def _publish(
         self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome
     ) -> datetime | None:
-        """Write the status, unless it says again what it said a moment ago, and return when to look
+        """Write the status, unless it repeats the one of a moment ago, and return when to look
         again.
         """
         now, again_at = self._clock.now(), self._again_at(key, published)
@@ -398,7 +398,7 @@ class Reconciler:
         return again_at
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
-        """Return when to look again by what was found, and when a model that waits begins to claim
+        """Return when to look again by the findings, and when a model that waits begins to claim
         nodes.
         """
         waiting = self._view.line.get(key)

@@ -1,5 +1,5 @@
-"""The full comparison: all models are listed and looked at, and what their plans of record keep is
-booked before anybody plans.
+"""The full comparison: all models are listed and looked at, and the GPUs of their plans of record
+are booked before anybody plans.
 
 A watch can miss a deletion and say nothing, so the absence of an event is no evidence.
 """
@@ -30,8 +30,8 @@ Booking = tuple[RecordForm | None, tuple[Reservation, ...] | None]
 
 
 class Resync:
-    """Fills the view with models and with what they keep; ``on_gone`` is told of models whose end
-    no event has told.
+    """Fills the view with models and with their GPUs; ``on_gone`` is told of models whose end no
+    event has told.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Resync:
         self._booked: dict[Key, Booking] = {}
 
     async def run(self) -> None:
-        """List all models; what it does not find is gone, as ``on_gone`` is told.
+        """List all models; a model that it does not find is gone, as ``on_gone`` is told.
 
         Raises:
-            ApiError: a LIST has failed, or a plan of record could not be read; what was known
-                before stands. Of a namespace that is named and not ours to see, too, but the others
-                do not wait for it.
+            ApiError: a LIST has failed, or a plan of record could not be read; the former knowledge
+                stands. Of a namespace that is named and not ours to see, too, but the others do not
+                wait for it.
         """
         async with self._listing:
             ending, hidden = 0, []

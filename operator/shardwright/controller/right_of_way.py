@@ -1,15 +1,14 @@
 """Right of way: while a broken group is looked at, other looks pause before their next step.
 
-A step is what the pure core works out at once, on the event loop. asyncio serves whoever is ready
-in turn, and a look at a broken group asks the API server twice before it writes.
-After each answer it would wait for a step of every other look. So those steps are taken one after
-another, with room for what has become ready between them, and none while a look at a broken group
-is under way.
+A step is the pure core's work at one time, on the event loop. asyncio serves whoever is ready in
+turn, and a look at a broken group asks the API server twice before it writes. After each answer it
+would wait for a step of every other look. So those steps are taken one after another, with room for
+ready tasks between them, and none while a look at a broken group is under way.
 
 It refuses nothing and starves nobody: those that pause have as long to themselves afterwards as
 they have paused, so somebody whose groups always break can take half of the time of the others and
-no more. What it does not cover: reading, publishing, and work on many groups, which runs on
-threads. How urgent a look is does not change while it lasts.
+no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads. How
+urgent a look is does not change while it lasts.
 """
 
 import asyncio

@@ -53,8 +53,8 @@ _STATUS: Final[Mapping[TokenVerdict, HTTPStatus | None]] = {
 
 @dataclass
 class _Desk:
-    """A thread that asks, and what it has found: hash of a token to its verdict, and until when
-    that holds.
+    """A thread that asks, and its findings: hash of a token to its verdict, and until when that
+    holds.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Scrapers:
             )
 
     def stop(self) -> None:
-        """Take no more questions, and wait for what is asked now: its answer goes to a loop that
+        """Take no more questions, and wait for the present ones: its answer goes to a loop that
         must still be there.
         """
         for desk in (self._known, self._strangers):

@@ -1,7 +1,7 @@
-"""What resources resolve to, as it was worked out last: for as many of them as there is room
+"""The resolutions of resources, as they were worked out last: for as many of them as there is room
 for.
 
-What is forgotten costs time, never an answer: it is resolved anew.
+A forgotten one costs time, never an answer: it is resolved anew.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class Subjects:
         return known[1] if known and isinstance(known[1], Subject) else None
 
     def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
-        """Keep what a form of a resource resolves to instead of what another one does."""
+        """Keep the resolution of a form of a resource instead of that of another one."""
         self.forget(key)
         self._known[key] = form, outcome
         self._count(outcome, 1)
@@ -83,8 +83,8 @@ def _size(outcome: Resolution) -> int:
 
 
 def key_beside(key: Key) -> Key:
-    """Return the key of what a resource has gone back to: that is remembered beside what it asks
-    itself.
+    """Return the key of the revision that a resource has gone back to: that is remembered beside
+    its own spec.
     """
     return key[0], key[1] + _BESIDE
 

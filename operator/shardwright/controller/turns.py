@@ -116,7 +116,7 @@ class Turns:
                 return
 
     def _count(self) -> None:
-        """Count what has passed for whoever had it, and what was before for less."""
+        """Count the time that has passed for whoever had it, and the time before for less."""
         now = self._clock()
         seconds, self._counted_at = now - self._counted_at, now
         less = exp(-seconds / LATELY_SECONDS)

@@ -1,5 +1,5 @@
-"""What the operator knows of the cluster between two looks: the caches, the ledger of GPUs, who
-depends on what.
+"""The operator's knowledge of the cluster between two looks: the caches, the ledger of GPUs, the
+dependencies of models.
 
 Everything is a projection that can be read again at any time; nothing here is the only copy of
 anything.
@@ -30,7 +30,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interests:
-    """What one model depends on beside its own objects.
+    """The dependencies of one model beside its own objects.
 
     ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first
     start, ``broken``: one has failed and does not serve; ``waits_for_turn``: groups of it wait
@@ -89,7 +89,7 @@ class View:
     _moving: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Have the store book in our ledger what pods hold."""
+        """Have the store book in our ledger the GPUs of pods."""
         self.store = Store(self.ledger)
 
     def expect(self, pools: Iterable[AutoscaledPool]) -> None:
@@ -161,7 +161,7 @@ class View:
         self.store.follow(base_key(key))
 
     def drop_resource(self, key: Key) -> None:
-        """Know a ShardedModel no more; what it holds it keeps until :meth:`forget`."""
+        """Know a ShardedModel no more; it keeps its GPUs until :meth:`forget`."""
         self.resources.pop(key, None)
         self.models.pop(base_key(key), None)
         self.store.unfollow(base_key(key))
@@ -181,7 +181,7 @@ class View:
         return self._interests.get(key, NOTHING)
 
     def note(self, key: Key, now: Interests) -> None:
-        """Note what a model depends on from now on."""
+        """Note the dependencies of a model from now on."""
         before = self._interests.get(key, NOTHING)
         if now == before:
             return
@@ -417,7 +417,7 @@ def _move(
 
 
 def base_key(key: Key) -> OwnerKey:
-    """Return namespace and base name of a model: what its pods and its reservations go by."""
+    """Return namespace and base name of a model: the key of its pods and its reservations."""
     return key[0], base_name(key[1])
 
 

@@ -3,10 +3,11 @@
 It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels
 every task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a
 page of a load balancer instead of a list, at credentials that are refused: none of them says
-anything of what there is, so it is begun anew after a pause, in the same process. It looks once, at
-its start, for what the API server serves, and would wait for ever for a kind that is not there, so
-that is asked before. It is handed no more of an object than is kept (``kopf_session``). Everything
-else is read by our own readers (``cluster.reader``): kopf keeps what it missed the deletion of.
+anything of the objects, so it is begun anew after a pause, in the same process. It looks once, at
+its start, for the kinds that the API server serves, and would wait for ever for a kind that is not
+there, so that is asked before. It is handed no more of an object than is kept (``kopf_session``).
+Everything else is read by our own readers (``cluster.reader``): kopf keeps objects whose deletion
+it missed.
 """
 
 import asyncio
@@ -49,8 +50,8 @@ class Backoffs:
 
 
 class NothingKept(kopf.DiffBaseStorage):
-    """What kopf compares an object with: nothing. It would copy each whole object for handlers of
-    changes, and we have none.
+    """The state that kopf compares an object with: nothing. It would copy each whole object for
+    handlers of changes, and we have none.
     """
 
     def build(
@@ -82,8 +83,8 @@ class Watches(threading.Thread):
         pauses: Iterable[float] | None = None,
         namespaces: Sequence[str] = (),
     ) -> None:
-        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in
-        seconds.
+        """``client`` asks for the served kinds; ``pauses`` are those between the attempts of a row,
+        in seconds.
 
         ``namespaces`` are those that are watched, each by itself; all at once where none is named.
         """

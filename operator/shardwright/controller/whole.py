@@ -1,7 +1,7 @@
 """Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but
 that (``cluster.kept_model``).
 
-Nothing is kept of them: the caches hold what is looked at often.
+Nothing is kept of them: the caches hold the parts that are looked at often.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ hangs has ended.
 
 
 class ChangedError(Exception):
-    """What is looked at has changed meanwhile."""
+    """The object has changed meanwhile."""
 
 
 async def as_it_is(live: Mapping[str, Any]) -> str:
-    """Return what a resource asks of which everything is there.
+    """Return the request of a resource of which everything is there.
 
     Raises:
         InputError: its inline config is too large, or nested too deeply.
@@ -65,8 +65,8 @@ class WholeModels:
     """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are
     decoded once at a time.
 
-    What waits for the worker then is text: half a megabyte at most of configs, which are 18 MiB as
-    Python values.
+    The question that waits for the worker then is text: half a megabyte at most of configs, which
+    are 18 MiB as Python values.
     """
 
     def __init__(self, client: Client) -> None:

@@ -48,7 +48,7 @@ are admitted, beside a cluster of 5,000 nodes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of a question: its answer, or why there is none, or a fault of ours; and the CPU
+    """The outcome of a question: its answer, or why there is none, or a fault of ours; and the CPU
     seconds that it took.
     """
 
@@ -77,7 +77,7 @@ def write_message(target: IO[bytes], body: bytes) -> None:
 
 
 class SharedValues:
-    """One end. Only the one with ``decides`` forgets what was used longest ago, beyond
+    """One end. Only the one with ``decides`` forgets the values that were used longest ago, beyond
     ``room_bytes``, and tells the other.
     """
 
@@ -122,7 +122,7 @@ class SharedValues:
 
     def _name(self, value: object, new: list[tuple[bytes, bytes]]) -> bytes:
         """Return the name of a value; one that the other end does not have is added to ``new``,
-        after what it refers to.
+        after the values that it refers to.
         """
         known = self._names.get(id(value))
         if known is not None:
@@ -154,7 +154,7 @@ class SharedValues:
         self._size -= size_bytes
 
     def _superfluous(self) -> list[bytes]:
-        """Forget what is beyond the room, and return its names."""
+        """Forget the values that are beyond the room, and return their names."""
         names = []
         while self._decides and self._size > self._room_bytes and len(self._values) > 1:
             names.append(next(iter(self._values)))

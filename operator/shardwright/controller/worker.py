@@ -73,8 +73,8 @@ class Answerer(Protocol):
     ) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none.
 
-        ``first``: before all else of its namespace that is as urgent, since others wait for what is
-        asked with it.
+        ``first``: before all else of its namespace that is as urgent, since others wait for its
+        request.
 
         Raises:
             WorkError: a fault of ours.
@@ -98,7 +98,7 @@ class Worker:
             self._process = _Process(self.budget)
 
     def stop(self) -> None:
-        """End the process, and what it works on."""
+        """End the process, and its work."""
         self._stopped = True
         if self._process:
             self._process.end()
@@ -162,7 +162,7 @@ class Worker:
         self, process: "_Process", work: Work[Answer]
     ) -> Answer | QuestionFault:
         """Return the answer of a process, which is replaced where it has ended or may have
-        forgotten what it is told.
+        forgotten its values.
         """
         alarm = asyncio.get_running_loop().call_later(
             STARVED * self.budget.cpu_seconds, process.kill
@@ -302,7 +302,7 @@ class _Process:
                 pipe.close()
 
     def _log(self) -> None:
-        """Log what it prints, which is nothing but for a fault, until it ends."""
+        """Log its output, which is nothing but for a fault, until it ends."""
         assert self._process.stderr is not None  # noqa: S101 - it is a pipe
         with self._process.stderr as source:
             for line in iter(lambda: source.readline(LOGGED_MAX_LENGTH), b""):

@@ -2,8 +2,7 @@
 operator's end closes.
 
 ``python -m shardwright.controller.worker_process CPU_SECONDS MEMORY_BYTES``; questions come on
-standard input, answers go to what was standard output. What anything else prints goes to standard
-error.
+standard input, answers go to the former standard output. All other output goes to standard error.
 
 It reads no cluster and no file, and keeps nothing that the operator could not give it anew.
 """

@@ -1,7 +1,7 @@
 """Workers: each takes a key, has it looked at, and sees to it that it is looked at again when that
 failed.
 
-What a look does is not known here, nor is it ended halfway but by its deadline.
+The work of a look is not known here, nor is it ended halfway but by its deadline.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What one step needs beside weights and K/V: the peak of a forward pass, and of sampling on the
+"""The memory of one step beside weights and K/V: the peak of a forward pass, and of sampling on the
 last stage.
 
 Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one
@@ -145,8 +145,8 @@ def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
 
 
 def _gathered_values(model: ModelSpec, layout: Layout) -> float:
-    """Return the values per token of what attention-data ranks gather: every token of all of them,
-    and its sum to give back.
+    """Return the values per token that attention-data ranks gather: every token of all of them, and
+    its sum to give back.
 
     Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks'
     batches.

@@ -30,9 +30,7 @@ Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """What a predicted throughput is multiplied with for the ends of its 80 % band, and what the
-    figure rests on.
-    """
+    """The factors of a predicted throughput for the ends of its 80 % band, and their basis."""
 
     low: float
     high: float
@@ -44,7 +42,7 @@ _MODELLED: Final = Band(low=1 - BAND_MODELLED, high=1 + BAND_MODELLED, basis="mo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """What an engine reaches of the hardware, and what it adds to it.
+    """The share of the hardware that an engine reaches, and its own additions.
 
     The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a
     large matrix product's rate, ``kv_efficiency`` of the memory bandwidth while attention reads
@@ -135,13 +133,14 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     Formula: the row of the engine and the arrival where there is one with ``ENOUGH_ROWS`` of every
         format, else 1 -/+ ``BAND_MODELLED``; both ends squared where a fact is unknown.
     Unit: a factor of the predicted output tokens per second.
-    Error: holds ``BAND_LEVEL`` (80 %) of what it was made from; 81.3 % and 77.1 % of rows held out
+    Error: holds ``BAND_LEVEL`` (80 %) of the rows that it was made from; 81.3 % and 77.1 % of rows
+    held out
         (docs/benchmarks/accuracy.md).
-    Source: benchmarks/fit.py; the band of what was never measured is assumed.
+    Source: benchmarks/fit.py; the band of an unmeasured kind is assumed.
 
     Args:
         engine: The engine.
-        kind: How requests arrive; empty for what has hardly been measured.
+        kind: How requests arrive; empty for a kind that has hardly been measured.
         formats: How the weights are stored, and whether they are widened.
         known: Whether all facts of the model are; else the band is twice as wide.
 

@@ -1,8 +1,7 @@
-"""What moving bytes between ranks costs: start-up of every step plus bytes over bandwidth, on the
+"""The cost of moving bytes between ranks: start-up of every step plus bytes over bandwidth, on the
 links really used.
 
-What groups take from each other on one link is not counted, and no message is hidden behind
-computing.
+Contention of groups on one link is not counted, and no message is hidden behind computing.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""What drafts beside the model that it drafts for: its weights, the peak of its passes, their time.
+"""The drafter beside the model that it drafts for: its weights, the peak of its passes, their time.
 
 As vLLM 0.33 has it (``v1/worker/gpu/spec_decode/``): the ranks that sample hold it. After every
 step it passes once over all tokens of the step (a draft model over one more of every request), then
 once for every further token that it drafts. Its K/V joins that of its target
-(:mod:`shardwright.costs.kvcache`). The passes of a draft model have no CUDA graphs; what launching
-their kernels one by one takes beyond the overhead that was fitted is not counted.
+(:mod:`shardwright.costs.kvcache`). The passes of a draft model have no CUDA graphs; the launching
+of their kernels one by one beyond the fitted overhead is not counted.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -80,8 +80,8 @@ def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -
 def draft_activation_bytes(
     model: ModelSpec, layout: Layout, limits: Limits, traits: EngineTraits
 ) -> int:
-    """Return the peak while the draft model passes, 0 without one: what its target has just
-    computed is kept.
+    """Return the peak while the draft model passes, 0 without one: the states that its target has
+    just computed are kept.
 
     Formula: tokens of the batch x bytes a value x hidden size of the target +
         :func:`~shardwright.costs.activations.activation_bytes` of the draft model.
@@ -115,9 +115,9 @@ def draft_activation_bytes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPasses:
-    """The passes of what drafts, on a rank: what one takes at least, what its ranks say to each
-    other, the share of its experts that a token uses, and by how many tokens of a request the first
-    has more than the step before it.
+    """The passes of the drafter, on a rank: the least time of one, the traffic among its ranks, the
+    share of its experts that a token uses, and by how many tokens of a request the first has more
+    than the step before it.
     """
 
     floor: StageFloor

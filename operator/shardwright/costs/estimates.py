@@ -1,5 +1,4 @@
-"""What a candidate would cost: memory per stage, time per step, speed; each figure with its
-basis.
+"""The costs of a candidate: memory per stage, time per step, speed; each figure with its basis.
 
 Values alone: nothing is computed here, ``estimator`` makes them.
 """
@@ -13,10 +12,10 @@ from shardwright.costs.loading import LoadingTime
 class StageMemory:
     """Bytes on the fullest rank of one pipeline stage.
 
-    ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is
-    left for the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one
-    longest request, ``band_bytes`` how far ``kv_cache_bytes`` may be off (one way). Of
-    ``weights_bytes``, ``adapter_bytes`` are slots of adapters and ``draft_bytes`` the draft model.
+    ``budget_bytes`` is the engine's share (total x utilization); ``kv_cache_bytes`` the rest for
+    the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one longest
+    request, ``band_bytes`` how far ``kv_cache_bytes`` may be off (one way). Of ``weights_bytes``,
+    ``adapter_bytes`` are slots of adapters and ``draft_bytes`` the draft model.
     """
 
     stage: int
@@ -70,11 +69,11 @@ class Performance:
 class Estimate:
     """Memory and speed of one candidate.
 
-    ``kv_tokens`` is what one replica's K/V cache holds on its worst stage, ``kv_requests`` how many
-    requests of the planned mean length. ``max_model_len``, ``max_sequences`` and
+    ``kv_tokens`` is the capacity of one replica's K/V cache on its worst stage, ``kv_requests`` how
+    many requests of the planned mean length. ``max_model_len``, ``max_sequences`` and
     ``max_batched_tokens`` are the limits that the estimate was made with and that must be rendered;
-    the last two may be lower than the engine's own. ``load_bytes_per_node`` is what a node reads at
-    start, ``load`` how long that takes.
+    the last two may be lower than the engine's own. ``load_bytes_per_node`` are the bytes that a
+    node reads at start, ``load`` how long that takes.
     """
 
     stages: tuple[StageMemory, ...]

@@ -75,8 +75,8 @@ def estimate(
 
 
 class Estimator:
-    """Prices candidates of one model under one load; what depends on the degrees alone is counted
-    once.
+    """Prices candidates of one model under one load; parts that depend on the degrees alone are
+    counted once.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Estimator:
         self._seen: dict[tuple[_Degrees, Gpu, int], dict[Limits, ReplicaMemory]] = {}
 
     def under(self, workload: Workload) -> "Estimator":
-        """Return an estimator of the same model and engine under another load; it shares what no
-        load changes.
+        """Return an estimator of the same model and engine under another load; it shares the parts
+        that no load changes.
         """
         # Not by __init__, which would count the model's tensors again.
         other = object.__new__(Estimator)

@@ -1,4 +1,4 @@
-"""What a pod takes of its node's memory: the engine's processes, their shared memory, Ray's.
+"""The share of a pod in its node's memory: the engine's processes, their shared memory, Ray's.
 
 The model changes none of it: weights pass through the page cache, which no pod requests.
 """

@@ -1,4 +1,4 @@
-"""The K/V cache of one rank: what a request of n tokens takes of it, and how many fit.
+"""The K/V cache of one rank: the share of a request of n tokens, and how many fit.
 
 Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``,
 ``v1/kv_cache_interface.py``): a request takes blocks of every group of layers
@@ -43,10 +43,11 @@ in a pipeline).
 class KvCache:
     """The K/V cache of one rank of one stage.
 
-    ``groups`` has what is kept and the tokens per block of each group of layers.
-    ``bytes_per_token`` sums the pages of all layers, as if none slid; ``state_bytes`` is what the
-    recurrent layers keep of a request besides. ``in_flight_tokens`` are scheduled but not settled:
-    a sliding layer keeps them besides its window. ``context`` ranks share the tokens of a request.
+    ``groups`` has the kept K/V and the tokens per block of each group of layers.
+    ``bytes_per_token`` sums the pages of all layers, as if none slid; ``state_bytes`` are the
+    states of the recurrent layers for a request besides. ``in_flight_tokens`` are scheduled but not
+    settled: a sliding layer keeps them besides its window. ``context`` ranks share the tokens of a
+    request.
     """
 
     groups: tuple[tuple[Kind, int], ...]
@@ -91,7 +92,7 @@ class KvCache:
 
 
 def kv_bits(model: ModelSpec, kv_cache_dtype: str) -> int:
-    """Return the bits of a value in the cache: ``auto`` is what the checkpoint asks for, else the
+    """Return the bits of a value in the cache: ``auto`` is the checkpoint's own wish, else the
     model's dtype.
 
     Formula: none: a table.
@@ -170,7 +171,7 @@ def kv_cache(
 
 @lru_cache(maxsize=64)
 def _beside(model: ModelSpec, draft: ModelSpec) -> ModelSpec:
-    """Return a model with the layers of what drafts after its own: the engine deals out blocks to
+    """Return a model with the layers of its drafter after its own: the engine deals out blocks to
     all of them together.
 
     Source: vLLM 0.33 ``v1/core/kv_cache_utils.py:get_kv_cache_groups``, which is given the layers

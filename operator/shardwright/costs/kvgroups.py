@@ -2,8 +2,8 @@
 block tables.
 
 vLLM 0.32 gives every kind of layer (whole context, one window, one recurrent state) block tables of
-its own and draws all blocks from one pool, so a block costs what the largest group needs. Source:
-``v1/core/kv_cache_utils.py`` (``get_kv_cache_groups``), ``v1/kv_cache_interface.py``,
+its own and draws all blocks from one pool, so a block costs as much as the largest group needs.
+Source: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_groups``), ``v1/kv_cache_interface.py``,
 ``platforms/interface.py:_align_hybrid_block_size``. No other engine's way of dealing out is known
 here.
 """
@@ -68,7 +68,8 @@ block boundary.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a group keeps of a request: everything, a window, a chunk, or ``states`` of fixed size.
+    """The part of a request that a group keeps: everything, a window, a chunk, or ``states`` of
+    fixed size.
 
     ``transient`` entries are the working state of a compressor, not K/V of tokens.
     """
@@ -92,8 +93,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one layer has in the cache: ``page_bytes`` for every block of ``block_tokens`` on one
-    rank.
+    """The share of one layer in the cache: ``page_bytes`` for every block of ``block_tokens`` on
+    one rank.
     """
 
     layer: int
@@ -355,9 +356,7 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
 
 
 def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by what they keep and in which blocks; several page sizes may share a
-    bucket.
-    """
+    """Return entries by their content and their blocks; several page sizes may share a bucket."""
     buckets: dict[tuple[Kind, int], list[Entry]] = defaultdict(list)
     for entry in entries:
         buckets[entry.kind, entry.block_tokens].append(entry)

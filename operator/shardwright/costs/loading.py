@@ -39,7 +39,7 @@ class ReadSpeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadingTime:
-    """How long a node reads weights, with its band and what it rests on."""
+    """How long a node reads weights, with its band and its basis."""
 
     seconds: float
     low: float
@@ -180,11 +180,11 @@ def loading_time(
     Source: derived.
 
     Args:
-        bytes_per_node: What its ranks hold, each stage once.
+        bytes_per_node: The bytes of its ranks, each stage once.
         nodes: How many times that the whole model is (``distinct_nodes``): from the hub, an image
             or an object store every node fetches all of it.
         storage: Where the weights lie, None where that is not known.
-        stated_bytes_per_second: What a node reads, as somebody has measured it.
+        stated_bytes_per_second: The rate of a node, as somebody has measured it.
 
     >>> found = loading_time(10**12, 1, Storage.CLAIM)
     >>> found.seconds, found.low, found.high, found.basis

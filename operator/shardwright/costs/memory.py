@@ -1,4 +1,4 @@
-"""What the fullest rank of every stage holds: weights, activations, overhead, and what is left for
+"""The memory of the fullest rank of every stage: weights, activations, overhead, and the rest for
 K/V.
 
 The parts add up to the engine's budget. The limits that the engine is started with are variables:
@@ -27,7 +27,7 @@ from shardwright.modelspec.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
-    """What a rank of one stage holds whatever the batch: layers, weights, slots of adapters, a
+    """The bytes of a rank of one stage whatever the batch: layers, weights, slots of adapters, a
     draft model, kind of K/V cache.
     """
 
@@ -55,7 +55,7 @@ class ReplicaMemory:
 
     @property
     def tight(self) -> bool:
-        """Return whether it starts by less than the band of what is predicted."""
+        """Return whether it starts by less than the band of the prediction."""
         return self.starts and any(stage.tight for stage in self.stages)
 
     def running(self, offered: int) -> int:
@@ -141,8 +141,8 @@ def replica_memory(
 def memory_under(
     frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
 ) -> ReplicaMemory:
-    """Return the same in a frame. ``seen`` is what was tried there for other numbers in flight;
-    what is tried now is added to it.
+    """Return the same in a frame. ``seen`` are earlier trials for other numbers in flight; the new
+    ones are added.
 
     Formula: as of :func:`replica_memory`.
     Unit: bytes, tokens, requests.
@@ -171,9 +171,7 @@ def memory_under(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What stays the same while limits are tried; ``mean_tokens`` is the length of a mean
-    request.
-    """
+    """The constants of a trial of limits; ``mean_tokens`` is the length of a mean request."""
 
     model: ModelSpec
     layout: Layout
@@ -187,7 +185,7 @@ class Frame:
         """Return the bytes of a GPU that the engine may take. Source: vLLM 0.32
         ``v1/worker/utils.py:request_memory``.
 
-        Told how much to keep for K/V it takes what it needs beside: the whole GPU is there for it.
+        Told how much to keep for K/V it takes its needs beside: the whole GPU is there for it.
         """
         share = (
             self.traits.memory.memory_utilization
@@ -289,8 +287,8 @@ def _stage(
 
 
 def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
-    """Return the memory of a stage whose K/V is given: just that, or what is missing where it may
-    not fit beside the rest.
+    """Return the memory of a stage whose K/V is given: just that, or the gap where it may not fit
+    beside the rest.
     """
     missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes
     if missing > 0:

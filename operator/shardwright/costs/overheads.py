@@ -1,5 +1,5 @@
-"""What an engine takes beside weights, activations and K/V: libraries, CUDA graphs, communication
-buffers.
+"""The memory of an engine beside weights, activations and K/V: libraries, CUDA graphs,
+communication buffers.
 
 Everything here is measured by the engine when it starts, not computed; the figures are fitted to
 the memory rows of ``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
@@ -92,8 +92,8 @@ def overhead_bytes(
     layers: int,
     weights: int,
 ) -> int:
-    """Return libraries, communication buffers and what ``weights`` bytes and ``layers`` leave
-    behind on a rank.
+    """Return libraries, communication buffers and the remains of ``weights`` bytes and ``layers``
+    on a rank.
 
     Graphs of the layers are among them where the engine takes them from its budget.
 
@@ -172,7 +172,7 @@ def band_bytes(
         weights.
     Unit: bytes, one way.
     Error: 13 of 19 published rows lie inside it (docs/benchmarks/memory.md).
-    Source: fitted (docs/memory.md); twice as wide beside what nobody counts, assumed.
+    Source: fitted (docs/memory.md); twice as wide beside uncounted options, assumed.
 
     >>> band_bytes(35 * 2**30, 2 * 2**30, 3 * 2**30) / MIB
     2032.40...

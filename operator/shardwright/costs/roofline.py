@@ -1,8 +1,8 @@
 """How long one stage takes for one step: each kind of kernel the slower of computing and moving
 bytes, then the rest.
 
-A *floor* is the time that the data sheet allows; the engine's coefficients say what of it is
-reached. No single kernel is known: what an engine's kernels reach is one share for all products.
+A *floor* is the time that the data sheet allows; the engine's coefficients say the share that is
+reached. No single kernel is known: an engine's kernels reach one share for all products.
 """
 
 import math
@@ -62,7 +62,7 @@ alone). Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one step carries on one attention rank: decoding sequences, and prompt tokens with the
+    """The load of one step on one attention rank: decoding sequences, and prompt tokens with the
     mean context they see.
 
     ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has
@@ -127,7 +127,7 @@ class StageFloor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """What the ranks of one stage say to each other in a layer.
+    """The traffic among the ranks of one stage in a layer.
 
     ``tensor`` joins the tensor group, ``experts`` all ranks that hold experts, ``context`` the
     ranks that share the K/V of one head.
@@ -143,7 +143,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds of one step on one stage, by what takes them."""
+    """Seconds of one step on one stage, by part."""
 
     weights: float
     kv_cache: float
@@ -171,7 +171,7 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
 
     Formula: none: the measured rate where the catalogue has one, else the data sheet's.
     Unit: FLOP/s, dense.
-    Error: what of it an engine reaches is fitted: ``Coefficients.compute_efficiency``.
+    Error: the share that an engine reaches is fitted: ``Coefficients.compute_efficiency``.
     Source: ``hardware/gpus.csv``, its columns of measured rates.
 
     >>> matmul_flops(h100, "bf16") / 1e12, matmul_flops(h100, "fp8") / 1e12
@@ -208,7 +208,7 @@ def stage_floor(
 
     Formula: bytes / memory bandwidth, FLOP / FLOP/s of the unit.
     Unit: seconds, per step, token or token of context.
-    Error: a lower bound; what of it is reached is fitted.
+    Error: a lower bound; the share that is reached is fitted.
     Source: derived: the roofline model, on the data sheet's figures.
 
     >>> from shardwright.costs.work import ModelWork
@@ -276,8 +276,8 @@ def step_time(
 ) -> StepTime:
     """Return the time of one step of one stage; monotone in every figure of the batch.
 
-    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` what the busiest
-    rank has over the mean (None: the fitted one).
+    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` the busiest rank's
+    load over the mean (None: the fitted one).
 
     Formula: join(products, reading weights) + join(scores, reading K/V) + collectives + matrices x
         start-up + tokens x activation traffic + requests x request time; join is the norm of power
@@ -428,7 +428,7 @@ def _expert_seconds(
 
     Every rank gets every token, whether it has an expert for it or not:
     ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
-    ``config/parallel.py``), which is what is rendered.
+    ``config/parallel.py``), which is rendered.
     """
     if links.peers == 1 or not floor.expert_layers:
         return 0.0

@@ -1,5 +1,5 @@
-"""What users see of a layout: continuous batching with chunked prefill, micro-batches in flight,
-and queueing.
+"""A layout as users see it: continuous batching with chunked prefill, micro-batches in flight, and
+queueing.
 
 Means alone are known: no percentile of a time, and no burst of arrivals.
 """
@@ -121,7 +121,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What one replica does: seconds of a request by phase, and where they go."""
+    """The speed of one replica: seconds of a request by phase, and where they go."""
 
     prefill_seconds: float  # a prompt alone
     waiting_seconds: float  # for other prompts, and for the step that runs
@@ -137,7 +137,7 @@ class Speed:
 
     @property
     def first_token_seconds(self) -> float:
-        """Return the time to the first token once a request runs: what is left of its stay for the
+        """Return the time to the first token once a request runs: the rest of its stay for the
         others.
         """
         return self.stay_seconds - self.after_first_seconds
@@ -300,8 +300,8 @@ def _others(
 
 
 def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """All start together: all prompts first, then all decode to the end; what does not fit goes in
-    later rounds.
+    """All start together: all prompts first, then all decode to the end; the rest goes in later
+    rounds.
     """
     work = load.workload
     inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
@@ -520,7 +520,7 @@ def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
 def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     """Return the parts of the time per token; a step that verifies drafts brings several.
 
-    What the prompts of others send over links is told with what decoding sends.
+    Traffic of others' prompts is told with that of decoding.
     """
     scale = 1 / speed.tokens_per_step
     step = speed.cycle_seconds * scale

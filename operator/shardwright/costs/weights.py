@@ -1,8 +1,9 @@
-"""The bytes of weights: on the fullest rank of each stage, and what a node reads from disk.
+"""The bytes of weights: on the fullest rank of each stage, and the bytes that a node reads from
+disk.
 
 Bytes as the engine creates them, before kernels repack; equal to the oracle in
-``tests/data/oracle``. What kernels make of weights after loading is not here: ``overheads`` adds
-what that leaves behind.
+``tests/data/oracle``. The work of kernels on weights after loading is not here: ``overheads`` adds
+its remains.
 """
 
 import math
@@ -63,7 +64,7 @@ class WeightBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """How many ways each kind of weight is cut, without what does not change a rank's bytes."""
+    """How many ways each kind of weight is cut, by the degrees that change a rank's bytes."""
 
     tensor: int
     shared: int  # of shared experts
@@ -191,8 +192,8 @@ def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     """Return the cut of a layout.
 
     Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are
-    spread over tensor and attention-data ranks, some classes repeat on every rank what is not
-    routed (``config/parallel.py:use_sequence_parallel_moe``).
+    spread over tensor and attention-data ranks, some classes repeat on every rank the parts that
+    are not routed (``config/parallel.py:use_sequence_parallel_moe``).
     """
     whole = layout.expert > 1
     repeated = whole and layout.tensor > 1 and layout.attention_data > 1

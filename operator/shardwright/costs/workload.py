@@ -19,11 +19,10 @@ class Arrival(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
-    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each
+    """K/V that is kept in the memory of the node beside that on the GPUs: so many bytes for each
     pod (None: what there is).
 
-    ``beside_bytes`` is what the pod requests beside it because somebody states it (0: what the
-    engine needs).
+    ``beside_bytes`` is the pod's further request because somebody states it (0: the engine's need).
     """
 
     pod_bytes: int | None = None
@@ -38,15 +37,15 @@ class Workload:
     Where nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
     layout is refused.
 
-    ``requests_per_second``, where stated, is the offered rate of all replicas: what it keeps in
-    flight is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the
-    share of input tokens whose K/V is there already. ``prefill_share`` is the largest share of the
-    time that chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work
-    of the busiest expert rank over the mean (None: the cost model's own). With speculative decoding
-    a step verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
+    ``requests_per_second``, where stated, is the offered rate of all replicas: the number in flight
+    is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of
+    input tokens whose K/V is there already. ``prefill_share`` is the largest share of the time that
+    chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work of the
+    busiest expert rank over the mean (None: the cost model's own). With speculative decoding a step
+    verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
     ``draft_acceptance``, give or take ``draft_acceptance_band``. Where ``draft_choices`` are given,
-    each estimate takes the number of them that serves most. ``kv_offload`` is what is kept beside
-    the GPUs (None: nothing).
+    each estimate takes the number of them that serves most. ``kv_offload`` is the K/V that is kept
+    beside the GPUs (None: nothing).
     """
 
     input_tokens: int

@@ -133,7 +133,7 @@ class _Open:
         return _number(low)
 
     def _as_offered(self, speed: Performance, capacity: float) -> Performance:
-        """Return the performance with the throughput that was asked for, or the served part of it."""
+        """Return the performance with the throughput that was asked for, or its served part."""
         share = (
             min(capacity, self._workload.requests_per_second or 0)
             / speed.requests_per_second

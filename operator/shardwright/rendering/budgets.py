@@ -166,7 +166,8 @@ def start_budget(
     fixed times.
 
     Every node of a group reads the whole model of the hub or of an object store, from a claim
-    (``storage``) its own layers only. With ``quantizes`` the engine makes less of what it reads.
+    (``storage``) its own layers only. With ``quantizes`` the engine makes less of the bytes that it
+    reads.
     """
     size = file_bytes(plan, whole=storage in WHOLE, quantizes=quantizes)
     found, reading = read_speed(storage, stated_bytes_per_second), _READING[storage]
@@ -192,7 +193,7 @@ def start_budget(
 
 
 def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
-    """Return the bytes of the files of what a node loads; with ``whole`` of all of the model, with
+    """Return the bytes of the files that a node loads; with ``whole`` of all of the model, with
     ``quantizes`` before that.
     """
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
@@ -232,11 +233,11 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
 
 
 def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most, by what it downloads
-    to it and its user's folders.
+    """Return the local disk that a pod requests, and its limit, by its downloads and its user's
+    folders.
 
     It requests none, and says so, because a limit alone would be requested: the plan has chosen the
-    node by its GPUs, and what disk the kubelet counts there is often not the one that is there.
+    node by its GPUs, and the disk that the kubelet counts there is often not the one that is there.
     """
     return (
         0,

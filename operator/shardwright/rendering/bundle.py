@@ -1,6 +1,6 @@
 """The Kubernetes objects that a plan turns into.
 
-What is in it is made by ``render``, and written by nobody here.
+Its objects are made by ``render``, and written by nobody here.
 """
 
 from collections.abc import Mapping

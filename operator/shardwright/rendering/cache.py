@@ -1,8 +1,8 @@
 """The cache of a pod: thrown away with it, or on a claim that an init container fills before the
 engine starts.
 
-Weights that lie on a claim of the user are in ``sources``: this is for what is downloaded. That a
-claim exists, and is large enough, is not checked here.
+Weights that lie on a claim of the user are in ``sources``: this is for downloads. That a claim
+exists, and is large enough, is not checked here.
 """
 
 from typing import Any, Final
@@ -20,9 +20,7 @@ this and its engine's.
 
 
 def own_dir(deployment: Deployment) -> str:
-    """Return where a pod keeps what is its own: a claim may be shared, and names of pods are
-    stable.
-    """
+    """Return where a pod keeps its files: a claim may be shared, and names of pods are stable."""
     return (
         CACHE_DIR
         if deployment.weights.cache is None

@@ -1,4 +1,4 @@
-"""What the user said about running the model, beside the plan: the second input of rendering.
+"""The user's wishes for running the model, beside the plan: the second input of rendering.
 
 Nothing is checked here: the API's rules and ``resolving`` have done so.
 """
@@ -56,7 +56,7 @@ class ObjectStore:
     ``secret`` has keys that are named like variables (None: the pod's own identity), ``authority``
     the certificates to trust. ``virtual_host``: requests name the bucket in the host. ``account``
     is Azure's. ``concurrency`` is connections of a rank, ``buffer_bytes`` memory of a pod (None:
-    the streamer's own), ``bytes_per_second`` what somebody has measured of a node.
+    the streamer's own), ``bytes_per_second`` a rate that somebody has measured of a node.
     """
 
     uri: str
@@ -94,7 +94,7 @@ class ServedAdapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """What is served beside the model: adapters (LoRA) of ``rank`` at most."""
+    """The adapters (LoRA) beside the model, of ``rank`` at most."""
 
     served: tuple[ServedAdapter, ...] = ()
     rank: int = DEFAULT_ADAPTER_RANK
@@ -152,8 +152,8 @@ class OwnVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMarks:
-    """What a user wants on pods beside what is ours: ``labels`` and ``annotations``, sorted, and
-    whose account they have.
+    """A user's marks on pods beside ours: ``labels`` and ``annotations``, sorted, and whose account
+    they have.
 
     Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the
     kubelet pulls the engine's image.
@@ -171,7 +171,7 @@ class NetworkRules:
     Kubernetes writes them.
 
     ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them.
-    ``egress`` is what pods may reach beside each other and DNS (None: everything).
+    ``egress`` are the places that pods may reach beside each other and DNS (None: everything).
     """
 
     clients: tuple[Mapping[str, object], ...] = ()
@@ -196,8 +196,8 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What LimitRanges of a namespace say of one resource (``memory``, ``ephemeral-storage``) of a
-    container, in bytes.
+    """The LimitRanges' rules of a namespace for one resource (``memory``, ``ephemeral-storage``) of
+    a container, in bytes.
 
     ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it
     may state, ``most_ratio`` how many times its request its limit may be (None: not said).
@@ -286,9 +286,7 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """What a user says of the pods: where they may run, what they get, and what is theirs beside
-    what is ours.
-    """
+    """A user's wishes for the pods: their nodes, their resources, and marks beside ours."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Mapping[str, object], ...] = ()
@@ -306,7 +304,7 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTerms:
-    """How the cluster around the pods is told of them, and what it says of them.
+    """How the cluster around the pods is told of them, and its rules for them.
 
     Without ``network_rules`` there is no NetworkPolicy; without ``scheduling`` no scheduler is told
     that the pods of a group belong together.
@@ -322,12 +320,12 @@ class ClusterTerms:
 class RecordedGroups:
     """The groups as the plan of record has them, by index.
 
-    ``generations`` say which were made anew beside their former selves; the rest are of
-    generation 0. ``sought`` say how groups ask for nodes that did not exist when they were planned.
-    ``asked`` is the hash of all that the spec says of pods (empty: nobody asks whether pods that
-    run are what is asked for). ``secret_seed`` is known to nobody else: the names of Secrets that
-    are made follow from it (empty: from the owner's uid). ``earlier`` are pods of an earlier
-    release, to be made again (None: pods are as this release makes them).
+    ``generations`` say which were made anew beside their former selves; the rest are of generation
+    0. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked``
+    is the hash of all that the spec says of pods (empty: nobody asks whether running pods are the
+    requested ones). ``secret_seed`` is known to nobody else: the names of Secrets that are made
+    follow from it (empty: from the owner's uid). ``earlier`` are pods of an earlier release, to be
+    made again (None: pods are as this release makes them).
     """
 
     generations: tuple[int, ...] = ()

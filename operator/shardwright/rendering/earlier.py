@@ -1,10 +1,9 @@
-"""Pods as an earlier release made them, for what a model is on today.
+"""Pods as an earlier release made them, for a model's plan of today.
 
-What one release makes of pods and what another makes of the same differs in some
-fields. What is different today for other reasons (nodes, names of groups and Secrets,
-limits of a namespace) differs in others. So the pods of the earlier release are those
-of the running one with the former fields changed, and where one field would be both,
-nobody can tell what it should be.
+The pods of one release and those of another for the same differ in some fields. Differences of
+today for other reasons (nodes, names of groups and Secrets, limits of a namespace) are in others.
+So the pods of the earlier release are those of the running one with the former fields changed, and
+where one field would be both, nobody can tell its value.
 """
 
 import json
@@ -23,11 +22,11 @@ class ClashError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadePods:
-    """What a release makes of pods for a spec and a plan, wherever they run.
+    """The pods of a release for a spec and a plan, wherever they run.
 
-    ``template`` is that of a group of no particular number, on no particular nodes,
-    without its hash. ``scripts`` are the files of the ConfigMap ``scripts_name``,
-    ``claims`` the templates of volume claims.
+    ``template`` is that of a group of no particular number, on no particular nodes, without its
+    hash. ``scripts`` are the files of the ConfigMap ``scripts_name``, ``claims`` the templates of
+    volume claims.
     """
 
     template: Mapping[str, Any]
@@ -38,14 +37,14 @@ class MadePods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """Pods that an earlier release made, and what the running one makes of the same."""
+    """Pods that an earlier release made, and those of the running one for the same."""
 
     made: MadePods
     now: MadePods
 
 
 def merged(base: Any, changed: Any, other: Any) -> Any:
-    """Return what becomes of ``base`` with the changes of both others.
+    """Return ``base`` with the changes of both others.
 
     Raises:
         ClashError: both have changed a field, each in its own way.

@@ -1,8 +1,8 @@
 """The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
 shape, whatever the model.
 
-Whether one is needed, and what becomes of its answer, is ``reconcile.fetched``'s. Its pod gets no
-right on the API server.
+Whether one is needed, and the fate of its answer, is ``reconcile.fetched``'s. Its pod gets no right
+on the API server.
 """
 
 from dataclasses import dataclass
@@ -70,8 +70,8 @@ _FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """What the Job runs, the operator's own image, and when the kubelet pulls it: as it is in the
-    operator's own pod.
+    """The program of the Job, the operator's own image, and when the kubelet pulls it: as it is in
+    the operator's own pod.
     """
 
     image: str
@@ -80,7 +80,7 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFetch:
-    """What is to be read for a resource: the config of a model at a commit (None: the newest), as
+    """The task of reading for a resource: the config of a model at a commit (None: the newest), as
     whoever has the token.
 
     ``environment`` are the engine's variables that say how the hub is reached. The image is pulled
@@ -111,14 +111,12 @@ def config_name(owner_name: str, model: str, revision: str | None) -> str:
 
 
 def job_name(owner: Owner, fetch: HubFetch) -> str:
-    """Return the name of the Job that reads what is to be read: another token or image is another
-    Job.
-    """
+    """Return the name of the Job for a task of reading: another token or image is another Job."""
     return names.fetch_job(names.base_name(owner.name), digest([owner.uid, fetch]))
 
 
 def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
-    """Return the Job: a container reads and leaves what it may, the one after it leaves the
+    """Return the Job: a container reads and leaves as much as it may, the one after it leaves the
     rest.
     """
     base = names.base_name(owner.name)
@@ -165,7 +163,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
 
 
 def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:
-    """Return the ConfigMap of what was found."""
+    """Return the ConfigMap of the findings."""
     base = names.base_name(owner.name)
     labels = {
         MANAGED_BY[0]: MANAGED_BY[1],

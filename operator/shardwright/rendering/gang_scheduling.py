@@ -1,6 +1,6 @@
 """Telling a scheduler that the pods of a group belong together; pure functions beside rendering.
 
-An integration takes one StatefulSet of a bundle and returns what stands in its place: the group
+An integration takes one StatefulSet of a bundle and returns the objects in its place: the group
 object that its scheduler wants, and the StatefulSet whose pods name it. Nodes stay those of the
 plan with every integration: the plan says where, the scheduler makes it all or nothing, a queue
 says when.
@@ -46,7 +46,7 @@ Objects = tuple[dict[str, Any], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerIntegration:
-    """What one scheduler is told.
+    """The notes to one scheduler.
 
     ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource.
     ``creates``: the operator makes objects of that resource, so it needs the rights to. ``install``
@@ -78,8 +78,8 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:
-    """kube-scheduler itself. What cannot be changed of a PodGroup stands in its name: with
-    ``v1alpha2`` its size.
+    """kube-scheduler itself. The immutable part of a PodGroup stands in its name: with ``v1alpha2``
+    its size.
 
     With ``v1beta1`` also how it may be disrupted (one pod that is preempted ends the group anyway)
     and its priority, which must be that of its pods, or none of them is scheduled (Kubernetes 1.37,

@@ -1,7 +1,7 @@
 """How pods ask for the GPUs of a plan: by the extended resource, or by a claim on devices of a
 class and a product.
 
-Which GPUs are free is not known here; the scheduler allocates what is claimed.
+Which GPUs are free is not known here; the scheduler allocates the claimed GPUs.
 """
 
 from typing import Any, Final

@@ -1,5 +1,5 @@
-"""What the ranks of a group know each other by: a token of the resource, which the kubelet mounts
-and nobody sends.
+"""The token by which the ranks of a group know each other: a token of the resource, which the
+kubelet mounts and nobody sends.
 
 It is made when its Secret is created and never read here. The key of one group is derived from it
 by ``programs/rendezvous.py``.

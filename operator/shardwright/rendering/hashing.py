@@ -1,7 +1,6 @@
-"""Hashes of what was rendered: the same content gives the same hash, whatever the order of its
-keys.
+"""Hashes of rendered objects: the same content gives the same hash, whatever the order of its keys.
 
-What a difference leads to is not decided here: ``reconcile.drift`` compares.
+The consequence of a difference is not decided here: ``reconcile.drift`` compares.
 """
 
 import hashlib
@@ -93,8 +92,8 @@ def plan_hash(plan: Plan) -> str:
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
-    """Return the hash of what pods are asked for: the spec (``asked`` is its hash), how the plan
-    cuts the model, and ``where``.
+    """Return the hash of the request for pods: the spec (``asked`` is its hash), how the plan cuts
+    the model, and ``where``.
 
     Only what the plan of record has said since the first release counts, and what was found once
     and is kept in it: another release that renders other pods for it gives the same hash.

@@ -1,4 +1,4 @@
-"""Labels and metadata that rendered objects carry, and what selects what.
+"""Labels and metadata that rendered objects carry, and the selectors for them.
 
 No label says how a pod is doing: that is in its status.
 """

@@ -10,7 +10,7 @@ HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
 
 def literal(text: str) -> str:
     """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
-    in what we render.
+    in our text.
 
     >>> literal("$(HF_TOKEN) costs $5")
     '$$(HF_TOKEN) costs $$5'

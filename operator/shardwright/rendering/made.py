@@ -1,4 +1,4 @@
-"""What this release makes of a model's pods, and whether it can make those of another.
+"""This release's pods of a model, and whether it can make those of another.
 
 It is the same wherever the groups stand, so two releases can be told apart by it.
 
@@ -32,7 +32,7 @@ def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
 
 
 def made_hash(plan: Plan, deployment: Deployment) -> str:
-    """Return the :func:`pods_hash` of what this release makes."""
+    """Return the :func:`pods_hash` of this release's pods."""
     return pods_hash(_made(plan, deployment))
 
 
@@ -49,7 +49,7 @@ def _made(plan: Plan, deployment: Deployment) -> MadePods:
 
 
 def _anywhere(deployment: Deployment) -> Deployment:
-    """Return it without what is found out where and when the pods are made."""
+    """Return it without facts that are found out where and when the pods are made."""
     marks = replace(deployment.pods.marks, pull_policy=OwnMarks().pull_policy)
     return replace(
         deployment,
@@ -75,7 +75,7 @@ def pods_text(made: MadePods) -> dict[str, Any]:
 
 
 def pods_from(said: Mapping[str, Any]) -> MadePods | None:
-    """Return what :func:`pods_text` has written, None where a later release has another form."""
+    """Return the pods that :func:`pods_text` has written, None for another form."""
     known = {field.name for field in fields(MadePods)}
     return MadePods(**said) if said.keys() == known else None
 

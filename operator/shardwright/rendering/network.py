@@ -1,4 +1,4 @@
-"""What a pod of a group over several nodes has for the network between them: devices, further
+"""The means of a pod of a group over several nodes for the network between them: devices, further
 interfaces, rights.
 
 Which nodes have such devices is the plan's to know; the network policy is in ``network_policy``. A

@@ -1,7 +1,7 @@
-"""What a pod is told of the object store that its engine streams weights from.
+"""The settings of a pod for the object store that its engine streams weights from.
 
-Names of variables: documentation and sources of runai-model-streamer 0.17 with its
-plug-ins for S3, Google Cloud Storage and Azure, which vLLM 0.32 and 0.33 load.
+Names of variables: documentation and sources of runai-model-streamer 0.17 with its plug-ins for S3,
+Google Cloud Storage and Azure, which vLLM 0.32 and 0.33 load.
 
 No credential is read: the kubelet hands over the keys of the Secret that is named.
 """

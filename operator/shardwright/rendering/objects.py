@@ -40,8 +40,8 @@ START_BUDGET: Final = "shardwright.io/start-up-budget"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderInputs:
-    """What all objects of one resource are rendered from; ``plan_hash`` is that of the plan, which
-    names every node of it.
+    """The inputs that all objects of one resource are rendered from; ``plan_hash`` is that of the
+    plan, which names every node of it.
     """
 
     plan: Plan
@@ -180,8 +180,8 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> dict[str, Any]
 
 
 def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
-    """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as
-    pods claim a channel.
+    """Return the ComputeDomain that opens the NVLink domain of a group's nodes to its pods; it has
+    as many nodes as pods claim a channel.
     """
     name = subject.deployment.group_name(group)
     channel = {

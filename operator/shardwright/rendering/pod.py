@@ -466,7 +466,7 @@ def _users_environment(
 
 
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the container that downloads what is to be there before the engine starts."""
+    """Return the container that downloads the files that must be there before the engine starts."""
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         **written_folders(
@@ -507,8 +507,8 @@ def _container_security(
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the name of the pod, where folders are named after it: it must stand before what
-    refers to it.
+    """Return the name of the pod, where folders are named after it: it must stand before its
+    references.
     """
     return (
         []

@@ -1,7 +1,6 @@
 """Plan to bundle: which Kubernetes objects run it. Same plan, same bytes.
 
-It reads no cluster and decides nothing: what differs between two renderings differs in their
-inputs.
+It reads no cluster and decides nothing: two renderings differ only if their inputs do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,7 @@ def render(
 
     Args:
         plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
-        deployment: what the user said about running it, already checked.
+        deployment: the user's wishes for running it, already checked.
         ready_pods: pods of the groups that have been Ready at some time, for the disruption budget
             (None: all).
 
@@ -126,8 +125,8 @@ def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
 
 
 def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what waits for the next start, by container: what it may take and when its image is
-    pulled, alike in all groups.
+    """Return the fields that wait for the next start, by container: its resources and when its
+    image is pulled, alike in all groups.
     """
     return {
         item["name"]: {

@@ -1,9 +1,9 @@
-"""What each container requests of its node and may use at most: GPUs, cores, memory, local disk.
+"""The request and the limit of each container: GPUs, cores, memory, local disk.
 
 The limits of memory and disk are there so that one engine cannot end its neighbours. They are far
-above what an engine needs, and may be above what a node has. Whoever states them in
+above an engine's need, and may be above a node's memory. Whoever states them in
 ``spec.pod.resources`` goes before them, and so does a LimitRange. Who states zero wants none: there
-is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
+is no limit then, for the kubelet evicts every pod over a limit of no disk.
 """
 
 from typing import Any, Final
@@ -43,8 +43,8 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the resources of what downloads before the engine starts: it has the pod to itself,
-    with the engine's limits.
+    """Return the resources of the container that downloads before the engine starts: it has the pod
+    to itself, with the engine's limits.
     """
     requests, limits = _bounds(plan, deployment)
     bound = any(

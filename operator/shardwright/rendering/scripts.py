@@ -84,7 +84,7 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 class SshJoining:
     """How the leader starts the ranks of its followers, where it ``joins`` them over ssh.
 
-    ``shared_variables`` are what it tells all of them; it tries each for ``tries_seconds``.
+    ``shared_variables`` are those that it tells all of them; it tries each for ``tries_seconds``.
     """
 
     joins: bool = False
@@ -126,7 +126,9 @@ class RankNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPaths:
-    """Where a pod has what its scripts read and write; each is a volume or a file of a volume."""
+    """Where a pod has the files that its scripts read and write; each is a volume or a file of a
+    volume.
+    """
 
     run_dir: str = "/run/shardwright"
     shm_dir: str = "/dev/shm"  # noqa: S108 - the engine's shared memory, a volume of the pod
@@ -176,19 +178,19 @@ class TokenWatch:
 
     @property
     def stale_seconds(self) -> int:
-        """Return the age at which what was seen of the tokens says nothing any more."""
+        """Return the age at which an observation of the tokens says nothing any more."""
         return ceil(self.silence_seconds + self.look_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes) and their workers, and by
-    topic how they meet, where their files are, and how long they wait.
+    """The knowledge of the scripts of one resource: ranks of a group (nodes) and their workers, and
+    by topic how they meet, where their files are, and how long they wait.
 
-    ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` what clients must
-    send, where the resource ``demands_key``. Of a group that has attention replicas on several
-    pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the shared memory as
-    it was planned.
+    ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` holds the key
+    that clients must send, where the resource ``demands_key``. Of a group that has attention
+    replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of
+    the shared memory as it was planned.
     """
 
     ranks: int

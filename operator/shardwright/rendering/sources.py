@@ -1,5 +1,5 @@
-"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, what is
-downloaded before it starts.
+"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, downloads
+before it starts.
 
 That there is room and a right to read is not checked here.
 """

@@ -1,4 +1,4 @@
-"""What a group needs whose leader starts the ranks of its followers over ssh: a key of the
+"""The needs of a group whose leader starts the ranks of its followers over ssh: a key of the
 resource's own, and a user.
 
 The key is made when its Secret is created and never read here. It is the users' and the hosts' key

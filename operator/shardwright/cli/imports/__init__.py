@@ -1,3 +1,3 @@
-"""What other controllers run, as ShardedModels: pure functions from their manifests to ours, with
-what is left out.
+"""Models of other controllers, as ShardedModels: pure functions from their manifests to ours, with
+a list of left-out parts.
 """

@@ -163,7 +163,7 @@ def _after_start(words: Sequence[str]) -> Sequence[str] | None:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """Yield options by name without dashes; the name of what is no option is empty."""
+    """Yield options by name without dashes; the name of any other word is empty."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -186,7 +186,7 @@ def carry_options(
     draft: Draft, options: Sequence[tuple[str, Value]], path: str
 ) -> None:
     """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of
-    what is left out.
+    left-out ones.
     """
     for name, value in _whole(options):
         where = f"{path}: --{name}"
@@ -223,7 +223,7 @@ def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
 
 
 def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put what another option with keys says into what is told: dictionaries and lists grow."""
+    """Put the value of another option with keys into the first: dictionaries and lists grow."""
     for key, value in more.items():
         before = told.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
@@ -235,7 +235,7 @@ def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _nested(keys: Sequence[str], value: Value) -> dict[str, Any]:
-    """Return what one option with keys says; a last key that ends in ``+`` has words of a list."""
+    """Return the value of an option with keys; a last that ends in ``+`` has words of a list."""
     *parents, last = (key.replace("-", "_") for key in keys)
     name = last.removesuffix("+")
     nested = {name: _of_key(value) if name == last else str(value).split(",")}

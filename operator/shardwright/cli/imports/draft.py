@@ -1,4 +1,4 @@
-"""A ShardedModel that is being put together of somebody else's fields, and what of them has no
+"""A ShardedModel that is being put together of somebody else's fields, and of those that have no
 place in it.
 """
 
@@ -26,7 +26,7 @@ ORDER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A field that was not carried over, where it stood, and why or what takes its place."""
+    """A field that was not carried over, where it stood, and why or its substitute."""
 
     path: str
     why: str
@@ -34,7 +34,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A ShardedModel made of somebody else's object, and what is not in it."""
+    """A ShardedModel made of somebody else's object, and the left-out parts."""
 
     source: str
     manifest: dict[str, Any]

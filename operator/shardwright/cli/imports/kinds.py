@@ -1,4 +1,4 @@
-"""The kinds of object that can become a ShardedModel, and how each says what it serves.
+"""The kinds of object that can become a ShardedModel, and how each names its model.
 
 Shapes as of: LeaderWorkerSet v1 (kubernetes-sigs/lws), LLMInferenceService v1alpha1 and v1alpha2
 (kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1. Refuses

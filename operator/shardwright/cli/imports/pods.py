@@ -54,7 +54,7 @@ class MountedWeights:
 
 
 def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -> bool:
-    """Put what a pod says into a draft; return whether vLLM is started in it.
+    """Put the fields of a pod into a draft; return whether vLLM is started in it.
 
     With ``command`` its command names the model; else somebody else starts the engine, and only its
     options are read.

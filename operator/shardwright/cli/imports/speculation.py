@@ -1,4 +1,4 @@
-"""What vLLM is told of drafting, in the words of a ShardedModel.
+"""vLLM's options of drafting, in the words of a ShardedModel.
 
 Methods that cannot be planned, and heads without a commit, are not carried over, and said.
 """
@@ -47,8 +47,8 @@ _NAMED: Final = 5  # names of others, beside how many more there are
 
 
 def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return ``workload.speculation`` for the value of ``--speculative-config``, and what of the
-    value is not in it.
+    """Return ``workload.speculation`` for the value of ``--speculative-config``, and the left-out
+    part of the value.
 
     >>> speculation_of_config('{"method": "mtp", "num_speculative_tokens": 3}')
     ({'method': 'MTP', 'tokens': 3}, '')
@@ -88,7 +88,7 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def _meant(said: object, head: object) -> object:
-    """Return the method that vLLM takes for the one that is said, by the name of what drafts."""
+    """Return the method that vLLM takes for the one that is said, by the name of the drafter."""
     if not isinstance(head, str) or said not in (None, "draft_model"):
         return said
     if said is None and head in _LOOKUPS:
@@ -113,7 +113,7 @@ def _fits(tokens: object) -> bool:
 
 
 def _not_carried(rest: dict[str, Any]) -> str:
-    """Say what is in no field, and why not; of many names the first."""
+    """Say the parts that are in no field, and why not; of many names the first."""
     others = sorted(name[:_SHOWN] for name in rest.keys() - {_TOKENS})
     shown = ", ".join(others[:_NAMED])
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
