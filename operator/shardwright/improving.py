@@ -50,7 +50,7 @@ def improve(
     is, and what would be better.
 
     Both plans are predicted on the same inventory: what was predicted of the one that stands when
-    it was made counts for nothing. Where it cannot be predicted any more, nothing is said of it.
+    it was made counts for nothing. If it cannot be predicted any more, nothing is said of it.
 
     Args:
         subject: What was asked.

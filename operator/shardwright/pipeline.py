@@ -45,7 +45,7 @@ def plan_with_survey(
 
 
 def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Report:
-    """Return a report that says how many more nodes would do, where there is no room."""
+    """Return a report that says how many more nodes would do, if there is no room."""
     outcome = report.outcome
     if not isinstance(outcome, NoPlan) or outcome.lack is None:
         return report
@@ -86,7 +86,7 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
 
 def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
-    """Return the plan of record of a report, None where nothing fits."""
+    """Return the plan of record of a report, None if nothing fits."""
     from shardwright.api.record import PlanRecord  # noqa: PLC0415
 
     if isinstance(report.outcome, NoPlan):

@@ -68,8 +68,7 @@ def plan_anew(
 
     Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which
     those are where there is no plan of record, and where groups below the partition are, which a
-    plan of record need not know. Where the new plan has fewer, those that are ``worst`` go, by
-    number.
+    plan of record need not know. If the new plan has fewer, those that are ``worst`` go, by number.
     """
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
@@ -210,7 +209,7 @@ def settled(
         plan: The new plan, whose groups may be anywhere in its pool.
         inventory: What there is; what the groups hold counts as free for them.
         held: The nodes that the groups have now, by index.
-        before: The plan that put them there, None where it is not known.
+        before: The plan that put them there, None if it is not known.
     """
     usable = _usable(plan, inventory, held, before)
     kept = {index: held[index] for index in usable}
@@ -333,7 +332,7 @@ def restore(
     groups that are wanted now.
 
     Groups that are held stay on their nodes as far as the plan can run there; others keep clear of
-    those below the partition, as in a new plan. Where not all have room, the record is as it is.
+    those below the partition, as in a new plan. If not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
     if wanted == 0:  # as of any plan: the next group has a new one
@@ -376,9 +375,9 @@ def mend(
     that is wanted now.
 
     Groups that there are come before groups that are to come: as long as some wait for a place, and
-    where there is none for more, the record goes on answering the question that it answered. Where
-    not all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move
-    too, the model is planned anew.
+    where there is none for more, the record goes on answering the question that it answered. If not
+    all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move too,
+    the model is planned anew.
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
     if short and (
@@ -416,8 +415,8 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
 
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return a plan of the same layout on the same pool, on nodes that are free now; None where
-    there is none alike.
+    """Return a plan of the same layout on the same pool, on nodes that are free now; None if there
+    is none alike.
     """
     pools = replace(
         inventory,
@@ -511,7 +510,7 @@ def place_beside(
     subject: Subject, plan: Plan, inventory: Inventory
 ) -> tuple[str, ...] | None:
     """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found,
-    None where there are none.
+    None if there are none.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """

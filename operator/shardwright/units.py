@@ -1,4 +1,4 @@
-"""Units: SI inside the core, GiB and milliseconds only where a person or the wire looks.
+"""Units: SI inside the core, GiB and milliseconds only if a person or the wire looks.
 
 Every number in the core is in bytes, seconds, bytes per second or FLOP per second and says so in
 its name. This module converts and formats; it rounds nothing that is computed with.

@@ -52,7 +52,7 @@ def free_form_problems(spec: object) -> tuple[Problem, ...]:
 
 def nesting_problem(spec: object) -> Problem | None:
     """Return what is wrong with a spec that is nested so deeply that it may not even be handed on,
-    None where it is not.
+    None if it is not.
     """
     if not _is_deep(spec):
         return None

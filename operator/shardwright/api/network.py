@@ -92,5 +92,5 @@ def is_no_gpu(resource: NetworkResource) -> bool:
 
 
 def memory_is_locked_for_rdma(network: Network) -> bool:
-    """Return whether memory is locked only where RDMA may need it."""
+    """Return whether memory is locked only if RDMA may need it."""
     return not network.lock_memory or network.rdma != "None"

@@ -85,7 +85,7 @@ class EgressPort(Part):
 
 
 class EgressRule(Part):
-    """Whom pods may reach, at which ports; everybody, and all ports, where nothing is named."""
+    """Whom pods may reach, at which ports; everybody, and all ports, if nothing is named."""
 
     to: list[Peer] = Field(
         default_factory=list, max_length=ENTRIES_MAX, description="Whom."

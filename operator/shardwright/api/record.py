@@ -51,8 +51,8 @@ class Rollback:
     hashes, and why.
 
     ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty
-    where somebody asked. ``engine_version`` is that of the engine where the spec leaves it open:
-    the record has the one of what runs.
+    if somebody asked. ``engine_version`` is that of the engine where the spec leaves it open: the
+    record has the one of what runs.
     """
 
     to: str

@@ -47,7 +47,7 @@ ASSUMED_BAND: Final = 0.2
 """Unit: share, more or less. Basis: assumed; texts differ by that much."""
 
 MOST_REPLICAS: Final = 1000
-"""Upper limit of ``spec.replicas``, also where the plan chooses them."""
+"""Upper limit of ``spec.replicas``, also if the plan chooses them."""
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
@@ -211,8 +211,8 @@ def _read_bytes_per_second(spec: Spec) -> float | None:
 
 
 def _cache_bytes(spec: Spec) -> int | None:
-    """Return the size of the claim that every pod is given for what it downloads, None where it
-    gets none.
+    """Return the size of the claim that every pod is given for what it downloads, None if it gets
+    none.
     """
     hub = (spec.model.weights or Weights()).hugging_face
     return quantity(hub.cache.storage) if hub and hub.cache else None

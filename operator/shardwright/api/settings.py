@@ -123,7 +123,7 @@ class Settings:
 
 
 def read_settings(text: str) -> Settings:
-    """Return the settings that a text holds, as YAML or JSON; none where it is empty.
+    """Return the settings that a text holds, as YAML or JSON; none if it is empty.
 
     Raises:
         InputError: every violation; its path begins with the name of a setting.

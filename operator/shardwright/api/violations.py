@@ -72,7 +72,7 @@ def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
 
 
 def _key_of(field: FieldInfo) -> str | None:
-    """Return the field by which the entries of a list are told apart, None where they are not."""
+    """Return the field by which the entries of a list are told apart, None if they are not."""
     extra = field.json_schema_extra
     keys = extra.get("x-kubernetes-list-map-keys") if isinstance(extra, dict) else None
     return str(keys[0]) if isinstance(keys, list) else None

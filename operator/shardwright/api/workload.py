@@ -166,7 +166,7 @@ class Workload(Part):
 
 
 def speculation_of(workload: Workload) -> Speculation | None:
-    """Return how tokens are drafted, None where they are not.
+    """Return how tokens are drafted, None if they are not.
 
     This is the one place that makes the newer field of the two older ones; nothing else reads them.
     """
@@ -188,7 +188,7 @@ def speculation_of(workload: Workload) -> Speculation | None:
 
 
 def head_of(workload: Workload) -> DraftHead | None:
-    """Return the model or head that drafts, None where none does."""
+    """Return the model or head that drafts, None if none does."""
     speculation = speculation_of(workload)
     return speculation.head if speculation else None
 
@@ -233,7 +233,7 @@ def has_one_source_of_draft(draft: DraftHead) -> bool:
 
 
 def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
-    """Return whether a head is given where the method has one, and none where it has not."""
+    """Return whether a head is given where the method has one, and none if it has not."""
     return (speculation.head is not None) == (
         speculation.method in ("EAGLE3", "DraftModel")
     )

@@ -1,6 +1,6 @@
 """A live cluster: the way to it, and the questions to it.
 
-Nothing of the planner is loaded here, and the library that talks to a cluster only where there is a
+Nothing of the planner is loaded here, and the library that talks to a cluster only if there is a
 kubeconfig: whoever does not get in is told within a second.
 """
 
@@ -83,7 +83,7 @@ class Target:
     def read_config_map(
         self, namespace: str, name: str, *, must: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None where there is none; nor where it may not be read, unless it
+        """Return a ConfigMap, None if there is none; nor where it may not be read, unless it
         ``must``.
 
         Raises:

@@ -97,7 +97,7 @@ def add_connection(
 def add_namespace(
     command: argparse.ArgumentParser, *, everywhere: bool = False
 ) -> None:
-    """Add ``-n`` and, where a command looks at several resources, ``-A``."""
+    """Add ``-n`` and, if a command looks at several resources, ``-A``."""
     one_of = command.add_mutually_exclusive_group()
     one_of.add_argument(
         "-n",

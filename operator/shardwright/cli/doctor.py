@@ -1,7 +1,7 @@
 """The command ``doctor``: read a cluster, say the faults of the installation, and the commands
 against them.
 
-It mends nothing itself, and writes only where it is to measure NetworkPolicies.
+It mends nothing itself, and writes only if it is to measure NetworkPolicies.
 """
 
 import sys
@@ -38,7 +38,7 @@ _ROLES: Final = {
 
 
 def doctor(arguments: Namespace) -> int:
-    """Print the findings; 1 where something is wrong.
+    """Print the findings; 1 if something is wrong.
 
     Raises:
         InputError: something is said of pods that nobody has asked for.

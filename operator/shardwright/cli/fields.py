@@ -22,7 +22,7 @@ class CaseReader:
         self.values, self._path, self.problems = values, path, problems
 
     def section(self, name: str) -> "CaseReader":
-        """Return a part of the case; empty, with a problem, where it is missing."""
+        """Return a part of the case; empty, with a problem, if it is missing."""
         value = self.values.get(name)
         if not isinstance(value, Mapping):
             self.refuse(name, "must be an object")
@@ -47,7 +47,7 @@ class CaseReader:
         return number
 
     def degree(self, name: str) -> int:
-        """Return a whole number of at least 1, 1 where it is missing."""
+        """Return a whole number of at least 1, 1 if it is missing."""
         value = self.number(name, default=1)
         if value != int(value):
             self.refuse(name, "must be a whole number")

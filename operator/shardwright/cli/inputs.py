@@ -34,7 +34,7 @@ class Given:
 
     @property
     def kind(self) -> str:
-        """Return the kind, empty where there is none."""
+        """Return the kind, empty if there is none."""
         return str(self.content.get("kind", ""))
 
 

@@ -22,8 +22,8 @@ class InstalledOperator:
     """One installation: its Deployment's name, version and pods, and who holds its Lease (None:
     that may not be read).
 
-    ``watches`` are the namespaces that it is for, all where none is named. ``installation`` is its
-    name in claims, empty where it has none, ``node_set`` whose nodes are for it (None: its settings
+    ``watches`` are the namespaces that it is for, all if none is named. ``installation`` is its
+    name in claims, empty if it has none, ``node_set`` whose nodes are for it (None: its settings
     may not be read).
     """
 

@@ -86,7 +86,7 @@ def _no_client(package: str, without: str) -> Problem:
 
 
 def _form_of(arguments: Namespace) -> str:
-    """Return the form of the document that was asked for, empty where a person reads."""
+    """Return the form of the document that was asked for, empty if a person reads."""
     # What is printed without -o is for people, also where it is YAML.
     form = getattr(arguments, "asked_output", "")
     return form if form in {"json", "yaml"} else ""
@@ -94,7 +94,7 @@ def _form_of(arguments: Namespace) -> str:
 
 def _typed_form(words: Sequence[str]) -> str:
     """Return the form of the document that somebody asked for in words which no command takes,
-    empty where a person reads.
+    empty if a person reads.
     """
     typed = " ".join(words)
     return next(

@@ -49,7 +49,7 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """An engine that starts: for how long all its ranks run, and for how long they may; None where
+    """An engine that starts: for how long all its ranks run, and for how long they may; None if
     nobody says.
     """
 
@@ -252,7 +252,7 @@ def _group(
 
 
 def _runs_since(pod: Content) -> datetime | None:
-    """Return since when the engine of a pod runs, None where it does not."""
+    """Return since when the engine of a pod runs, None if it does not."""
     for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
         if status.get("name") == ENGINE:
             return read_time(

@@ -81,7 +81,7 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 
     The largest instance type with up to eight of them says it.
 
-    Where no instance has it, it is the board or the rack that joins them; None where there is none.
+    If no instance has it, it is the board or the rack that joins them; None if there is none.
 
     >>> (
     ...     usual_node(find_gpu("H100")),

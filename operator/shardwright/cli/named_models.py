@@ -19,7 +19,7 @@ from shardwright.hardware.stated import Stated
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
     """A ShardedModel of the cluster; ``record`` is the plan that stands for its spec as it is, None
-    where there is none.
+    if there is none.
     """
 
     resource: ShardedModel

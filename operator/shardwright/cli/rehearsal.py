@@ -84,7 +84,7 @@ class Fate(StrEnum):
 class GroupFate:
     """The fate of a group, and which fields of its pods differ.
 
-    ``last_outage_seconds`` is how long its last restart took, None where there was none.
+    ``last_outage_seconds`` is how long its last restart took, None if there was none.
     """
 
     name: str
@@ -145,7 +145,7 @@ class FieldChange:
 class ModelDifference:
     """The changes of one ShardedModel.
 
-    ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway``
+    ``exists``: it is in the cluster. ``plan_before`` is None if it has none. ``restarts_anyway``
     are groups that would restart for the spec that is in the cluster already: then the operator's
     own knowledge makes the difference.
     """

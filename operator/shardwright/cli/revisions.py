@@ -28,8 +28,8 @@ from shardwright.resolving.stored import Administration, resolve_stored
 async def read_formers(
     client: Client, model: LiveModel, spec: Mapping[str, Any], settings: Settings
 ) -> dict[str, Former]:
-    """Return the revisions by their hash that a model may go back to, or has gone back to; none
-    where nothing asks for one.
+    """Return the revisions by their hash that a model may go back to, or has gone back to; none if
+    nothing asks for one.
 
     ``spec`` says how groups live and how many there are.
 

@@ -130,7 +130,7 @@ def _running(shown: Sequence[Mapping[str, Any]]) -> frozenset[int]:
 def _wanted(
     shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], number: int | None
 ) -> int:
-    """Return the number of the revision to go back to: the newest that does not run, where none is
+    """Return the number of the revision to go back to: the newest that does not run, if none is
     named.
     """
     numbers, runs = [item.number for item in found], _running(shown)

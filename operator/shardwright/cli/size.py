@@ -95,7 +95,7 @@ _CHEAPEST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """The findings for one product; ``gpu_hour_price`` is None where the settings state none."""
+    """The findings for one product; ``gpu_hour_price`` is None if the settings state none."""
 
     named: NamedGpus
     steps: tuple[SizedOutcome, ...]
@@ -360,7 +360,7 @@ def _row(sized: Sized) -> tuple[str, ...]:
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    """Return the last cell of a row, none where products are not compared."""
+    """Return the last cell of a row, none if products are not compared."""
     relative = sized.relative_price
     if by is Counted.GPUS:
         return ()

@@ -34,7 +34,7 @@ _OURS: Final = "shardwright.io/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The surroundings that a plan is made in. ``usage`` is None where pods are not known."""
+    """The surroundings that a plan is made in. ``usage`` is None if pods are not known."""
 
     nodes: tuple[NodeFacts | NodeExclusion, ...]
     usage: tuple[GpuUsage, ...] | None
@@ -103,8 +103,8 @@ def read_reservations(
     """Read the GPUs that the plans of record among the ConfigMaps keep. A plan that cannot be read
     keeps nothing.
 
-    Nor do those of models that are only planned, or gone, where the ``models`` that there are can
-    be told (None: they cannot).
+    Nor do those of models that are only planned, or gone, if the ``models`` that there are can be
+    told (None: they cannot).
     """
     keep = (
         None
@@ -142,7 +142,7 @@ def _reservations_of(config_map: Object) -> Iterator[Reservation]:
 
 
 def _owner_of(metadata: Object) -> Object:
-    """Return the reference to the ShardedModel that controls an object, empty where none does."""
+    """Return the reference to the ShardedModel that controls an object, empty if none does."""
     owners = mappings(metadata.get("ownerReferences"))
     return next(
         (

@@ -116,7 +116,7 @@ async def _is_served(client: Client) -> bool:
 async def _operator(
     client: Client, deployment: Mapping[str, Any]
 ) -> tuple[InstalledOperator, Settings | None]:
-    """Return an operator, and its administrator's settings; None where that may not, or cannot, be
+    """Return an operator, and its administrator's settings; None if that may not, or cannot, be
     read.
     """
     metadata = deployment["metadata"]

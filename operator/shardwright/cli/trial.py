@@ -1,7 +1,7 @@
 """Measure whether a cluster enforces NetworkPolicies: two pods and a policy between them, which are
 removed again.
 
-Where pods could not be made or asked it says Unclear, and guesses nothing.
+If pods could not be made or asked it says Unclear, and guesses nothing.
 """
 
 import asyncio

@@ -46,7 +46,7 @@ class CommandOption:
 
 
 def milliseconds(text: str) -> object:
-    """Return a duration in whole milliseconds, or the text itself where it is none, for the field's
+    """Return a duration in whole milliseconds, or the text itself if it is none, for the field's
     own check to refuse.
 
     >>> (

@@ -28,7 +28,7 @@ PIECE_BYTES: Final = 1 << 16
 EXCERPT: Final = 120  # characters of foreign text that are shown
 
 Header = Callable[[str], str | None]
-"""Returns a header of an answer by its name, None where it has none."""
+"""Returns a header of an answer by its name, None if it has none."""
 
 
 def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, without its depths where it is nested beyond all bounds; None where it
-    is none.
+    """Return a JSON object, without its depths where it is nested beyond all bounds; None if it is
+    none.
     """
     try:
         body = document(text)
@@ -109,7 +109,7 @@ def _json(text: bytes) -> dict[str, Any] | None:
 
 def _list(call: Call, text: bytes) -> dict[str, Any] | None:
     """Return a LIST of the kept parts of its items, one of which at a time is there as a whole;
-    None where it is no LIST.
+    None if it is no LIST.
     """
     page, kept = ListDocument(_pieces(text)), []
     try:

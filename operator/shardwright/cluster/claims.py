@@ -2,8 +2,8 @@
 ClusterRoles say by their names.
 
 Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
-plan on the same nodes. Where nobody refuses it, the later one is written over the earlier, and
-whoever is named there is the one that goes on.
+plan on the same nodes. If nobody refuses it, the later one is written over the earlier, and whoever
+is named there is the one that goes on.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Installation:
         )
 
     def complaint(self, owners: Mapping[str, str]) -> str:
-        """Return why it may not go on, empty where it may; ``owners`` are the installations that
+        """Return why it may not go on, empty if it may; ``owners`` are the installations that
         claims are for, by claim.
         """
         nodes = owners.get(self.nodes_claim)
@@ -128,8 +128,8 @@ class Claims:
         on_change: Callable[[str, Mapping[str, str]], object],
         timing: Timing | None = None,
     ) -> None:
-        """``on_change`` is called on the event loop with the complaint, empty where there is none
-        any more, and the namespaces that are left to others, with why.
+        """``on_change`` is called on the event loop with the complaint, empty if there is none any
+        more, and the namespaces that are left to others, with why.
         """
         self._client = client
         self._installation = installation
@@ -187,5 +187,5 @@ class Claims:
 
 
 def owner_of(content: Mapping[str, Any]) -> str:
-    """Return the installation that a claim is for, empty where it says none."""
+    """Return the installation that a claim is for, empty if it says none."""
     return str((content["metadata"].get("annotations") or {}).get(INSTALLATION) or "")

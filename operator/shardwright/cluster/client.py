@@ -130,7 +130,7 @@ class Client:
         *,
         metadata_only: bool = False,
     ) -> dict[str, Any] | None:
-        """Return an object, or no more than its metadata, or None where the API server itself says
+        """Return an object, or no more than its metadata, or None if the API server itself says
         that there is none.
         """
         accept = METADATA_ONLY if metadata_only else JSON
@@ -214,7 +214,7 @@ class Client:
         *,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Create an object, or only ask for the outcome; 409 where one of the name exists, ours or
+        """Create an object, or only ask for the outcome; 409 if one of the name exists, ours or
         not.
         """
         query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
@@ -284,7 +284,7 @@ class Client:
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Replace an object whose body carries the resource version it was read at; 409 where it
+        """Replace an object whose body carries the resource version it was read at; 409 if it
         changed since.
         """
         path = resource.path(namespace, name)

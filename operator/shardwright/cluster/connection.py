@@ -57,7 +57,7 @@ class Connection:
 
 
 def kubeconfigs_of(connection: Connection) -> tuple[str, ...]:
-    """Return the kubeconfigs that are there; none where flags alone say where the cluster is.
+    """Return the kubeconfigs that are there; none if flags alone say where the cluster is.
 
     Raises:
         AccessError: there is none, and no flag names a server.

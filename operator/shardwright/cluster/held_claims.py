@@ -15,7 +15,7 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """Whose the pod is that a claim is reserved for; ``owner`` is None where it is nobody's."""
+    """Whose the pod is that a claim is reserved for; ``owner`` is None if it is nobody's."""
 
     owner: OwnerKey | None = None
     group: str = ""

@@ -76,8 +76,8 @@ OF_CLAIMS: Final[Sequence[Right]] = tuple(
 class Duties:
     """The work of an operator, as far as its rights follow from it.
 
-    ``namespaces`` are those that it watches, all where none is named; ``claims`` the ClusterRoles
-    that state its scope; ``fetches`` whether it has configs read from the hub.
+    ``namespaces`` are those that it watches, all if none is named; ``claims`` the ClusterRoles that
+    state its scope; ``fetches`` whether it has configs read from the hub.
     """
 
     namespaces: tuple[str, ...] = ()

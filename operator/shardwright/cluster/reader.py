@@ -463,7 +463,7 @@ class Reader(threading.Thread, Generic[V]):
             self._health = _well(self._health)
 
     def _fail(self, error: ReadError) -> None:
-        """Note a failure, say so where it is news, and wait before the next attempt."""
+        """Note a failure, say so if it is news, and wait before the next attempt."""
         if self._stopping.is_set():
             return
         self._failures += 1
@@ -535,7 +535,7 @@ def _well(health: ReaderHealth) -> ReaderHealth:
 
 
 def _number(version: str) -> int:
-    """Return a resource version as a number, 0 where it is none."""
+    """Return a resource version as a number, 0 if it is none."""
     return int(version) if version.isascii() and version.isdecimal() else 0
 
 

@@ -55,9 +55,7 @@ class Schedulers:
         namespaces: Collection[str] = (),
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``namespaces`` are those in which the operator has its rights, all where none is
-        named.
-        """
+        """``namespaces`` are those in which the operator has its rights, all if none is named."""
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
@@ -100,7 +98,7 @@ class Schedulers:
     async def _best(
         self, integration: SchedulerIntegration, apis: frozenset[str]
     ) -> str:
-        """Return the best version of its API that is served, empty where none is."""
+        """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
             if api in apis and await self._has(api, integration.plural):
                 return api

@@ -78,11 +78,11 @@ class Child:
     """An object that carries our label: all that was written of it, without the reports of its
     controllers.
 
-    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty
-    where none does; then it is somebody else's, and no more is kept than that it is there. Of one
-    that is larger than anything that we write, our fields are kept, and ``excess`` names the
-    others. Equal as long as its ``digest`` is: a status that changes is no change. ``version`` is
-    the number of the version that it was seen at.
+    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty if
+    none does; then it is somebody else's, and no more is kept than that it is there. Of one that is
+    larger than anything that we write, our fields are kept, and ``excess`` names the others. Equal
+    as long as its ``digest`` is: a status that changes is no change. ``version`` is the number of
+    the version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -154,8 +154,8 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
 
 
 def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
-    """Return the member that a pod is of the StatefulSet that controls it, None where its name is
-    none that it gives.
+    """Return the member that a pod is of the StatefulSet that controls it, None if its name is none
+    that it gives.
     """
     metadata = pod["metadata"]
     head, _, ordinal = metadata["name"].rpartition("-")
@@ -247,7 +247,7 @@ def project_priority_class(content: Mapping[str, Any]) -> PriorityClass:
 
 
 def _model_of(content: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and uid of the ShardedModel that controls an object, empty where none does."""
+    """Return name and uid of the ShardedModel that controls an object, empty if none does."""
     owner = controller(content)
     ours = owner.get("kind") == KIND and _group(owner) == _group(
         {"apiVersion": API_VERSION}

@@ -15,7 +15,7 @@ CONFLICT: Final = 409
 async def write_status(
     client: Client, live: Mapping[str, Any], status: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Make ``status`` the status of the live object and return it as it is then, None where nothing
+    """Make ``status`` the status of the live object and return it as it is then, None if nothing
     was written.
 
     Fields that the live status has and the new one has not are removed. A resource that is gone is

@@ -116,7 +116,7 @@ class Store:
     @property
     def unready(self) -> Mapping[str, datetime | None]:
         """Return those whose kubelet does not answer or says that it cannot run pods: since when,
-        None where nothing says.
+        None if nothing says.
         """
         return MappingProxyType(self._unready)
 
@@ -163,8 +163,8 @@ class Store:
         )
 
     def child(self, kind: str, namespace: str, name: str) -> Child | None:
-        """Return the object of this name, whoever owns it; None where there is none that carries
-        our label.
+        """Return the object of this name, whoever owns it; None if there is none that carries our
+        label.
         """
         return self._children.get((kind, namespace, name))
 

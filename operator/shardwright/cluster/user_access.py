@@ -25,8 +25,8 @@ _FLAGS: Final = "of the command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccess:
-    """A way to the API server, with the kubeconfig's further words; ``context`` is empty where
-    flags alone say where.
+    """A way to the API server, with the kubeconfig's further words; ``context`` is empty if flags
+    alone say where.
     """
 
     access: Access
@@ -67,7 +67,7 @@ def open_connection(connection: Connection) -> UserAccess:
 
 def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
     """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none
-    where none can be read.
+    if none can be read.
     """
     try:
         merged = _merged(kubeconfigs_of(Connection(kubeconfig=kubeconfig)))
@@ -86,7 +86,7 @@ def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
 
 def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     """Read the kubeconfigs into a configuration; return the name and the namespace of the context,
-    empty where there is none.
+    empty if there is none.
     """
     paths = kubeconfigs_of(connection)
     if not paths:
@@ -107,7 +107,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
 
 def _merged(paths: Sequence[str]) -> Any:
     """Return the kubeconfigs as one, of which the first that names something counts; the library
-    takes the last one's current context, also where that is empty.
+    takes the last one's current context, also if that is empty.
     """
     merger = KubeConfigMerger(os.pathsep.join(paths))
     current = (file.get("current-context") for file in merger.config_files.values())

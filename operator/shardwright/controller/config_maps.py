@@ -59,8 +59,7 @@ class ConfigMaps:
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     async def get(self, key: Key) -> dict[str, Any] | None:
-        """Return a ConfigMap as it is in the version that the caches know, None where there is
-        none.
+        """Return a ConfigMap as it is in the version that the caches know, None if there is none.
 
         Raises:
             ApiError: it could not be read.

@@ -75,11 +75,11 @@ def believed_text(
     keys: SigningKeys,
     administration: Administration,
 ) -> str | None:
-    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else
-    has written it for us.
+    """Return the config in the ConfigMap of a resource; None if there is none, or somebody else has
+    written it for us.
 
-    Where there are no keys, nothing tells who wrote it, so that a catalogue which has the model
-    goes before it.
+    If there are no keys, nothing tells who wrote it, so that a catalogue which has the model goes
+    before it.
     """
     model = live["spec"]["model"]
     if not model.get("configMapRef"):
@@ -98,10 +98,10 @@ async def read_fetching(
     subject: Subject | tuple[Problem, ...],
     taken: Key | None,
 ) -> Fetching | None:
-    """Return how far the Job of a resource is whose model lacks a config, None where it lacks none
+    """Return how far the Job of a resource is whose model lacks a config, None if it lacks none
     that can be read.
 
-    Also where the operator may not look at Jobs and their pods: then configs are given by hand.
+    Also if the operator may not look at Jobs and their pods: then configs are given by hand.
     ``taken`` is the ConfigMap that was there before the subject was made, and so holds no config.
     """
     lacking = unread(subject)

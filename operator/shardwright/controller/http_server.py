@@ -37,7 +37,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """The answer. ``encoding`` is that of the body (``gzip``), empty where it is sent as it is.
+    """The answer. ``encoding`` is that of the body (``gzip``), empty if it is sent as it is.
     ``challenges`` say how a client that is not known may show who it is: a header for each, as
     Chromium asks for no password where one header has two.
     """
@@ -77,7 +77,7 @@ from.
 
 Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
 """Of the header ``Authorization`` (empty: there is none) and the address it comes from, why who
-sends it is refused, None where he is not.
+sends it is refused, None if he is not.
 """
 
 

@@ -223,7 +223,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the checks, print a line for each, and return 0 where all are fine, else 1."""
+    """Run the checks, print a line for each, and return 0 if all are fine, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m shardwright.controller.installed", description=__doc__
     )

@@ -66,8 +66,8 @@ class ModelSeries(Collector):
     def _bounded(
         self, key: Key, wanted: Mapping[Series, float]
     ) -> Mapping[Series, float]:
-        """Return the series that a model gets: all that it wants or, where there is no room, those
-        it has, then the first.
+        """Return the series that a model gets: all that it wants or, if there is no room, those it
+        has, then the first.
         """
         before = self.of(key)
         room = self._most - self._count + len(before)

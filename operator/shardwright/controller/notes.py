@@ -41,8 +41,8 @@ class Note:
     again_at: datetime | None = None
 
     def record_of(self, uid: str) -> PlanRecord | None:
-        """Return the plan of record that was in place for the resource with this uid, None where
-        none was seen.
+        """Return the plan of record that was in place for the resource with this uid, None if none
+        was seen.
         """
         return self.record[1] if self.record and self.record[0] == uid else None
 

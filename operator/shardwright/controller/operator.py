@@ -140,7 +140,7 @@ class Operator:
         )
 
     def _make_scrapers(self) -> Scrapers | None:
-        """Return who judges those that scrape, None where everybody may."""
+        """Return who judges those that scrape, None if everybody may."""
         if self._options.metrics_authentication == "None":
             return None
         return Scrapers(

@@ -155,8 +155,8 @@ class Planner:
     ) -> Subject:
         """Return the facts of a resource that planning needs; worked out once for each form of it.
 
-        ``kept_version`` is the engine's version that it has had by default so far, where that is
-        not the newest known.
+        ``kept_version`` is the engine's version that it has had by default so far, if that is not
+        the newest known.
 
         Raises:
             InputError: what the user must correct.
@@ -219,9 +219,9 @@ class Planner:
     ) -> Replanned | Problem:
         """Return the planner's answer, or why there is none.
 
-        The GPUs of a plan that is to be deployed are kept from then on, where its namespace may
-        keep so many. A model that does not get its GPUs stands in line. A mere comparison, or a
-        plan that is only to be shown, keeps no GPUs, and is answered beside the others.
+        The GPUs of a plan that is to be deployed are kept from then on, if its namespace may keep
+        so many. A model that does not get its GPUs stands in line. A mere comparison, or a plan
+        that is only to be shown, keeps no GPUs, and is answered beside the others.
         """
         if ask.choice is PlanChoice.COMPARE:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
@@ -422,7 +422,7 @@ class Planner:
         """Return the worker's answer; one that costs too much is asked again when the spec has
         changed, or after a long while.
 
-        ``remember`` is told the answer also where the look that asked has come to its deadline: the
+        ``remember`` is told the answer also if the look that asked has come to its deadline: the
         next one finds it. While all but advice is asked, others wait for their turn at choosing
         GPUs, so it goes first.
         """

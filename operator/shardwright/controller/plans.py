@@ -218,7 +218,7 @@ class Plans:
 
 
 def token_of(header: str) -> str:
-    """Return the token of ``Authorization``, empty where there is none.
+    """Return the token of ``Authorization``, empty if there is none.
 
     A browser sends the words that were typed into its own box: the password is the token, the user
     name says nothing.

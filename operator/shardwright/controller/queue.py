@@ -287,7 +287,7 @@ class Queue:
         return turn
 
     def take(self) -> Turn | None:
-        """Take the next key to work on, None where there is none that may be; :meth:`done` must
+        """Take the next key to work on, None if there is none that may be; :meth:`done` must
         follow.
         """
         if self._closed or len(self._working) >= self.workers:

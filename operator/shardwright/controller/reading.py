@@ -191,8 +191,8 @@ class Reading:
         return (subject, record) if record and isinstance(subject, Subject) else None
 
     def _newest(self, live: Mapping[str, Any], note: Note) -> int:
-        """Return the serial of the newest plan of record of a resource; 0 where none counts, as
-        there is no key.
+        """Return the serial of the newest plan of record of a resource; 0 if none counts, as there
+        is no key.
         """
         remembered = note.record_of(live["metadata"]["uid"])
         return (
@@ -278,7 +278,7 @@ class Reading:
         self, live: Mapping[str, Any]
     ) -> tuple[PlanRecord | None, RecordForm | None]:
         """Return the plan of record that is believed of a resource before anybody has looked at it,
-        None where there is none, and the form of which it is: as long as that stays, it is the
+        None if there is none, and the form of which it is: as long as that stays, it is the
         same. None: other things count, too.
 
         Raises:
@@ -505,8 +505,8 @@ class Reading:
             return error.problems
 
     async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
-        """Return the config that the spec refers to, or that was read from the hub for it; None
-        where there is none.
+        """Return the config that the spec refers to, or that was read from the hub for it; None if
+        there is none.
         """
         where, file = config_place(live)
         self._view.note(key, replace(self._view.interests(key), config_map=where))
@@ -648,9 +648,7 @@ def _alone(kind: str) -> str:
 
 
 def _serial_in(live: Mapping[str, Any]) -> int:
-    """Return the serial of the newest plan of record as the status says it, 0 where it says
-    none.
-    """
+    """Return the serial of the newest plan of record as the status says it, 0 if it says none."""
     return int((live.get("status") or {}).get(SERIAL) or 0)
 
 

@@ -99,7 +99,7 @@ class Scrapers:
         self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
-        """Return why who sends this header from this address is refused, None where he is not."""
+        """Return why who sends this header from this address is refused, None if he is not."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:

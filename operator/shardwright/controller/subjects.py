@@ -43,7 +43,7 @@ class Subjects:
         return known[1] if known and known[0] == form else None
 
     def last(self, key: Key) -> Subject | None:
-        """Return the subject of a resource as it was last known, None where it has none."""
+        """Return the subject of a resource as it was last known, None if it has none."""
         known = self._known.get(key)
         return known[1] if known and isinstance(known[1], Subject) else None
 

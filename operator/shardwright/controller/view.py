@@ -59,7 +59,7 @@ class View:
     restart have been given back since it was last 0. ``line`` is how those wait that the planner
     found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes to,
     ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all
-    where none is named; ``unread`` those of them of which something was never read, ``left`` those
+    if none is named; ``unread`` those of them of which something was never read, ``left`` those
     that are left to another installation: none of their models is known here.
     """
 

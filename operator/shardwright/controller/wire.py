@@ -59,7 +59,7 @@ class Reply:
 
 
 def read_message(source: IO[bytes]) -> bytes | None:
-    """Return the next message, None where the other end has closed."""
+    """Return the next message, None if the other end has closed."""
     head = source.read(LENGTH.size)
     # Also where it has ended in the midst of a message: half of one is none.
     if len(head) < LENGTH.size:

@@ -105,7 +105,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id, None where there is no process yet."""
+        """Return the process id, None if there is no process yet."""
         return self._process.pid if self._process else None
 
     async def ask(

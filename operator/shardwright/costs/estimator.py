@@ -378,8 +378,8 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
 
 
 def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
-    """Return the kind of measurement that a candidate is like; empty where hardly any were
-    published, or none of such a GPU.
+    """Return the kind of measurement that a candidate is like; empty if hardly any were published,
+    or none of such a GPU.
     """
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
@@ -413,7 +413,7 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
 
 
 def _hardware(candidate: Candidate) -> tuple[object, ...]:
-    """Return all of a candidate's hardware that its price depends on: the network only where it is
+    """Return all of a candidate's hardware that its price depends on: the network only if it is
     crossed.
     """
     pool, placement = candidate.pool, candidate.placement

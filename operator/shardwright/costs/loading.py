@@ -130,7 +130,7 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
 
     Formula: ceil(stages / stages that a node holds).
     Unit: nodes.
-    Error: exact, where the ranks of a stage lie side by side.
+    Error: exact, if the ranks of a stage lie side by side.
     Source: derived.
 
     >>> (
@@ -183,7 +183,7 @@ def loading_time(
         bytes_per_node: The bytes of its ranks, each stage once.
         nodes: How many times that the whole model is (``distinct_nodes``): from the hub, an image
             or an object store every node fetches all of it.
-        storage: Where the weights lie, None where that is not known.
+        storage: Where the weights lie, None if that is not known.
         stated_bytes_per_second: The rate of a node, as somebody has measured it.
 
     >>> found = loading_time(10**12, 1, Storage.CLAIM)

@@ -325,8 +325,8 @@ def _longest(
 ) -> ReplicaMemory | None:
     """Return the memory at the longest request of at least ``shortest`` tokens that fits.
 
-    Where one fits, so does every shorter one: the shortest is tried first, because most layouts
-    hold none at all.
+    If one fits, so does every shorter one: the shortest is tried first, because most layouts hold
+    none at all.
     """
     found = memory_at(frame, replace(limits, model_len=shortest))
     if not fits(found):

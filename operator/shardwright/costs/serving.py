@@ -349,7 +349,7 @@ def _held_back(
     """Return the stay of a request, and its wait because prompts may take no more than a share of
     the time.
 
-    Where the prompts of the others want more than their share, they get it and no more: prompts set
+    If the prompts of the others want more than their share, they get it and no more: prompts set
     the pace, decoding is slowed by the share alone, and requests wait before their prompt is
     computed.
     """

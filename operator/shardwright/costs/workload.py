@@ -34,7 +34,7 @@ class Workload:
     """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest
     request.
 
-    Where nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
+    If nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
     layout is refused.
 
     ``requests_per_second``, where stated, is the offered rate of all replicas: the number in flight
@@ -43,7 +43,7 @@ class Workload:
     chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work of the
     busiest expert rank over the mean (None: the cost model's own). With speculative decoding a step
     verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
-    ``draft_acceptance``, give or take ``draft_acceptance_band``. Where ``draft_choices`` are given,
+    ``draft_acceptance``, give or take ``draft_acceptance_band``. If ``draft_choices`` are given,
     each estimate takes the number of them that serves most. ``kv_offload`` is the K/V that is kept
     beside the GPUs (None: nothing).
     """

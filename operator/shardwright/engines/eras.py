@@ -91,7 +91,7 @@ def era_of(version: str) -> Era:
 
 
 def release_of(version: str) -> tuple[int, int] | None:
-    """Return (major, minor) of a version string, None where it does not begin with one.
+    """Return (major, minor) of a version string, None if it does not begin with one.
 
     >>> release_of("0.33.0"), release_of("0.6.x"), release_of("2024 (see paper)")
     ((0, 33), (0, 6), None)

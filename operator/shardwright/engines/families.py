@@ -169,8 +169,8 @@ _BASE: Final = re.compile(r"(^|[-_])base([-_]|$)")
 
 
 def family_of(model_id: str) -> ParserFamily | None:
-    """Return the family of a model's id, None where none is known, or where the model is not made
-    to answer.
+    """Return the family of a model's id, None if none is known, or where the model is not made to
+    answer.
 
     >>> [
     ...     found and found.name

@@ -66,10 +66,10 @@ class Option:
     ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only
     ``_``), ``key`` the key of the engine's configuration file that says the same (empty: only the
     command line does). ``type`` is the name of the parser's conversion (``int``, ``loads``,
-    ``_optional_type``, ...); ``switch`` is True where the option takes no value, ``off`` is then
-    the flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values
+    ``_optional_type``, ...); ``switch`` is True if the option takes no value, ``off`` is then the
+    flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values
     beside the ``choices`` (empty: none does). ``keys`` are those that an object may have (empty:
-    not known, or no object). ``many`` is True where it takes several values, one word each.
+    not known, or no object). ``many`` is True if it takes several values, one word each.
     """
 
     name: str
@@ -86,9 +86,7 @@ class Option:
 
 
 def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
-    """Return the options of an engine's ``version`` by name, or None where no table holds for
-    it.
-    """
+    """Return the options of an engine's ``version`` by name, or None if no table holds for it."""
     minor = version.rpartition(".")[0]
     listed = next(
         (known for known in tables.versions if known.rpartition(".")[0] == minor), None

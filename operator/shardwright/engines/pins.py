@@ -129,7 +129,7 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
 
 
 def _keys(value: object) -> Mapping[str, Any]:
-    """Return the object that a text holds as JSON, empty where it holds none."""
+    """Return the object that a text holds as JSON, empty if it holds none."""
     try:
         found = json.loads(value) if isinstance(value, str) else None
     except ValueError:

@@ -57,7 +57,7 @@ class Policy:
         }
 
     def class_of(self, name: str) -> OptionClass | None:
-        """Return the class of an option, None where it is on no list."""
+        """Return the class of an option, None if it is on no list."""
         lists = {
             OptionClass.FREE: self.allowed,
             OptionClass.COUNTED: self.counted,

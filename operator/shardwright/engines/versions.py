@@ -55,9 +55,7 @@ class Releases:
 
     @property
     def default_image(self) -> str:
-        """Return the image that is taken first where a resource names none, empty where there is
-        none.
-        """
+        """Return the first image for a resource that names none, empty if there is none."""
         return next(iter(self.default_images.values()), "")
 
 
@@ -112,7 +110,7 @@ def engine_version(
     """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or what to do
     about it.
 
-    A tag is believed only where the image's own name is the engine's; ``version`` (what the user
+    A tag is believed only if the image's own name is the engine's; ``version`` (what the user
     states) decides everywhere else and must not contradict such a tag.
 
     >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None)
@@ -139,8 +137,8 @@ def engine_version(
 
 
 def built_for(image: str) -> str | None:
-    """Return the resource of the GPUs that an image is built for by its name, None where the name
-    does not tell.
+    """Return the resource of the GPUs that an image is built for by its name, None if the name does
+    not tell.
 
     >>> (
     ...     built_for("vllm/vllm-openai:v0.33.0"),
@@ -243,11 +241,11 @@ def _contradiction(tagged: str, stated: str) -> Problem:
 
 
 def kept_default(said: str | None) -> str | None:
-    """Return the version by default that a plan of record keeps the engine at, None where that is
-    the newest that is known.
+    """Return the version by default that a plan of record keeps the engine at, None if that is the
+    newest that is known.
 
-    ``said`` is what it says of it: empty where its spec left none open, None where its release did
-    not say.
+    ``said`` is what it says of it: empty if its spec left none open, None if its release did not
+    say.
 
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)

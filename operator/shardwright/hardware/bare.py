@@ -56,9 +56,9 @@ class BareNode:
 
 
 def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
-    """Return what is kept of a node, None where a device plugin offers GPUs: slices say nothing
-    then, also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity
-    for five minutes (``endpointStopGracePeriod``).
+    """Return what is kept of a node, None if a device plugin offers GPUs: slices say nothing then,
+    also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity for
+    five minutes (``endpointStopGracePeriod``).
     """
     offered = (raw.allocatable, raw.capacity)
     if any(quantity(of.get(resource)) for of in offered for resource in RESOURCES):

@@ -65,7 +65,7 @@ class DeviceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
-    """One device; ``taint`` is the key of what keeps pods off it, empty where nothing does.
+    """One device; ``taint`` is the key of what keeps pods off it, empty if nothing does.
 
     ``shared``: several claims may have it at once.
     """
@@ -101,9 +101,7 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevices:
-    """What pods claim, where no extended resource stands for it: devices of a class, of one
-    product.
-    """
+    """The claim of pods without an extended resource for it: devices of a class, of one product."""
 
     device_class: str
     product: str
@@ -167,7 +165,7 @@ def read_device_class(content: object) -> DeviceClass:
 
 
 def read_claim(content: object) -> DeviceUsage | None:
-    """Return the whole GPUs that a ResourceClaim holds, None where it holds none.
+    """Return the whole GPUs that a ResourceClaim holds, None if it holds none.
 
     A slice of a GPU holds all of it: nobody else can have the whole one. Who looks only (admin
     access) holds nothing. Nothing but the status is believed: whoever may make claims may write
@@ -197,7 +195,7 @@ def read_claim(content: object) -> DeviceUsage | None:
 def read_devices(
     slices: Iterable[DeviceSlice], classes: Mapping[str, DeviceClass]
 ) -> NodeDevices | Problem | None:
-    """Return the GPUs of one node, why they cannot be planned, or None where its slices have none.
+    """Return the GPUs of one node, why they cannot be planned, or None if its slices have none.
 
     Args:
         slices: All slices of the node, in any order.
@@ -263,7 +261,7 @@ def _said(attributes: Mapping[str, Any], name: str, kind: str = "string") -> str
 
 
 def _node_of(allocation: Mapping[str, Any]) -> str:
-    """Return the node to which an allocation is bound, empty where it names none."""
+    """Return the node to which an allocation is bound, empty if it names none."""
     terms = mappings(mapping(allocation.get("nodeSelector")).get("nodeSelectorTerms"))
     fields = (item for term in terms for item in mappings(term.get("matchFields")))
     named = (
@@ -282,9 +280,7 @@ def _whole(device: object) -> str:
 
 
 def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
-    """Return the slices of the latest generation of each pool, None where one of them is
-    missing.
-    """
+    """Return the slices of the latest generation of each pool, None if one of them is missing."""
     pools: defaultdict[str, list[DeviceSlice]] = defaultdict(list)
     for item in slices:
         pools[item.pool].append(item)

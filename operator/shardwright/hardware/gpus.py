@@ -171,7 +171,7 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
 
 
 def catalogue_ids(product: str) -> tuple[str, ...]:
-    """Return the ids of the catalogue that a product may mean; empty where it has none."""
+    """Return the ids of the catalogue that a product may mean; empty if it has none."""
     return candidates(product, _names())
 
 

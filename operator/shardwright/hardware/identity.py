@@ -66,8 +66,8 @@ def identify(
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
-    What the catalogue lacks may be among the GPUs that the administrator states (``stated``). Where
-    a node has ``devices`` of ResourceSlices, these name the product.
+    What the catalogue lacks may be among the GPUs that the administrator states (``stated``). If a
+    node has ``devices`` of ResourceSlices, these name the product.
     """
     key, product = _product(raw, resource, devices)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
@@ -180,7 +180,7 @@ def _memory_hint(
 def _memory_bytes(
     raw: RawNode, resource: str, devices: NodeDevices | None
 ) -> int | None:
-    """Return the memory of one GPU as slices or labels of the node say, None where they do not."""
+    """Return the memory of one GPU as slices or labels of the node say, None if they do not."""
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB
     if devices and devices.memory_bytes:

@@ -26,7 +26,7 @@ _MACHINES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance type. ``network_gbps_per_gpu`` is None where the provider does not say."""
+    """One instance type. ``network_gbps_per_gpu`` is None if the provider does not say."""
 
     name: str
     gpu_id: str

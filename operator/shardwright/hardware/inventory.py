@@ -126,8 +126,8 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExclusion:
-    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could
-    not be read.
+    """A node with GPUs that the planner cannot use, and why; ``product`` is empty if it could not
+    be read.
 
     ``ready`` and ``unready_since`` are those of the node, whatever else keeps it out.
     """

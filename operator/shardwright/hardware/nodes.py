@@ -133,9 +133,7 @@ def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:
-    """Return why a node is for another installation of the operator, None where it is for this
-    one.
-    """
+    """Return why a node is for another installation of the operator, None if it is for this one."""
     said = raw.labels.get(NODE_SET, "")
     if said == node_set:
         return None
@@ -224,7 +222,7 @@ def _is_ready(raw: RawNode) -> bool:
 
 
 def _unready_since(raw: RawNode) -> datetime | None:
-    """Return the first that is known of since when the node is not ready, None where it is ready or
+    """Return the first that is known of since when the node is not ready, None if it is ready or
     nothing says.
     """
     return next(
@@ -233,7 +231,7 @@ def _unready_since(raw: RawNode) -> datetime | None:
 
 
 def _unready_stamps(raw: RawNode) -> Iterator[str]:
-    """Yield for everything that says that the node is not ready since when, empty where it does not
+    """Yield for everything that says that the node is not ready since when, empty if it does not
     say.
     """
     for condition in mappings(raw.status.get("conditions")):

@@ -70,8 +70,8 @@ def build_inventory(
 
     Free is allocatable minus what pods of others hold minus what plans of others keep and have not
     bound yet, never below zero. ``own`` names the model that is planned: its own pods and plan do
-    not count against it. ``usage`` is None where pods cannot be listed: then everything allocatable
-    is called free. ``terms`` say which nodes its pods may use and which RDMA devices they request:
+    not count against it. ``usage`` is None if pods cannot be listed: then everything allocatable is
+    called free. ``terms`` say which nodes its pods may use and which RDMA devices they request:
     links are those that they then reach.
     """
     known = KnownPods.NONE if usage is None else KnownPods.ALL

@@ -55,7 +55,7 @@ def _assumed(gpu: Gpu) -> GpuPrice:
     its vendor's listed GPUs.
 
     It costs no more than one that has all that it has, and no less than one of which it has all and
-    whose scale-up link is no better than its own. Where the lists contradict each other the lower
+    whose scale-up link is no better than its own. If the lists contradict each other the lower
     price counts.
     """
     own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
@@ -130,7 +130,7 @@ def _price(row: Mapping[str, str]) -> GpuPrice:
 @cache
 def _asked_share(vendor: str) -> float:
     """Return the middle of what a vendor's listed GPUs cost of what their data sheets are worth; of
-    all where none is listed.
+    all if none is listed.
     """
     gpus = load_gpus()
     shares = [

@@ -33,8 +33,8 @@ class RawNode:
     no more.
 
     Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every
-    minute are left out. ``label_prefix`` is where labels begin that no kubelet can write, empty
-    where nobody has said.
+    minute are left out. ``label_prefix`` is where labels begin that no kubelet can write, empty if
+    nobody has said.
     """
 
     name: str

@@ -94,7 +94,7 @@ def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 
 def read_folder(folder: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder, or in a model's folder of the hub's cache (its newest
-    commit); None where there is none.
+    commit); None if there is none.
 
     Raises:
         InputError: Its files are no checkpoint's.
@@ -208,7 +208,7 @@ def _commit_of(place: Path) -> str | None:
 
 
 def _text(file: Path, max_bytes: int) -> str | None:
-    """Return the text of a file, None where there is none."""
+    """Return the text of a file, None if there is none."""
     if not file.is_file():
         return None
     with file.open("rb") as opened:

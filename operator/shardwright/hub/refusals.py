@@ -38,7 +38,7 @@ class Asked:
 
 
 def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal | None:
-    """Return why a hub answers so, None where it is no refusal of ours.
+    """Return why a hub answers so, None if it is no refusal of ours.
 
     The hub says 401, not 404, of a repository that is not there to whom it does not know. Source:
     huggingface_hub 2.4 ``utils/_http.py:hf_raise_for_status``.

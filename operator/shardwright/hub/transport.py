@@ -52,8 +52,8 @@ T = TypeVar("T")
 class HubResponse:
     """What came at the end of the redirects.
 
-    ``commit`` is what the hub itself says that the file is of, empty where it does not. ``of_hub``
-    is whether the hub has given the answer, and not a host that it named. ``body`` is empty but for
+    ``commit`` is what the hub itself says that the file is of, empty if it does not. ``of_hub`` is
+    whether the hub has given the answer, and not a host that it named. ``body`` is empty but for
     status 200.
     """
 

@@ -248,7 +248,7 @@ def _expert_degrees(
     """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them
     (whole experts).
 
-    Where an engine has both at once also what lies between: experts are dealt to sets of ranks that
+    If an engine has both at once also what lies between: experts are dealt to sets of ranks that
     slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
     """
     if pin is not None:

@@ -47,8 +47,8 @@ class Placement:
     ``groups`` may hold fewer replicas than the layout asks for when not enough is free:
     ``missing_nodes`` says how many nodes are short. ``leftover_gpus`` stay free on the nodes used.
     ``tensor_link`` and ``pipeline_link`` are the slowest links that the two kinds of traffic really
-    cross (None where the degree is 1). ``one_domain`` says that the nodes of every replica share
-    one scale-up domain.
+    cross (None if the degree is 1). ``one_domain`` says that the nodes of every replica share one
+    scale-up domain.
     """
 
     groups: tuple[tuple[str, ...], ...]

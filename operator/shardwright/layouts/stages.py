@@ -23,9 +23,9 @@ def split_layers(
 ) -> tuple[tuple[int, int], ...]:
     """Return (first, one past the last) layer of every stage.
 
-    ``partition``, the layers of every stage, goes before the engine's own rule. A stage is empty
-    where there are more stages than layers; the checks refuse that, and a partition of other layers
-    than the model's.
+    ``partition``, the layers of every stage, goes before the engine's own rule. A stage is empty if
+    there are more stages than layers; the checks refuse that, and a partition of other layers than
+    the model's.
 
     Sources: vLLM 0.32 ``distributed/utils.py:get_pp_indices``; TensorRT-LLM
     ``mapping.py:pp_layers`` (``tensor_split``); SGLang ``srt/distributed/utils.py:get_pp_indices``.

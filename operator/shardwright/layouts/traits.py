@@ -202,7 +202,7 @@ class EngineSupport:
 
     ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one
     to take first. ``oldest_for`` is ``least_capability`` by method of ``quantization_config`` and
-    format of the weights (``Storage.product``), where it is newer than that.
+    format of the weights (``Storage.product``), if it is newer than that.
     """
 
     architectures: frozenset[str] | None = None
@@ -224,7 +224,7 @@ class EngineSupport:
     @property
     def takes_first(self) -> str:
         """Return the resource whose GPUs go before others: the first that images are chosen for;
-        empty where none does.
+        empty if none does.
         """
         return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""
 

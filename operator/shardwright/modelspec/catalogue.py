@@ -2,8 +2,8 @@
 never fuzzy.
 
 The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of what
-others list), read once. An alias is listed only where the repository has the architecture and sizes
-of the config it shares; fields that differ stand in ``overrides``.
+others list), read once. An alias is listed only if the repository has the architecture and sizes of
+the config it shares; fields that differ stand in ``overrides``.
 """
 
 import json
@@ -24,9 +24,7 @@ _NOTHING: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueEntry:
-    """A model id with its config; ``revision`` is None where the source does not name the
-    commit.
-    """
+    """A model id with its config; ``revision`` is None if the source does not name the commit."""
 
     id: str
     config: Mapping[str, object]
@@ -178,7 +176,7 @@ def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _likeness(one: str, other: str) -> float:
-    """Return the share of letters in common, 0 where a cheaper bound says that it is too little."""
+    """Return the share of letters in common, 0 if a cheaper bound says that it is too little."""
     matcher = SequenceMatcher(None, other, one, autojunk=False)
     cheap = min(matcher.real_quick_ratio(), matcher.quick_ratio())
     return matcher.ratio() if cheap >= _ALIKE else 0.0

@@ -63,7 +63,7 @@ class Fields:
         return value
 
     def optional_integer(self, name: str, bounds: Bounds) -> int | None:
-        """Return a whole number within bounds, or None where the field is missing or null."""
+        """Return a whole number within bounds, or None if the field is missing or null."""
         return None if self.values.get(name) is None else self.integer(name, bounds)
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -78,20 +78,20 @@ class Fields:
         )
 
     def string(self, name: str) -> str | None:
-        """Return a text, or None where the field is missing or null."""
+        """Return a text, or None if the field is missing or null."""
         value = self.values.get(name)
         if value is None or isinstance(value, str):
             return value
         return self._refuse(name, _shown(value), "must be a text", None)
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts, empty where the field is missing or null."""
+        """Return a list of texts, empty if the field is missing or null."""
         return tuple(
             item for item in self._list(name, str, "texts") if isinstance(item, str)
         )
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """Return a list of whole numbers, empty where the field is missing or null."""
+        """Return a list of whole numbers, empty if the field is missing or null."""
         return tuple(
             item
             for item in self._list(name, int, "whole numbers")
@@ -99,7 +99,7 @@ class Fields:
         )
 
     def section(self, name: str) -> "Fields | None":
-        """Return the object under a field, or None where the field is missing or null."""
+        """Return the object under a field, or None if the field is missing or null."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -108,7 +108,7 @@ class Fields:
         return Fields(value, f"{self.path}{name}.", self.problems)
 
     def sections(self, name: str) -> "tuple[Fields, ...]":
-        """Return a list of objects, empty where the field is missing or null."""
+        """Return a list of objects, empty if the field is missing or null."""
         items = self._list(name, Mapping, "objects")
         return tuple(
             Fields(item, f"{self.path}{name}[{index}].", self.problems)

@@ -25,8 +25,8 @@ class Gating(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryGate:
-    """Whether a repository is gated, the day on which that was read (as ``2026-11-25``),
-    and where; both empty where it is unknown.
+    """Whether a repository is gated, the day on which that was read (as ``2026-11-25``), and where;
+    both empty if it is unknown.
     """
 
     gating: Gating

@@ -31,7 +31,7 @@ def with_quantization_file(
     config: Mapping[str, object], quantization: Mapping[str, object]
 ) -> Mapping[str, object]:
     """Return a config with what its ``hf_quant_config.json`` says, as the engine joins the two;
-    itself where that adds nothing.
+    itself if that adds nothing.
 
     The config's own section goes first; only how each module of a mixture is stored comes from the
     file where that leaves it out. A file that names no algorithm stands beside unquantized weights.

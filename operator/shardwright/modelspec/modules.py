@@ -50,7 +50,7 @@ def canonical(entry: str) -> str:
     """Return a module, or a pattern of modules, as this room names them, whatever a checkpoint
     wraps its layers in.
 
-    All experts of a layer are one module, also where one of them is named.
+    All experts of a layer are one module, also if one of them is named.
 
     >>> (
     ...     canonical("language_model.model.layers.0*"),
@@ -190,14 +190,14 @@ def modules_of(fields: Fields, *lists: str) -> Modules:
 
 
 def globs_of(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return a pattern as globs, one for each way through its groups of alternatives; nothing where
-    it is more than that.
+    """Return a pattern as globs, one for each way through its groups of alternatives; nothing if it
+    is more than that.
     """
     return tuple(re.compile(translate(text)) for text in _texts(pattern))
 
 
 def _texts(pattern: str) -> tuple[str, ...]:
-    """Return the globs of a pattern as texts; nothing where it is more than that, or has too many
+    """Return the globs of a pattern as texts; nothing if it is more than that, or has too many
     ways.
     """
     parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text

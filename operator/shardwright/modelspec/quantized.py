@@ -48,7 +48,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
     """Read a ``quantization_config``; problems go to ``fields``.
 
     Returns:
-        None where the weights are stored in the model's dtype, or the method is not known.
+        None if the weights are stored in the model's dtype, or the method is not known.
     """
     method = fields.string("quant_method")
     stated = fields.values.get(SECTION, fields.values.get("quant_algo"))

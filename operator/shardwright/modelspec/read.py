@@ -67,7 +67,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
     Args:
         config: The content of the ``config.json``; or the contents of the files of a model by name,
-            where there is one beside it.
+            if there is one beside it.
         source: Where it comes from, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
@@ -130,7 +130,7 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
         source: Where it comes from.
 
     Returns:
-        The layers; None where the model has none, or where it is not known how they are made.
+        The layers; None if the model has none, or where it is not known how they are made.
 
     Raises:
         InputError: As :func:`read_model`.
@@ -258,7 +258,7 @@ def _outer(top: Fields) -> Fields:
 
 
 def _text_section(top: Fields) -> Fields | None:
-    """Return the section of the language model, None where the config is all of it."""
+    """Return the section of the language model, None if the config is all of it."""
     outer = _outer(top)
     return next(
         (section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))),
@@ -267,7 +267,7 @@ def _text_section(top: Fields) -> Fields | None:
 
 
 def _architecture(top: Fields) -> str | None:
-    """Return the architecture by name, where none is named by ``model_type``."""
+    """Return the architecture by name, if none is named by ``model_type``."""
     named = top.strings("architectures")
     if named:
         return named[0]

@@ -91,8 +91,8 @@ class Weight:
 class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
-    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens.
-    Where an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
+    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. If
+    an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
     ``index_dim`` the width of the key that the cache holds per token for the indexer of this layer.
     """
 

@@ -69,8 +69,8 @@ class Curve:
 
 
 def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
-    """Return the curve of a document, on axes that have room for every load; None where nothing has
-    a speed.
+    """Return the curve of a document, on axes that have room for every load; None if nothing has a
+    speed.
     """
     found = [one for one in at(document, "explanation.candidates") if one["speed"]]
     if not found:

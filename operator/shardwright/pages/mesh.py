@@ -77,9 +77,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFrame:
-    """Nodes that belong together; ``label`` is empty where the nodes of all replicas stand in one
-    row.
-    """
+    """Nodes that belong together; ``label`` is empty if all replicas stand in one row."""
 
     label: str
     cards: tuple[Card, ...]

@@ -64,7 +64,7 @@ class FigureTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRow:
-    """A candidate as a row of the table; figures are None where it has no speed."""
+    """A candidate as a row of the table; figures are None if it has no speed."""
 
     layout: str
     pool: str

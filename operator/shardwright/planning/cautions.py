@@ -109,8 +109,8 @@ def more_replicas(
 
     Args:
         ranked: The feasible candidates, the plan first.
-        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None
-            where there are none.
+        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None if
+            there are none.
         scale: The measure by which layouts are compared.
     """
     best, request = ranked[0], scale.request
@@ -250,8 +250,8 @@ def _downloads(request: Request) -> Iterator[str]:
 
 
 def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Yield that every pod of a group resolves the newest commit by itself, where no claim is
-    shared that holds one of them.
+    """Yield that every pod of a group resolves the newest commit by itself, if no claim is shared
+    that holds one of them.
 
     Also that the administrator wants a commit to be named.
     """

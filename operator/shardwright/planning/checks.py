@@ -44,8 +44,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with all its violations, and its estimator (None where its degrees do not divide
-    the model).
+    """A candidate with all its violations, and its estimator (None if its degrees do not divide the
+    model).
 
     The price is asked for where it is looked at: most candidates that do not stand are never
     priced.
@@ -57,7 +57,7 @@ class Verdict:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Return the estimate, None where the degrees do not divide the model."""
+        """Return the estimate, None if the degrees do not divide the model."""
         return self.prices.estimate(self.candidate) if self.prices else None
 
     @property

@@ -65,8 +65,8 @@ def _sparing_racks(
     """Return the rank without layouts that break a rack, if the best of them does not pay for that.
 
     It pays if, with all GPUs counted of the trays that it opens, it is better than the best on
-    other GPUs by more than predictions that hardly anybody has measured tell apart. Where the GPUs
-    are given, nothing is spared.
+    other GPUs by more than predictions that hardly anybody has measured tell apart. If the GPUs are
+    given, nothing is spared.
     """
     first = ranked[0]
     if scale.request.space.fill or not breaks_rack(first.candidate):

@@ -41,7 +41,7 @@ class Considered:
     """One question, every candidate with its verdict, and the estimator that judged and compares
     them.
 
-    Where nothing stands the candidates go beyond the free GPUs, so that the closest miss is among
+    If nothing stands the candidates go beyond the free GPUs, so that the closest miss is among
     them.
     """
 

@@ -136,16 +136,14 @@ def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
 def _reached(
     ranked: Sequence[FeasibleCandidate], request: Request
 ) -> Sequence[FeasibleCandidate]:
-    """Return those that can be run; all where nothing is to be run, or none can."""
+    """Return those that can be run; all if nothing is to be run, or none can."""
     return [
         item for item in ranked if not (request.deploy and not_yet(item.candidate))
     ] or ranked
 
 
 def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield that other GPUs would be better that are taken only where the engine is told to run
-    there.
-    """
+    """Yield that better GPUs are there, which are taken only if the engine is told to run there."""
     best = ranked[0]
     beaten = (
         other

@@ -42,7 +42,7 @@ class Plan:
     again.
 
     ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2,
-    …), also where lower ones are free. ``tensor_link`` and ``pipeline_link`` name the slowest links
+    …), also if lower ones are free. ``tensor_link`` and ``pipeline_link`` name the slowest links
     that traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it
     can). ``tight`` says that one longest request fits by less than the uncertainty of the memory.
     ``million_tokens_price`` is the price of a million output tokens at the planned load, in the
@@ -52,8 +52,8 @@ class Plan:
     the engine is told and whose effects no plan knows. ``host_cache`` is K/V that is kept in the
     memory of the nodes (None: none is). ``gpu_price`` is the price of one of its GPUs for an hour
     when layouts were compared (None: each counted as one). ``draft_tokens`` is how many tokens a
-    step drafts, where the plan chose that (0: it did not). ``claimed`` are the devices that pods
-    claim for their GPUs (None: they request ``resource``).
+    step drafts, if the plan chose that (0: it did not). ``claimed`` are the devices that pods claim
+    for their GPUs (None: they request ``resource``).
     """
 
     layout: Layout

@@ -51,7 +51,7 @@ class Request:
     ``file_bytes`` is the least size of the weights' files, ``cache_bytes`` the size of the claim
     that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
     commit to download, ``commit_missed`` that somebody wants one to be named and none is. ``gated``
-    are models that the hub gives to nobody without a token, where none is named. With ``deploy`` a
+    are models that the hub gives to nobody without a token, if none is named. With ``deploy`` a
     layout that can be run goes before one that can only be shown.
     """
 

@@ -30,8 +30,8 @@ def without_slower_twins(
 ) -> Sequence[Verdict]:
     """Return the verdicts without those of which a twin with a faster network is there.
 
-    Where links may count otherwise all are returned: a rate is looked for in steps, prompts that
-    are held back wait for decoding, and short answers are mostly their first tokens.
+    If links may count otherwise all are returned: a rate is looked for in steps, prompts that are
+    held back wait for decoding, and short answers are mostly their first tokens.
     """
     steps = load.output_tokens / load.tokens_per_step
     if (

@@ -127,7 +127,7 @@ def shape_problems(
         model: The model.
         layout: The degrees; paths of the problems are relative to ``parallelism``.
         traits: The engine.
-        max_model_len: The longest request in tokens; None where it is not up for judgement.
+        max_model_len: The longest request in tokens; None if it is not up for judgement.
     """
     rules = _rules(model, traits)
     cut = tuple(_cut_problems(model, layout, rules))
@@ -171,7 +171,7 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
 def architecture_unknown_to_engine(
     model: ModelSpec, traits: EngineTraits
 ) -> Problem | None:
-    """Return the problem of an architecture that the engine does not have; None where that is not
+    """Return the problem of an architecture that the engine does not have; None if that is not
     known.
     """
     known = traits.support.architectures

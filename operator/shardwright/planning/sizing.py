@@ -63,5 +63,5 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
 
 
 def fewest(steps: tuple[SizedOutcome, ...]) -> SizedOutcome | None:
-    """Return the smallest step that carries the load, None where none does."""
+    """Return the smallest step that carries the load, None if none does."""
     return next((step for step in steps if step.carries), None)

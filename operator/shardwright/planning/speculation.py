@@ -19,7 +19,7 @@ def loses_from(
     """Return the requests in flight, over all replicas, from which a token takes longer with drafts
     than without.
 
-    None where it does at no number that runs at once. The drafts are those that are planned, the
+    None if it does at no number that runs at once. The drafts are those that are planned, the
     memory is the plan's; loads are doubled until drafting loses, and the last step is halved.
     Larger ones are not looked at: a batch that computes more never makes drafts cheaper again, but
     where experts fill up it may for a while.

@@ -18,9 +18,9 @@ class Surveyed:
     """One candidate: a layout on a pool, ``codes`` of its violations (empty: it can run), and its
     speed.
 
-    ``performance`` is None where its degrees do not divide the model or its memory does not do: it
-    has no speed then. One with any other violation is priced as if it ran. ``carries_load`` is
-    False where requests would wait.
+    ``performance`` is None if its degrees do not divide the model or its memory does not do: it has
+    no speed then. One with any other violation is priced as if it ran. ``carries_load`` is False if
+    requests would wait.
     """
 
     layout: Layout

@@ -108,8 +108,8 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
 def _who_moves(
     lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]
 ) -> str:
-    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty
-    where none of those tried.
+    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty if
+    none of those tried.
     """
     near = {node.name: node for node in pool.nodes}
     helpful = [

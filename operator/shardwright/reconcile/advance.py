@@ -87,7 +87,7 @@ class Step:
     """The next thing to do: read or ask, else write, else publish the findings.
 
     ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
-    ``subject`` is the planner's subject. Where something is still to be read, that comes first:
+    ``subject`` is the planner's subject. If something is still to be read, that comes first:
     ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
     """
 
@@ -341,7 +341,7 @@ def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
 
 
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
-    """Return how a plan of record comes into its place, why it does not, None where it is there.
+    """Return how a plan of record comes into its place, why it does not, None if it is there.
 
     One that is there, but not as it was written, is written again; where that is not taken, it
     counts all the same.
@@ -475,11 +475,11 @@ def _beside(
     planned: StandingPlan,
     deployed: Deployed,
 ) -> StandingPlan | Step | Problem | None:
-    """Return how the first group that is to stop starts on free GPUs as well; None where there are
+    """Return how the first group that is to stop starts on free GPUs as well; None if there are
     none.
 
-    Where the plan of record that says so is not taken, that is the problem: nobody stops a group
-    for an answer that was lost.
+    If the plan of record that says so is not taken, that is the problem: nobody stops a group for
+    an answer that was lost.
     """
     if (
         subject.intent.paused
@@ -583,7 +583,7 @@ def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
 
 
 def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> Bundle:
-    """Return the objects that a plan turns into, none where it is only shown.
+    """Return the objects that a plan turns into, none if it is only shown.
 
     Raises:
         InputError: This cluster lacks something that they need.

@@ -59,7 +59,7 @@ def answer(
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
-    """Return an answer whose record says when its plan took the place of one that served, where it
+    """Return an answer whose record says when its plan took the place of one that served, if it
     did.
     """
     if (
@@ -85,7 +85,7 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
     its own groups were gone.
 
     Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
-    Where groups only come, go or move, the plan of record goes on meanwhile, and ends them.
+    If groups only come, go or move, the plan of record goes on meanwhile, and ends them.
     """
     return made.short is not None and ask.choice in {
         PlanChoice.REPLAN,

@@ -133,8 +133,8 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
 def given_up(
     seen: Seen, subject: Subject, record: PlanRecord | None, decision: Decision | None
 ) -> Course | None:
-    """Return the course of a model whose groups do not come up with its spec, None where it stays
-    on its own.
+    """Return the course of a model whose groups do not come up with its spec, None if it stays on
+    its own.
     """
     rejection = decision.rejection if decision else None
     if (

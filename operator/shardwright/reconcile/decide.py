@@ -88,7 +88,7 @@ class Decision:
 
     @property
     def wake_at(self) -> datetime | None:
-        """Return when the first back-off or wait for a place ends, or None where none runs."""
+        """Return when the first back-off or wait for a place ends, or None if none runs."""
         return min(
             (group.look_at for group in self.groups if group.look_at), default=None
         )
@@ -185,9 +185,9 @@ def keep_alive(
     wanted ones.
 
     A group that fails still stops as a whole and comes back as it was, and so do all, one after
-    another, where a restart is asked for; nothing is created, changed or deleted. ``size`` is how
-    many pods a group has that is at zero and does not remember (None: it stays at zero),
-    ``most_moving`` as in :func:`decide`.
+    another, if a restart is asked for; nothing is created, changed or deleted. ``size`` is how many
+    pods a group has that is at zero and does not remember (None: it stays at zero), ``most_moving``
+    as in :func:`decide`.
     """
     lives = [
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
@@ -404,7 +404,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
 
 
 def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
-    """Return the StatefulSet of the generation before, where a group is made anew beside it."""
+    """Return the StatefulSet of the generation before, if a group is made anew beside it."""
     root, number = generation_of(name)
     return (
         observed.objects.get((STATEFUL_SET, generation_name(root, number - 1)))
@@ -456,7 +456,7 @@ def _conflict(live: Mapping[str, Any]) -> Problem:
 def placed(
     content: Mapping[str, Any], owner_uid: str, observed: Observed
 ) -> tuple[Write, ...]:
-    """Return the write that one object needs, none where it is as rendered or belongs to somebody
+    """Return the write that one object needs, none if it is as rendered or belongs to somebody
     else.
     """
     live = observed.objects.get(object_key(content))

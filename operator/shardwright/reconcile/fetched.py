@@ -184,7 +184,7 @@ def age_seconds(job: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def _why_ended(job: Mapping[str, Any]) -> str:
-    """Return why a Job has ended, empty where all went well."""
+    """Return why a Job has ended, empty if all went well."""
     failed = _holding(job).get("Failed")
     return str(failed.get("reason") or "Failed") if failed else ""
 

@@ -59,19 +59,19 @@ class Findings:
     nothing was sent to it. ``undeployable`` is why the plan is not run, ``pods_refused`` why pods
     are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
     better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
-    where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
-    nothing may be deployed. ``hidden`` is why the present objects cannot be read: nothing else is
-    known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with
-    its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting
-    back, with their fields, ``overfull`` objects that somebody has filled, with their oversized
-    fields. ``kept_engine`` is the engine's version by default where an earlier release has chosen
-    it, unless a revision is run. ``distrusted`` is why a plan of record was not believed a while
-    ago, ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups
-    may be down on purpose for the sake of all models. ``rollback`` is the revision that runs
-    instead of the spec, ``rollback_problem`` why a requested one is not gone back to,
-    ``history_problem`` why the serving state is not kept as a revision. ``alpha_groups``: its
-    PodGroups are of an API that the next release of Kubernetes does not have. ``unread`` are
-    watched namespaces of which something was never read.
+    if that cannot be told. ``standing`` are the groups that exist. ``decision`` is None if nothing
+    may be deployed. ``hidden`` is why the present objects cannot be read: nothing else is known
+    then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
+    labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
+    with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
+    ``kept_engine`` is the engine's version by default where an earlier release has chosen it,
+    unless a revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
+    ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups may be
+    down on purpose for the sake of all models. ``rollback`` is the revision that runs instead of
+    the spec, ``rollback_problem`` why a requested one is not gone back to, ``history_problem`` why
+    the serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that
+    the next release of Kubernetes does not have. ``unread`` are watched namespaces of which
+    something was never read.
     """
 
     generation: int
@@ -119,7 +119,7 @@ class Findings:
 
     @property
     def revision_number(self) -> int | None:
-        """Return the number of the revision that is gone back to, None where none is, or the status
+        """Return the number of the revision that is gone back to, None if none is, or the status
         does not say.
         """
         revision = self.rollback[1] if self.rollback else None
@@ -368,7 +368,7 @@ def _reason(problem: Problem) -> str:
 
 
 def rollback_message(found: Findings) -> str:
-    """Return which revision runs in place of the spec, and why; empty where none does."""
+    """Return which revision runs in place of the spec, and why; empty if none does."""
     if found.rollback is None:
         return ""
     stands, revision = found.rollback

@@ -121,8 +121,8 @@ class Group:
         return standing > 0 and all_ready(self.members, standing)
 
     def available_at(self, now: datetime) -> datetime | None:
-        """Return when it will have been ready for long enough, None where it is not ready or need
-        not wait for that.
+        """Return when it will have been ready for long enough, None if it is not ready or need not
+        wait for that.
         """
         seconds = self.rules.min_ready_seconds
         return (
@@ -159,8 +159,8 @@ class Group:
         )
 
     def forgets_restarts_at(self) -> datetime | None:
-        """Return when it will have served for so long that its restarts were not in a row, None
-        where it had none.
+        """Return when it will have served for so long that its restarts were not in a row, None if
+        it had none.
         """
         if self.size > 1 or not (
             self.complete and self.ready_since and self.restarts_since > 0
@@ -192,9 +192,9 @@ class Group:
 
     @property
     def served_by(self) -> str | None:
-        """Return the former generation that serves in place of this one, None where there is none.
+        """Return the former generation that serves in place of this one, None if there is none.
 
-        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks
+        If it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks
         together again.
         """
         return (
@@ -296,8 +296,8 @@ class Group:
 
 
 def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does
-    not remember, ``size``.
+    """Return a StatefulSet as it is, with all its pods: those that it has or had or, if it does not
+    remember, ``size``.
     """
     pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}

@@ -402,7 +402,7 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
 
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
-    """Return when a group that is ready counts as available, or as stable, None where it does."""
+    """Return when a group that is ready counts as available, or as stable, None if it does."""
     times = (
         None if group.available(now) else group.available_at(now),
         group.forgets_restarts_at(),

@@ -170,8 +170,8 @@ def _failures(group: Group) -> Iterator[Failure]:
 
 
 def _would_change(group: Group) -> bool:
-    """Return whether a group that there is would get other pods now or, where a failure has taken
-    it to zero, when it starts.
+    """Return whether a group that there is would get other pods now or, if a failure has taken it
+    to zero, when it starts.
 
     One that is at zero for the sake of the change has left its former pods behind.
     """

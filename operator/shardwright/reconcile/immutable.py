@@ -29,12 +29,12 @@ _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "Service": ("spec.clusterIP",),
     "ComputeDomain": ("spec",),
 }
-"""The same by kind of what is beside the pods; of a ConfigMap it is all data, where it says so."""
+"""The same by kind of what is beside the pods; of a ConfigMap it is all data, if it says so."""
 
 
 def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields of a StatefulSet that keep it from becoming the rendered one; none where
-    the same is asked of its pods.
+    """Return the fields of a StatefulSet that keep it from becoming the rendered one; none if the
+    same is asked of its pods.
 
     A release of the operator that renders such a field otherwise restarts nothing: see
     :func:`as_it_can_be`.
@@ -46,8 +46,8 @@ def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str
 def as_it_can_be(
     rendered: Mapping[str, Any], live: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a rendered StatefulSet as the one that exists can become it, where the same is asked
-    of its pods.
+    """Return a rendered StatefulSet as the one that exists can become it, if the same is asked of
+    its pods.
     """
     differing = () if made_anew(rendered, live) else _differing(rendered, live)
     if not differing:

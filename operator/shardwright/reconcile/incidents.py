@@ -254,7 +254,7 @@ def engine_to_blame(failure: Failure) -> bool:
 
 
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
-    """Return an incident with its cause, where that shows only later: a rank misses its peer before
+    """Return an incident with its cause, if that shows only later: a rank misses its peer before
     the node counts as silent.
     """
     behind = _behind(incident.failure, members)

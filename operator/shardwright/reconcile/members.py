@@ -37,7 +37,7 @@ FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a member of a group failed; ``exit_code`` is None where no container of it exited.
+    """Why a member of a group failed; ``exit_code`` is None if no container of it exited.
 
     ``message`` is the end of the words of the container, or of whoever ended the pod.
     """
@@ -64,7 +64,7 @@ class Member:
     ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
     scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
     ``own_hash`` is the template hash that it would have without LimitRanges. ``node_answers`` is
-    False where the kubelet of its node is silent: the pod's own account is old then.
+    False if the kubelet of its node is silent: the pod's own account is old then.
     """
 
     name: str
@@ -140,7 +140,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
 
 
 def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
-    """Return the node of each rank up to the last that has a pod, None where it has none or is not
+    """Return the node of each rank up to the last that has a pod, None if it has none or is not
     bound.
     """
     by_rank = {member.rank: member.node for member in members}
@@ -148,7 +148,7 @@ def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
 
 
 def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the owner reference of the StatefulSet that controls a pod, empty where none does."""
+    """Return the owner reference of the StatefulSet that controls a pod, empty if none does."""
     owners = metadata.get("ownerReferences") or ()
     sets = (
         o

@@ -25,13 +25,13 @@ def object_key(content: Mapping[str, Any]) -> ObjectKey:
 
 
 def controller(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the owner reference that controls an object, empty where nobody does."""
+    """Return the owner reference that controls an object, empty if nobody does."""
     owners = content["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def controller_uid(content: Mapping[str, Any]) -> str | None:
-    """Return the uid of the owner that controls an object, or None where nobody does."""
+    """Return the uid of the owner that controls an object, or None if nobody does."""
     return controller(content).get("uid")
 
 
@@ -88,7 +88,7 @@ class Observed:
         return replace(self, members=members)
 
     def members_of(self, group: str) -> tuple[Member, ...]:
-        """Return the pods of a group in rank order: those that its StatefulSet controls or, where
+        """Return the pods of a group in rank order: those that its StatefulSet controls or, if
         there is none, once did.
 
         A pod says by uid who controls it; one of another uid is left to the garbage collector.

@@ -435,8 +435,8 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
 def _short_node(
     seen: Seen, plan: Plan, held: frozenset[str] = frozenset()
 ) -> str | None:
-    """Return the first planned node on which others leave fewer GPUs than the plan needs, None
-    where there is none.
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None if
+    there is none.
 
     On those that are ``held`` its pods have them already.
     """

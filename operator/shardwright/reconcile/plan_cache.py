@@ -101,7 +101,7 @@ def _question(subject: Subject) -> tuple[Any, ...]:
 def _again(
     subject: Subject, plan: Plan | NoPlan, inventory: Inventory
 ) -> Plan | NoPlan | None:
-    """Return the plan on nodes that are free now, None where it would not do the same there."""
+    """Return the plan on nodes that are free now, None if it would not do the same there."""
     # It names no node, so there is nothing to choose anew.
     if isinstance(plan, NoPlan) or not plan.groups:
         return plan

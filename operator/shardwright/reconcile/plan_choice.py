@@ -46,7 +46,7 @@ def choose(
     """Choose the fate of the plan of record.
 
     Args:
-        record: The plan of record, None where there is none that can be read.
+        record: The plan of record, None if there is none that can be read.
         wanted: What is asked now.
         leaving: Whether some of its groups must leave their nodes.
         has_its_gpus: Whether its GPUs are reserved, or free: a plan that was only shown holds none.

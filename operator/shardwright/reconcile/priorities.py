@@ -33,8 +33,7 @@ class Priorities:
         )
 
     def value_of(self, name: str | None) -> int:
-        """Return the priority of pods that name this class, or none; 0 where the class does not
-        exist.
+        """Return the priority of pods that name this class, or none; 0 if the class does not exist.
 
         Of several default classes the one with the least value counts. Source: the admission plugin
         Priority of Kubernetes.
@@ -47,14 +46,14 @@ class Priorities:
 
     @property
     def default(self) -> str:
-        """Return the class of pods that name none, empty where there is no default."""
+        """Return the class of pods that name none, empty if there is no default."""
         found = (
             (item.value, name) for name, item in self.classes.items() if item.is_default
         )
         return min(found, default=(0, ""))[1]
 
     def problem_of(self, name: str | None) -> Problem | None:
-        """Return why pods that name this class cannot be created, None where they can."""
+        """Return why pods that name this class cannot be created, None if they can."""
         if name is None or name in self.classes:
             return None
         return Problem(

@@ -119,11 +119,11 @@ class Published:
         recheck_at: When to look again only to be sure, for events should tell: it may be later.
         found: The findings, for the metrics.
         report: The plan that is shown.
-        record: The plan of record that is in place, None where there is none, or nobody can tell.
+        record: The plan of record that is in place, None if there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long
             as a condition says so.
         kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
-        pods: The pods that are to hold them, as quotas count them; None where nothing is limited.
+        pods: The pods that are to hold them, as quotas count them; None if nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.
         kept_out: The API server's objections to the pods of StatefulSets, by uid.
@@ -337,8 +337,8 @@ def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
 
 
 def _exists(refusal: Refusal) -> ObjectKey | None:
-    """Return which object is there already that was to be created, None where that is not why it
-    was refused.
+    """Return which object is there already that was to be created, None if that is not why it was
+    refused.
     """
     there = isinstance(refusal.write, Create) and refusal.code == CONFLICT
     return (
@@ -403,8 +403,8 @@ def _found(
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:
-    """Return the engine whose version by default is older than that of this release, None where it
-    is not.
+    """Return the engine whose version by default is older than that of this release, None if it is
+    not.
     """
     version = subject.default_version
     if not version or not is_newer(NEWEST_DEFAULT, version):
@@ -426,7 +426,7 @@ def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
 
 
 def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
-    """Return why a revision is not kept, or one that is kept no more does not go; None where all is
+    """Return why a revision is not kept, or one that is kept no more does not go; None if all is
     well.
     """
     revisions = revisions_of(seen.resource.status)
@@ -584,8 +584,8 @@ def _unfinished(found: Findings) -> bool:
 def _kept(
     seen: Seen, known: Known, planned: StandingPlan, found: Findings
 ) -> Kept | None:
-    """Return the GPUs to keep for the model: none where it is only shown, cannot be run, or its
-    nodes do not come.
+    """Return the GPUs to keep for the model: none if it is only shown, cannot be run, or its nodes
+    do not come.
     """
     record, subject = planned.record, seen.subject
     if (

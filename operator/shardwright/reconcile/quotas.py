@@ -1,7 +1,7 @@
 """The allowance of a namespace: ResourceQuotas and LimitRanges, and whether the pods of a plan
 would be let in by them.
 
-GPUs are kept for a plan only where its pods may come to hold them: usage, the coming usage of other
+GPUs are kept for a plan only if its pods may come to hold them: usage, the coming usage of other
 models of the namespace and the plan's need are summed, as the API server's admission sums them.
 Source: Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and
 ``plugin/pkg/admission/limitranger``. Further refusals of a pod (by webhooks, by limits of the
@@ -87,7 +87,7 @@ class Need:
     """The count of one pod: by the names that quotas have for it. ``unstated`` are resources that
     not every container states.
 
-    ``priority_class`` is the one that admission gives it: empty where it names none and there is no
+    ``priority_class`` is the one that admission gives it: empty if it names none and there is no
     default.
     """
 
@@ -142,7 +142,7 @@ def need_of(
 
 
 def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | None:
-    """Return which limit of a LimitRange keeps a pod of this spec out, None where none does."""
+    """Return which limit of a LimitRange keeps a pod of this spec out, None if none does."""
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
     before = [
         _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
@@ -197,7 +197,7 @@ def quota_problem(
     promised: Sequence[Pods] = (),
     kept: Sequence[Pods] = (),
 ) -> Problem | None:
-    """Return which quota keeps pods out, with its limit and the gap; None where all are let in.
+    """Return which quota keeps pods out, with its limit and the gap; None if all are let in.
 
     Args:
         allowance: The quotas of the namespace, with the usage of each.

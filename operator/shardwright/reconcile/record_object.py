@@ -35,7 +35,7 @@ KIND: Final = "PlanRecord"
 class StoredRecord:
     """A plan of record as it is stored: its text, and whether that is signed by us.
 
-    ``signed``: None where it bears no signature, or there is no key to tell by.
+    ``signed``: None if it bears no signature, or there is no key to tell by.
     """
 
     text: str = field(repr=False)

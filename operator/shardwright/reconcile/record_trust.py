@@ -44,7 +44,7 @@ class RecordEvidence:
         owner: Whose it is.
         signs: Whether there is a key, so that our records are signed.
         serial: Which record is the newest, 0: none was signed so far.
-        remembered: The newest one, where this process has believed it; None where it has not.
+        remembered: The newest one, where this process has believed it; None if it has not.
         shown: ``status.plan``: the last published facts of a plan.
         observed: The present objects of the resource.
         nodes: Facts of nodes, those that are to come among them.
@@ -89,8 +89,8 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
 def kept_version(
     stored: StoredRecord | None, remembered: PlanRecord | None, serial: int
 ) -> str | None:
-    """Return the engine's version that a plan of record has by default, None where that is the
-    newest one that is known.
+    """Return the engine's version that a plan of record has by default, None if that is the newest
+    one that is known.
 
     A record without our signature counts only if nothing was ever signed: a version that somebody
     else has written is not ours.
@@ -321,8 +321,8 @@ def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what no plan can say, or what contradicts the plan that the status shows, where a
-    release like this one wrote it.
+    """Return what no plan can say, or what contradicts the plan that the status shows, if a release
+    like this one wrote it.
     """
     try:
         would_show = plan_status(record.report())

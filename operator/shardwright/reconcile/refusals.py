@@ -128,7 +128,7 @@ def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Probl
 def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     """Return the problem of a write that was not taken.
 
-    Where groups are ``queued``, their start may be refused as long as their former GPUs are being
+    If groups are ``queued``, their start may be refused as long as their former GPUs are being
     given back.
     """
     if refusal.problem:

@@ -59,7 +59,7 @@ _BACK: Final[Mapping[NodeFault, str]] = {
     NodeFault.TAINTED: "remove the taint or tolerate it (spec.placement.tolerations)",
     NodeFault.DESELECTED: "give the node its labels back or change spec.placement.nodeSelector",
 }
-"""The way back to the node, where there is one beside repairing it."""
+"""The way back to the node, if there is one beside repairing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Occupancy:
     it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the
     planned groups whose pods these are. ``free`` is how many GPUs others leave on each planned
     node. ``unsettled`` are the planned groups that need a place now, ``homeless`` those that found
-    none where they are planned.
+    none if they are planned.
     """
 
     unfit: Sequence[Unfit] = ()
@@ -147,7 +147,7 @@ def _reasons(
 
 def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """Return when the next fault will have lasted long enough for a group that needs a place, None
-    where none will.
+    if none will.
     """
     waiting = {
         node

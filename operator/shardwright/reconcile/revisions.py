@@ -120,8 +120,8 @@ class Former:
     pods: MadePods | None = None
 
     def pods_of(self, plan: Plan, deployment: Deployment) -> Earlier | None:
-        """Return how to make its pods as they were, for a plan; None where this release makes
-        the same, or cannot.
+        """Return how to make its pods as they were, for a plan; None if this release makes the
+        same, or cannot.
         """
         return (
             earlier_pods(self.pods, self.plan, plan, deployment)
@@ -280,7 +280,7 @@ class Served:
 
     @property
     def pods(self) -> MadePods | None:
-        """Return its pods, None where they are mixed."""
+        """Return its pods, None if they are mixed."""
         if self.mixed:
             return None
         return (
@@ -296,7 +296,7 @@ def renewed(
     """Return the revisions after all groups have come to serve; None if the request must be told
     first.
 
-    One that was kept before is the newest again, under a new number, as with a Deployment. Where
+    One that was kept before is the newest again, under a new number, as with a Deployment. If
     another release has made its pods by now it is kept anew. Those that are beyond the history stay
     named until they are gone.
     """
@@ -471,7 +471,7 @@ def _named(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_kept(found: Former, revision: Revision) -> Former:
-    """Return the same, or why it cannot run, where it resolves to something else by now."""
+    """Return the same, or why it cannot run, if it resolves to something else by now."""
     if isinstance(found.subject, tuple) or hash_of(found.subject) == revision.hash:
         return found
     why = (

@@ -35,9 +35,7 @@ def pods_of(
     subject: Subject,
     record: PlanRecord,
 ) -> Pods | None:
-    """Return the pods of a plan as quotas count them, None where it has none or nothing is
-    limited.
-    """
+    """Return the pods of a plan as quotas count them, None if it has none or nothing is limited."""
     plan = record.plan
     cluster = seen.cluster or Cluster()
     if (
@@ -66,8 +64,8 @@ def _need(cluster: Cluster, spec: Mapping[str, Any]) -> Need:
 
 
 def too_many(cluster: Cluster) -> Problem | None:
-    """Return why a model is not even planned that is new, None where it is: its namespace has as
-    many as it may.
+    """Return why a model is not even planned that is new, None if it is: its namespace has as many
+    as it may.
     """
     limits = cluster.limits
     if limits.models is not None and cluster.older >= limits.models:
@@ -109,7 +107,7 @@ def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
 
 
 def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | None:
-    """Return why a plan may not keep its GPUs, None where it may."""
+    """Return why a plan may not keep its GPUs, None if it may."""
     gpus = _gpus(plan)
     if most is None or cluster.gpus + gpus <= most:
         return None
@@ -130,8 +128,8 @@ def barred(
     subject: Subject,
     record: PlanRecord | None,
 ) -> Problem | None:
-    """Return why the pods of a plan are not let in that is to be started, None where they are, or
-    are there already.
+    """Return why the pods of a plan are not let in that is to be started, None if they are, or are
+    there already.
 
     A plan that counts for no more than its predecessor is never barred: the usage in a quota lags
     behind pods that end. Groups of which the same is asked keep the pods that they have.
@@ -186,7 +184,7 @@ def outgrown(
     record: PlanRecord,
 ) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
-    for now would not be let in. None where they would, or where the first of them have come.
+    for now would not be let in. None if they would, or where the first of them have come.
     """
     if not (seen.cluster or Cluster()).allowance:
         return None

@@ -34,9 +34,9 @@ def one_after_another(
     allows (None: any number).
 
     A group that does not serve may restart at any time. One that has restarted is up when it has
-    been ready for long enough. Where every group that is down waits for nodes that groups which
-    serve still hold and are to leave, all of them would wait for ever: then one of those restarts
-    beyond the limits, and a further one only where all would wait for ever again.
+    been ready for long enough. If every group that is down waits for nodes that groups which serve
+    still hold and are to leave, all of them would wait for ever: then one of those restarts beyond
+    the limits, and a further one only if all would wait for ever again.
     """
     turns = max_unavailable - sum(
         not _is_up(group, step, now) for group, step in zip(groups, steps, strict=True)

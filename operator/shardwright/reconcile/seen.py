@@ -52,13 +52,13 @@ class Cluster:
     Args:
         nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those
             that do not exist, are not in it.
-        free: How many GPUs other models and pods leave on each planned node, None where pods cannot
-            be listed.
+        free: How many GPUs other models and pods leave on each planned node, None if pods cannot be
+            listed.
         known_pods: Whose pods are known.
         unread: Watched namespaces of which something was never read.
         reserved: Whether the GPUs of its plan of record are kept for it.
         scheduling_api: Version of the API by which the scheduler that it names is told of groups,
-            empty where it names none.
+            empty if it names none.
         scheduler_problem: Why that scheduler cannot be told.
         most_moving: How many of its groups may be down on purpose at once for the sake of all
             models (None: any number).
@@ -114,10 +114,10 @@ class Ask:
     """A question for the planner: how to carry out a choice on a plan of record, with the groups
     that leave their nodes.
 
-    ``held`` are the nodes that groups have now, where there is no plan of record that says so, or
-    an earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere
-    than it says. ``worst`` are the numbers of the groups in the order in which they go where fewer
-    are wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
+    ``held`` are the nodes that groups have now, if there is no plan of record that says so, or an
+    earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere than
+    it says. ``worst`` are the numbers of the groups in the order in which they go where fewer are
+    wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
     made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
     second place for one group instead, while the first one serves.
     """
@@ -166,10 +166,10 @@ class Seen:
         resource: The resource itself.
         subject: Its resolved spec, or the problems for the user to correct.
         record: The plan of record that is believed, or why the one that there is cannot be read;
-            None where there is none.
+            None if there is none.
         serial: The serial of the newest plan of record.
         refused: Why the plan of record that is stored is not believed, or was not signed by us;
-            None where all is well.
+            None if all is well.
         distrusted: The same as it was last found, and when that was.
         keys: The keys by which plans of record are signed.
         observed: Its present objects, or why they cannot be read.
@@ -178,13 +178,13 @@ class Seen:
         contested: Objects that somebody else keeps setting back and that are not repaired again
             yet, with their fields.
         kept_out: The API server's objections to the pods of StatefulSets, by uid, as last asked.
-        fetching: How far the Job is that reads the config of its model, where nobody has given one.
+        fetching: How far the Job is that reads the config of its model, if nobody has given one.
         certain: Whether its objects have been read fresh from the API server, as it must be before
             anything is ended.
         answers: The planner's answers in this look, or why it has none.
         recorded: Plans of record that were written in this look, and the result of each.
         course: Whether the spec itself is run, as found in this look.
-        former: The revision that is gone back to, where it was asked for.
+        former: The revision that is gone back to, if it was asked for.
         told: The resource's request, word for word, if it was asked for.
         outcome: The outcome of writing everything else.
     """

@@ -181,7 +181,7 @@ def rollback_sentence(
 
 
 def revision_named(number: int | None) -> str:
-    """Return a revision by its number, where that is known."""
+    """Return a revision by its number, if that is known."""
     return "an earlier revision" if number is None else f"revision {number}"
 
 
@@ -240,8 +240,8 @@ def _brings(found: Better) -> str:
 
 
 def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
-    """Return the plan that would be made now, and its gain; empty where none was looked for, or
-    there is none.
+    """Return the plan that would be made now, and its gain; empty if none was looked for, or there
+    is none.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor

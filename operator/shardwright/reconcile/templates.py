@@ -3,7 +3,7 @@ the same.
 
 Pods stay as they are for as long as the request is the same: spec, plan and engine version. A
 release of the operator may render other pods for that. Its template is written to the StatefulSet
-at once, where it restarts nothing (``OnDelete``), and comes with the next restart, whoever begins
+at once, if it restarts nothing (``OnDelete``), and comes with the next restart, whoever begins
 that. News of LimitRanges of the namespace is about pods that are made anew, so it comes with the
 next restart, too. So a StatefulSet is always repaired by our own rendering, and nothing that lies
 where tenants write has to be believed.

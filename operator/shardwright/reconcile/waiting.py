@@ -49,7 +49,7 @@ class Waiting:
     its claim.
 
     ``asked`` tells its request: another one has no use for the claim. ``terms`` are its pods'
-    demands on nodes. ``deploys`` is False where the plan would only be shown: it claims nothing.
+    demands on nodes. ``deploys`` is False if the plan would only be shown: it claims nothing.
     """
 
     rank: Rank
@@ -61,7 +61,7 @@ class Waiting:
 
     @property
     def claims_at(self) -> datetime | None:
-        """Return from when on it claims nodes, None where it never will, or does."""
+        """Return from when on it claims nodes, None if it never will, or does."""
         return (
             self.since + timedelta(seconds=BACKFILL_SECONDS)
             if self.deploys and not self.claim
@@ -138,8 +138,8 @@ def choose(
     """Choose the nodes to claim: those that need the least to become free. The claim is empty if
     all of them together would not do.
 
-    ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None
-    where they do not suffice; more nodes never suffice less.
+    ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None if
+    they do not suffice; more nodes never suffice less.
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),

@@ -108,7 +108,7 @@ class FindPlaceBeside:
     stock: Stock
 
     def answer(self) -> tuple[str, ...] | None:
-        """Return its nodes, None where there are none."""
+        """Return its nodes, None if there are none."""
         return place_beside(self.subject, self.plan, self.stock.inventory())
 
 

@@ -92,7 +92,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet
+    """Change annotations and, if it is given, the number of replicas of exactly the StatefulSet
     with this uid.
 
     An annotation whose value is None is removed. Everything else stays as it is, also if nobody
@@ -120,7 +120,7 @@ class DryRunPod:
 class Delete:
     """Delete exactly the object with this uid; its dependents follow in the background.
 
-    ``needs`` as in a creation; ``why``: None where nobody wants it.
+    ``needs`` as in a creation; ``why``: None if nobody wants it.
     """
 
     kind: str

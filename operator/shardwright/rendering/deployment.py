@@ -367,8 +367,8 @@ class Deployment:
         return names.base_name(self.owner.name)
 
     def sought_by(self, group: int) -> Sought | None:
-        """Return how a group asks for nodes that did not exist when it was planned, None where all
-        of them did.
+        """Return how a group asks for nodes that did not exist when it was planned, None if all of
+        them did.
         """
         return next((item for item in self.groups.sought if item.group == group), None)
 

@@ -16,7 +16,7 @@ GPUS: Final = "gpus"
 
 
 def requested(plan: Plan) -> dict[str, str]:
-    """Return the GPUs of a pod as a part of its limits and requests; none where it claims them."""
+    """Return the GPUs of a pod as a part of its limits and requests; none if it claims them."""
     return {} if plan.claimed else {plan.resource: str(plan.gpus_per_node)}
 
 

@@ -2,8 +2,8 @@
 
 It is the same wherever the groups stand, so two releases can be told apart by it.
 
-Whether pods are made again for it is decided in ``reconcile``. Where a plan cuts the model in
-another way by now, nothing is made rather than guessed.
+Whether pods are made again for it is decided in ``reconcile``. If a plan cuts the model in another
+way by now, nothing is made rather than guessed.
 """
 
 import json
@@ -85,10 +85,10 @@ def earlier_pods(
 ) -> Earlier | None:
     """Return how to make the pods of a plan as another release has made them.
 
-    ``then`` is the plan that they were ``made`` for, ``deployment`` says where and when
-    they are made again. None where this release makes the same, and where it cannot: the
-    plan cuts the model in another way by now, volume claims are others, or a field of the
-    former pods depends on where they run.
+    ``then`` is the plan that they were ``made`` for, ``deployment`` says where and when they are
+    made again. None if this release makes the same, and where it cannot: the plan cuts the model in
+    another way by now, volume claims are others, or a field of the former pods depends on where
+    they run.
     """
     if asked_hash("", then, ()) != asked_hash("", plan, ()):
         return None

@@ -110,7 +110,7 @@ def generation_of(name: str) -> tuple[str, int]:
 
 
 def group_number(base: str, name: str) -> int | None:
-    """Return the number of the group that has a name, of whichever generation; None where it is no
+    """Return the number of the group that has a name, of whichever generation; None if it is no
     name of ours.
 
     >>> group_number("llama", "llama-1-g2"), group_number("llama", "llama-first")

@@ -212,7 +212,7 @@ def claim_template(
 
 
 def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
-    """Return the hash of what the pods of a group are asked for, empty where nobody asks.
+    """Return the hash of what the pods of a group are asked for, empty if nobody asks.
 
     A group that had sought nodes stays what it was when it has found them.
     """

@@ -98,7 +98,7 @@ def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
     """Return the bundle whose pods say of which template they would be without LimitRanges and a
     pull policy of their own.
 
-    They say so where it is another one: neither is worth a restart.
+    They say so if it is another one: neither is worth a restart.
     """
     pods = deployment.pods
     bare = replace(

@@ -132,7 +132,7 @@ def _is_zero(stated: str) -> bool:
 
 
 def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:
-    """Return a limit that the namespace admits, None where it gives one of its own that is high
+    """Return a limit that the namespace admits, None if it gives one of its own that is high
     enough.
 
     One below the request would be refused whatever the namespace says, without naming it.

@@ -38,20 +38,19 @@ PROBE_SECONDS: Final = 4
 """A probe's own limit for one answer; below the kubelet's."""
 
 UNFIT_KEY_EXIT_CODE: Final = 65
-"""The launch script's, where the API key is one that no client could send; EX_DATAERR of
-sysexits.h.
+"""The launch script's, if the API key is one that no client could send; EX_DATAERR of sysexits.h.
 """
 
 UNMET_EXIT_CODE: Final = 76
-"""The launch script's, where a rank could not meet the others, or their Ray cluster did not have
-all of them.
+"""The launch script's, if a rank could not meet the others, or their Ray cluster did not have all
+of them.
 """
 
 GROUP_ENDED_EXIT_CODE: Final = 77
-"""The launch script's, where a rank ends because another one has."""
+"""The launch script's, if a rank ends because another one has."""
 
 OVERDUE_EXIT_CODE: Final = 79
-"""The launch script's, where the engine did not serve within its start-up budget."""
+"""The launch script's, if the engine did not serve within its start-up budget."""
 
 SCRIPTS_DIR: Final = "/etc/shardwright"
 """Where the scripts and the engine's own files are mounted."""
@@ -82,7 +81,7 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshJoining:
-    """How the leader starts the ranks of its followers, where it ``joins`` them over ssh.
+    """How the leader starts the ranks of its followers, if it ``joins`` them over ssh.
 
     ``shared_variables`` are those that it tells all of them; it tries each for ``tries_seconds``.
     """
@@ -97,7 +96,7 @@ class SshJoining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayJoining:
-    """How the pods of a group become one Ray cluster, where that ``joins`` them: it has all of them
+    """How the pods of a group become one Ray cluster, if that ``joins`` them: it has all of them
     within ``join_seconds`` or the rank ends.
     """
 
@@ -188,9 +187,9 @@ class ScriptSettings:
     by topic how they meet, where their files are, and how long they wait.
 
     ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` holds the key
-    that clients must send, where the resource ``demands_key``. Of a group that has attention
-    replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of
-    the shared memory as it was planned.
+    that clients must send, if the resource ``demands_key``. Of a group that has attention replicas
+    on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the
+    shared memory as it was planned.
     """
 
     ranks: int

@@ -30,7 +30,7 @@ class Tradeoff:
 class DrawnCandidate:
     """A layout on a pool; ``rules`` are the reasons that rule it out (empty: it can run).
 
-    ``speed`` is None where its degrees do not divide the model or its memory does not do.
+    ``speed`` is None if its degrees do not divide the model or its memory does not do.
     """
 
     layout: str
@@ -70,7 +70,7 @@ def _drawn(one: Surveyed, *, chosen: bool) -> DrawnCandidate:
 
 
 def tradeoff(one: Surveyed) -> Tradeoff | None:
-    """Return the speed of a layout as a point; None where it has none."""
+    """Return the speed of a layout as a point; None if it has none."""
     speed = one.performance
     if speed is None:
         return None

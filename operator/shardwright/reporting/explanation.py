@@ -62,8 +62,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnNode:
-    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is
-    not ours.
+    """A node of a group: for each of its GPUs the pipeline stage that it holds, None if it is not
+    ours.
 
     ``held`` is how many of the others somebody else holds.
     """
@@ -107,7 +107,7 @@ class Explanation:
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
     cannot be used. ``times`` compares where time goes, ``sure`` says how sure each figure is.
-    ``pool`` is the plan's own, empty where there is none. ``ranks`` are what each rank of a replica
+    ``pool`` is the plan's own, empty if there is none. ``ranks`` are what each rank of a replica
     holds, ``links`` what they say to each other, ``candidates`` all that was considered: they are
     for pictures and programs, text leaves them out.
     """

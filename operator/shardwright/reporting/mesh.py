@@ -30,9 +30,9 @@ class DrawnRank:
     """One rank of a replica; every replica is alike.
 
     ``node`` is which of the replica's nodes it is on. ``layers``, ``heads``, ``kv_heads`` and
-    ``experts`` are the first and the last that it holds, counted from 0; None where the model has
-    none of them, or a rank has only a slice of each: ``expert_slices`` is then into how many slices
-    each expert is cut (0: whole experts, or none).
+    ``experts`` are the first and the last that it holds, counted from 0; None if the model has none
+    of them, or a rank has only a slice of each: ``expert_slices`` is then into how many slices each
+    expert is cut (0: whole experts, or none).
     """
 
     rank: int
@@ -167,8 +167,8 @@ def _links(
 
 
 def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
-    """Return the name of the slowest link that a kind of traffic crosses; empty where the pool is
-    not known.
+    """Return the name of the slowest link that a kind of traffic crosses; empty if the pool is not
+    known.
     """
     if kind == "pipeline":
         return plan.pipeline_link
@@ -176,8 +176,8 @@ def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
 
 
 def expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Return the link over which attention replicas send tokens to their experts; empty where the
-    pool is not known.
+    """Return the link over which attention replicas send tokens to their experts; empty if the pool
+    is not known.
     """
     if pool is None:
         return ""

@@ -73,7 +73,7 @@ ENGINE_TEXT_MAX_BYTES: Final = 16_384 * REPLICAS_MAX
 
 Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Every group has them
 in its template, and the operator all groups in memory: with 64 values of 4,096 characters 1,000
-groups were 588 MiB, where the chart gives 512.
+groups were 588 MiB, if the chart gives 512.
 """
 
 FEATURES: Final = (
@@ -147,7 +147,7 @@ def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str,
     """Return the engine's own images of the stated, the kept or the newest known version, by the
     resource of their GPUs.
 
-    There are none where one is named, or the engine has none.
+    There are none if one is named, or the engine has none.
     """
     version = engine.version or kept_version
     return {
@@ -265,7 +265,7 @@ def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
 def unadmitted_images(
     engine: wire.Engine, settings: Settings, version: str
 ) -> dict[str, Problem]:
-    """Return why images by default must not be run, by the resource of their GPUs, where others of
+    """Return why images by default must not be run, by the resource of their GPUs, if others of
     them may be.
 
     No plan is made for such GPUs; one that stands on them was made while their image was admitted.
@@ -333,7 +333,7 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
 def _runs_on(
     engine: wire.Engine, version: str, settings: Settings
 ) -> tuple[str, ...] | None:
-    """Return the resources whose GPUs the image is built for, the one to take first; None where its
+    """Return the resources whose GPUs the image is built for, the one to take first; None if its
     name does not tell.
     """
     releases = ENGINES[engine.name].releases

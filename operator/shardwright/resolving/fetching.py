@@ -37,7 +37,7 @@ class Unread(Problem):
 
 def source_of(resource: ShardedModel) -> ConfigMapSource | None:
     """Return where the config of a resource is, or would be kept that was read from the hub; None
-    where its spec has it.
+    if its spec has it.
     """
     return config_source(
         resource.metadata.name,
@@ -60,8 +60,8 @@ def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None
 
 
 def unknown(question: Question, spec: Spec) -> Problem:
-    """Return the problem of a model that is in no catalogue: with what to read, where that is
-    wanted and the hub has its weights.
+    """Return the problem of a model that is in no catalogue: with what to read, if that is wanted
+    and the hub has its weights.
 
     ``spec`` is that of the question with the administrator's defaults in it.
     """
@@ -98,8 +98,8 @@ def unknown(question: Question, spec: Spec) -> Problem:
 
 
 def unread(problems: object) -> Unread | None:
-    """Return the model that can be read from the hub, of what a resource resolves to; None where
-    that is not what it lacks.
+    """Return the model that can be read from the hub, of what a resource resolves to; None if that
+    is not what it lacks.
     """
     if not isinstance(problems, tuple) or len(problems) != 1:
         return None

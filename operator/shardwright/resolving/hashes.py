@@ -54,7 +54,7 @@ class Hashes:
     number of replicas.
 
     ``pods`` covers all that the pods of a group depend on beside the plan: of a model its
-    ``config.json`` alone, so that a quantization file that is newly read restarts nothing where it
+    ``config.json`` alone, so that a quantization file that is newly read restarts nothing if it
     changes no plan.
     """
 

@@ -95,8 +95,8 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
 def drafter_for(
     spec: Spec, question: Question, model: ModelSpec, traits: EngineTraits, pins: Pins
 ) -> Drafter | None:
-    """Return what drafts, once it is known that it can draft for ``model``; None where nothing
-    does, or where drafts are looked up in the prompt.
+    """Return what drafts, once it is known that it can draft for ``model``; None if nothing does,
+    or where drafts are looked up in the prompt.
 
     Raises:
         InputError: An id is unknown, a config cannot be used, or it cannot draft for this model in

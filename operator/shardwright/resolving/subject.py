@@ -64,7 +64,7 @@ class Subject:
 
     @property
     def draft(self) -> ModelSpec | None:
-        """Return the model that drafts for it, None where none does."""
+        """Return the model that drafts for it, None if none does."""
         return (
             self.traits.options.drafter.model if self.traits.options.drafter else None
         )

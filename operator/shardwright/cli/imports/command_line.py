@@ -77,8 +77,8 @@ _LOAD_FORMATS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a container starts vLLM: the model that it names, None where it names none, and its
-    options in order.
+    """How a container starts vLLM: the model that it names, None if it names none, and its options
+    in order.
     """
 
     model: str | None
@@ -150,7 +150,7 @@ def _substituted(word: str, variables: Mapping[str, str]) -> str:
 
 
 def _after_start(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the arguments of vLLM's server, None where a command is something else."""
+    """Return the arguments of vLLM's server, None if a command is something else."""
     for index, word in enumerate(words):
         if word == ENTRY_POINT:
             return words[index + 1 :]

@@ -63,7 +63,7 @@ class Draft:
         place[last] = value
 
     def get(self, path: str) -> Any:
-        """Return a field of the spec, None where it is not set."""
+        """Return a field of the spec, None if it is not set."""
         place: Any = self.spec
         for name in path.split("."):
             place = place.get(name) if isinstance(place, Mapping) else None

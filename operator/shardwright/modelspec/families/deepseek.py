@@ -108,9 +108,7 @@ def expert_tensors(
     corrected: bool,
     gate: WeightFormat | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return router (with its FP32 correction bias, where it has one), shared and routed
-    experts.
-    """
+    """Return router (with its FP32 correction bias, if it has one), shared and routed experts."""
     bias = Tensor(
         name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
     )

@@ -174,8 +174,8 @@ def block_norms(shape: Shape) -> tuple[Tensor, ...]:
 
 
 def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
-    """Return the sliding window in tokens; None where there is none, it is 0 or the switch field
-    turns it off.
+    """Return the sliding window in tokens; None if there is none, it is 0 or the switch field turns
+    it off.
     """
     window = fields.optional_integer("sliding_window", (0, CONTEXT[1]))
     if switch is not None and not fields.boolean(switch, default=False):
@@ -184,8 +184,8 @@ def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
 
 
 def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
-    """Return the window of every layer: of those that ``layer_types`` lets slide, of all where it
-    is not there.
+    """Return the window of every layer: of those that ``layer_types`` lets slide, of all if it is
+    not there.
 
     Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``,
     ``models/llama.py:LlamaAttention``.
@@ -215,7 +215,7 @@ def qwen_window(fields: Fields, layers: int) -> int | None:
 
 
 def per_layer(fields: Fields, name: str, layers: int) -> tuple[int, ...]:
-    """Return a number for each layer, or nothing where the config has no such list."""
+    """Return a number for each layer, or nothing if the config has no such list."""
     listed = fields.integers(name)
     if listed and len(listed) < layers:
         fields.refuse(

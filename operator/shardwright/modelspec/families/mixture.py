@@ -175,7 +175,7 @@ def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
 def qwen_expert_tensors(
     shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool
 ) -> tuple[Tensor, ...]:
-    """Return router, routed experts and the gated shared expert, where there is one."""
+    """Return router, routed experts and the gated shared expert, if there is one."""
     shared = block.shared_intermediate
     beside = (
         router("mlp.shared_expert_gate", 1, shape.hidden),

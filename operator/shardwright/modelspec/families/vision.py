@@ -21,7 +21,7 @@ _MOST_POSITIONS: Final = 1 << 20
 def tower_weights(
     config: Fields, text_hidden: int, tower: Tower, storage: WeightFormat
 ) -> tuple[Weight, ...]:
-    """Return the tower as one matrix; nothing where no size is stated.
+    """Return the tower as one matrix; nothing if no size is stated.
 
     Attention and feed-forward blocks, position table and the projector to the language model:
     within 2 % of what vLLM 0.32 builds for Qwen3.5, Kimi-K2.5 and Gemma 4.
