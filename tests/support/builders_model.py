@@ -2,6 +2,7 @@
 own.
 """
 
+from functools import cache
 from typing import Any
 
 from shardwright.engines.vllm import traits
@@ -62,8 +63,9 @@ def a_moe(**overrides: object) -> ModelSpec:
     return read_model(a_moe_config(**overrides), source="a test")
 
 
+@cache
 def catalogued(model_id: str) -> ModelSpec:
-    """Return a model of the built-in catalogue."""
+    """Return a model of the built-in catalogue; it cannot change, and every test reads the same."""
     entry = find_model(model_id)
     assert entry is not None, model_id
     return read_model(entry.config, source=entry.id)

@@ -35,7 +35,7 @@ def test_every_stage_needs_the_bytes_per_token_that_vllm_needs(
 @pytest.mark.parametrize(
     "case",
     cache_cases(),
-    ids=lambda case: f"{case.model.source} {case.layout.tensor} {case.kv_cache_dtype}",
+    ids=lambda case: f"{case.source} {case.layout.tensor} {case.kv_cache_dtype}",
 )
 def test_as_many_requests_fit_as_vllm_fits(case: CacheCase) -> None:
     cache = kv_cache(case.model, case.layout, 0, case.kv_cache_dtype, oracle_traits())

@@ -24,24 +24,7 @@ from tests.support.builders_model import (
     oracle_traits,
 )
 from tests.support.command_lines import read_arguments
-from tests.support.oracle import OracleCase, oracle_cases
-
-STRICTER_THAN_VLLM = {
-    # eight ranks without any expert
-    "mixtral tp16 ep (8 experts over 16)": "ExpertsFewerThanRanks",
-    "tiny pp16": "MoreStagesThanLayers",  # accepted, then dies at start with ZeroDivisionError
-    # slices of no whole number of groups: the count of scales is rounded down, and they belong to
-    # other slices
-    "llama8b-gptq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
-    "qwen30-gptq tensor 8": "QuantizationBlockNotDivisible",
-    "mixtral-awq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
-    "q3m-awq tensor 8": "QuantizationBlockNotDivisible",
-    "mx tensor 16 experts whole": "ExpertsFewerThanRanks",
-    # built, but a window is no shared cache: v1/kv_cache_interface.py asserts it when memory is
-    # dealt out
-    "XiaomiMiMo/MiMo-V2-Flash tensor 16 pipeline 1 context 2": "ContextDegreeImpossible",
-}
-"""Cases that vLLM's checks let pass and that we refuse, with our reason."""
+from tests.support.oracle import STRICTER_THAN_VLLM, OracleCase, oracle_cases
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
