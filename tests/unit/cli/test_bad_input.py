@@ -360,8 +360,11 @@ def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
     )
 
 
+# An example is a whole run of the command: few of them tell each time that nothing was broken, and
+# the profile that looks for new ones tries as many as it says.
+EXAMPLES = 40 if settings().derandomize else settings().max_examples
 FIXTURES = settings(
-    max_examples=150,
+    max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -307,7 +307,8 @@ def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
     assert not carries[found["gpus"] - 1]
 
 
-LOAD = ("--rps", "12", "--ttft", "2s")
+LOAD = ("--rps", "6", "--ttft", "2s")
+"""More than one GPU of each product carries it, and few enough to be found soon."""
 
 
 def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(
@@ -337,6 +338,7 @@ def test_wide_tables_have_more_columns(capsys: Capture) -> None:
         assert capsys.readouterr().out.splitlines()[0].split() == [*plain, *more]
 
 
+TWO = ("--gpus", "L40S", "--gpus", "H100")
 BASES = {"L40S-48GB": "Listed", "H100-SXM-80GB": "Listed", "H20-96GB": "Assumed"}
 
 
@@ -361,10 +363,9 @@ def _stating(folder: Path, prices: dict[str, float]) -> tuple[str, ...]:
 def _cheapest_first(
     capsys: Capture, *words: str
 ) -> list[tuple[str, float | None, Any]]:
-    gpus = ("--gpus", "L40S", "--gpus", "H100", "--gpus", "H20-96GB")
     return [
         (size["gpu"], size["hourPrice"], size["relativePrice"])
-        for size in _sizes(capsys, *LOAD, *gpus, *words)
+        for size in _sizes(capsys, *LOAD, *TWO, *words)
     ]
 
 
@@ -372,25 +373,23 @@ def test_the_cheapest_product_comes_first_by_prices_where_all_are_stated_else_be
     capsys: Capture, tmp_path: Path
 ) -> None:
     """As ``plan`` compares them; what is relative is said, and what is assumed."""
-    found = {
-        size["gpu"]: size["gpus"]
-        for size in _sizes(capsys, *LOAD, "--gpus", "L40S", "--gpus", "H100")
-    }
-    some = _stating(tmp_path, {"L40S-48GB": 1})
-    by_default, by_some = _cheapest_first(capsys), _cheapest_first(capsys, *some)
+    three = _sizes(capsys, *LOAD, *TWO, "--gpus", "H20-96GB")
+    by_default = {size["gpu"]: size["relativePrice"] for size in three}
+    by_some = _cheapest_first(capsys, *_stating(tmp_path, {"L40S-48GB": 1}))
 
+    found = {size["gpu"]: size["gpus"] for size in three}
     l40s, h100 = found["L40S-48GB"], found["H100-SXM-80GB"]
-    hours = {gpu: relative["h100Hours"] for gpu, _, relative in by_default}
+    hours = {gpu: relative["h100Hours"] for gpu, relative in by_default.items()}
     assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (
         pytest.approx(0.35 * l40s),
         h100,
     )
     assert list(hours.values()) == sorted(hours.values())
-    assert {gpu: relative["basis"] for gpu, _, relative in by_default} == BASES
-    assert [gpu for gpu, *_ in by_some] == [gpu for gpu, *_ in by_default]
-    everything = _stating(
-        tmp_path, {"L40S-48GB": 1.0, "H20-96GB": 2.0, "H100-SXM-80GB": 0.1}
-    )
+    assert {gpu: relative["basis"] for gpu, relative in by_default.items()} == BASES
+    assert [gpu for gpu, *_ in by_some] == [
+        gpu for gpu in by_default if gpu != "H20-96GB"
+    ]
+    everything = _stating(tmp_path, {"L40S-48GB": 1.0, "H100-SXM-80GB": 0.1})
     assert _cheapest_first(capsys, *everything)[0][:2] == ("H100-SXM-80GB", 0.1 * h100)
 
 

@@ -119,10 +119,10 @@ class Busy(Inline):
 
 
 def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
-    looks = 16
+    looks = 8
     config: dict[str, Any] = {
-        "k": [{}] * 60_000
-    }  # 240 KB of JSON, which are 4 MiB as Python values
+        "k": [{}] * 20_000
+    }  # 80 KB of JSON, which are 1.4 MiB as Python values
 
     async def scenario() -> int:
         api, worker = MemoryApi(), Busy(looks)
@@ -153,7 +153,7 @@ def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
         return held
 
     assert (
-        asyncio.run(scenario()) < looks * 300_000 + 6_000_000
+        asyncio.run(scenario()) < looks * 100_000 + 2_000_000
     )  # and one that has just been read
 
 
