@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from json import dumps, loads
 from typing import Any
 
@@ -145,7 +145,11 @@ class Operator:
 
     @property
     def subject(self) -> Subject | tuple[Problem, ...]:
-        record = _record(Observed(objects=self.cluster.objects))
+        return self._subject(_record(Observed(objects=self.cluster.objects)))
+
+    def _subject(
+        self, record: PlanRecord | Problem | None
+    ) -> Subject | tuple[Problem, ...]:
         version = (
             kept_version(None, record, 0)
             if isinstance(record, PlanRecord)
@@ -175,6 +179,7 @@ class Operator:
                 )
             ),
         )
+        record = _record(observed)
         resource = ModelResource(
             owner=OWNER,
             generation=self.generation,
@@ -184,17 +189,19 @@ class Operator:
         )
         return Seen(
             resource=resource,
-            subject=self.subject,
-            record=_record(observed),
+            subject=self._subject(record),
+            record=record,
             observed=observed,
-            cluster=self._cluster(observed),
+            cluster=self._cluster(observed, record),
             since=self.since,
             contested=self.contested,
             kept_out=self.kept_out,
         )
 
-    def _cluster(self, observed: Observed) -> Cluster:
-        cluster, record = self.cluster, _record(observed)
+    def _cluster(
+        self, observed: Observed, record: PlanRecord | Problem | None
+    ) -> Cluster:
+        cluster = self.cluster
         planned = (
             {node for group in record.plan.groups for node in group}
             if isinstance(record, PlanRecord)
@@ -370,7 +377,12 @@ class Operator:
 
 def _record(observed: Observed) -> PlanRecord | Problem | None:
     """Return what the plan of record says, whoever wrote it."""
-    stored = read_record(
-        observed.objects.get(record_key(OWNER)), OWNER.uid, SigningKeys()
-    )
+    content = observed.objects.get(record_key(OWNER))
+    return _said(dumps(content, sort_keys=True)) if content else None
+
+
+@lru_cache(maxsize=64)
+def _said(content: str) -> PlanRecord | Problem | None:
+    """Return the same of a ConfigMap as text: from look to look it hardly ever changes."""
+    stored = read_record(loads(content), OWNER.uid, SigningKeys())
     return stored.said if stored else None

@@ -4,6 +4,8 @@ a model.
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
+from json import dumps, loads
 from typing import Any
 
 import pytest
@@ -61,9 +63,14 @@ def an_operator(nodes: int, **spec: Any) -> Operator:
 
 def serving(nodes: int, **spec: Any) -> Operator:
     """Return an operator whose groups all serve."""
-    operator = an_operator(nodes, **spec)
+    return _served(nodes, dumps(spec, sort_keys=True)).fork()
+
+
+@cache  # most tests begin with one of a few
+def _served(nodes: int, spec: str) -> Operator:
+    operator = an_operator(nodes, **loads(spec))
     operator.run(LOAD_SECONDS + 60)
-    assert len(operator.cluster.serving()) == spec["replicas"]
+    assert len(operator.cluster.serving()) == operator.spec["replicas"]
     operator.written.clear()
     operator.asked.clear()
     return operator

@@ -4,7 +4,9 @@ partition says.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import pairwise
+from json import dumps, loads
 from typing import Any
 
 import pytest
@@ -26,9 +28,14 @@ SETTLED = 1300
 
 def serving(nodes: int = 4, **spec: Any) -> Operator:
     """Return an operator whose model serves."""
+    return _served(nodes, dumps(spec, sort_keys=True)).fork()
+
+
+@cache  # most tests begin with one of a few
+def _served(nodes: int, spec: str) -> Operator:
     cluster = Cluster()
     cluster.add_nodes(nodes)
-    operator = Operator(cluster, spec)
+    operator = Operator(cluster, loads(spec))
     assert ready(operator.run(LOAD_SECONDS + 60).status) == ("True", "Serving")
     return operator
 
