@@ -58,7 +58,7 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
         "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
         "persistentVolumeClaimRetentionPolicy": {
             "whenDeleted": "Delete",
-            # A restart goes through zero pods, and must find the downloads again.
+            # A restart ends all pods before it creates any, and must find the downloads again.
             "whenScaled": "Retain",
         },
     }
