@@ -36,6 +36,7 @@ _OF_OTHER_VERSIONS = Path(__file__).parent / "tests" / "versions"
 _OF_MPI = Path(__file__).parent / "tests" / "mpi"
 _OF_THE_BROWSER = Path(__file__).parent / "tests" / "browser"
 _COSTS = Path(__file__).parent / "operator" / "shardwright" / "costs"
+_OF_AUTOSCALERS = Path(__file__).parent / "tests" / "controlplane" / "autoscaling"
 _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
 
@@ -62,6 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mpi",
         action="store_true",
         help="collect the tests with ssh and Open MPI too (make test-mpi)",
+    )
+    parser.addoption(
+        "--autoscaling",
+        action="store_true",
+        help="collect the tests with KEDA too (make test-autoscaling)",
     )
     parser.addoption(
         "--rights",
@@ -91,8 +97,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         _OF_OTHER_VERSIONS: "--versions",
         _OF_MPI: "--mpi",
         _OF_RIGHTS: "--rights",
+        _OF_AUTOSCALERS: "--autoscaling",
+        _OF_THE_BROWSER: "--browser",
     }
-    options[_OF_THE_BROWSER] = "--browser"
     asked = options.get(collection_path)
     return True if asked and not config.getoption(asked) else None
 

@@ -5,8 +5,6 @@ KEDA's own definition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,35 +13,14 @@ from tests.harness import build
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
+from tests.support.autoscalers import shown
 from tests.support.models import Models
 
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "autoscaling.md"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldValidation": "Strict"}
-
-Manifest = dict[str, Any]
-
-
-def shown(kind: str) -> Manifest:
-    """Return an object as the page shows it, to be applied to a model named llama."""
-    blocks = PAGE.read_text().split("```yaml\n")[1:]
-    (found,) = (
-        item
-        for item in (yaml.safe_load(block.partition("```")[0]) for block in blocks)
-        if item["kind"] == kind
-    )
-    return {
-        **found,
-        "metadata": {"name": "llama"},
-        "spec": found["spec"] | {"scaleTargetRef": _target(found)},
-    }
-
-
-def _target(found: Manifest) -> Manifest:
-    return {**found["spec"]["scaleTargetRef"], "name": "llama"}
 
 
 def test_a_horizontal_pod_autoscaler_adds_and_removes_groups(
@@ -105,7 +82,8 @@ def test_an_autoscaler_counts_one_pod_for_each_group(
 @pytest.fixture
 def keda(control_plane: ControlPlane) -> Iterator[None]:
     """KEDA's own definition of a ScaledObject."""
-    definition = yaml.safe_load(build.keda_crd().read_text())
+    file = build.keda_config() / "crd" / "bases" / "keda.sh_scaledobjects.yaml"
+    definition = yaml.safe_load(file.read_text())
     name = definition["metadata"]["name"]
     control_plane.api.create(CRDS, definition)
     wait_for(

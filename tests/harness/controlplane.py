@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -82,6 +83,26 @@ _AUDIT_POLICY: Manifest = {
 }
 
 
+@dataclass(frozen=True)
+class FrontProxy:
+    """By what other API servers know that a request comes from ours, which has let its user in: a
+    certificate that vouches for itself, and its key.
+    """
+
+    certificate: Path
+    key: Path
+
+    def flags(self) -> dict[str, str]:
+        return {
+            "proxy-client-cert-file": str(self.certificate),
+            "proxy-client-key-file": str(self.key),
+            "requestheader-client-ca-file": str(self.certificate),
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+        }
+
+
 class ControlPlane:
     """One running control plane; a context manager. `with ControlPlane.start() as cp:
     cp.kubectl("get", "nodes")`.
@@ -110,6 +131,7 @@ class ControlPlane:
         api_server: Path | None = None,
         *,
         hurried: bool = True,
+        front_proxy: FrontProxy | None = None,
     ) -> None:
         """Nothing runs yet; see `start`."""
         self.bin = build.binaries()
@@ -124,6 +146,7 @@ class ControlPlane:
         self._lease_duration_seconds = lease_duration_seconds
         self._unmanaged_namespaces = tuple(unmanaged_namespaces)
         self._hurried = hurried
+        self._front_proxy = front_proxy
 
         temporary = tempfile.gettempdir()
         folder = tempfile.mkdtemp(
@@ -143,6 +166,7 @@ class ControlPlane:
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
         api_server: Path | None = None,
         hurried: bool = True,
+        front_proxy: FrontProxy | None = None,
     ) -> ControlPlane:
         """Start a control plane and return when it works; the programs are built first where they
         are not cached.
@@ -159,6 +183,7 @@ class ControlPlane:
         hurried: the controller manager and the scheduler may send 300 requests a second each, so
         that tests need not wait; else what they allow themselves in most clusters, 20 (the
         garbage collector 40) and 50.
+        front_proxy: how the API server shows itself to API servers that join it (APIService).
         """
         control_plane = cls(
             features,
@@ -167,6 +192,7 @@ class ControlPlane:
             unmanaged_namespaces,
             api_server,
             hurried=hurried,
+            front_proxy=front_proxy,
         )
         try:
             control_plane._start()
@@ -448,6 +474,8 @@ class ControlPlane:
             "audit-log-path": str(self.audit_log),
             "audit-log-maxsize": "4096",  # MiB: never rotated away from under a test
         }
+        if self._front_proxy:
+            flags |= self._front_proxy.flags()
         served = [_FEATURES[feature][1] for feature in self._features]
         return flags | ({"runtime-config": ",".join(served)} if served else {})
 

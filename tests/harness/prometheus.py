@@ -51,16 +51,16 @@ def program(name: str) -> Path:
 class Prometheus:
     """A Prometheus that scrapes and evaluates every second; a context manager that ends it.
 
-    `jobs` are scrape configurations, `rules` files of rules.
+    `jobs` are scrape configurations, `rules` is a file of rules, `url` where it answers.
     """
 
-    def __init__(self, *jobs: dict[str, Any], rules: Path) -> None:
+    def __init__(self, *jobs: dict[str, Any], rules: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="prometheus-"))
-        self._url = f"http://127.0.0.1:{(port := free_port())}"
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
         every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config = {
             "global": every,
-            "rule_files": [str(rules)],
+            "rule_files": [str(rules)] if rules else [],
             "scrape_configs": list(jobs),
         }
         (self._folder / "prometheus.yml").write_text(yaml.safe_dump(config))
@@ -113,7 +113,7 @@ class Prometheus:
 
     def _get(self, path: str) -> bytes:
         try:
-            with urllib.request.urlopen(f"{self._url}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as answer:
                 body: bytes = answer.read()
                 return body
         except urllib.error.HTTPError as error:

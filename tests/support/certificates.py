@@ -10,8 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 _VALID = dt.timedelta(days=1)
 
 
-def self_signed(folder: Path, server: x509.GeneralName) -> tuple[Path, Path]:
-    """Write a certificate of a server, by its name or address, and its key; return both files."""
+def self_signed(folder: Path, *server: x509.GeneralName) -> tuple[Path, Path]:
+    """Write a certificate of a server, by its names or addresses, and its key; return both
+    files.
+    """
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "server")])
     made = (
@@ -20,7 +22,7 @@ def self_signed(folder: Path, server: x509.GeneralName) -> tuple[Path, Path]:
         )
         .not_valid_before(now - _VALID)
         .not_valid_after(now + _VALID)
-        .add_extension(x509.SubjectAlternativeName([server]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(server), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, StringConstraints
 
 from shardwright.api.object_store import address_of
-from shardwright.api.parts import Part
+from shardwright.api.parts import Part, unsaid
 from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
@@ -232,7 +232,7 @@ def check_pod(
     """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation
     that the ``defaults`` lack.
     """
-    pod, given = own.pod or Pod(), defaults or Pod()
+    pod, given = own.pod or unsaid(Pod), defaults or unsaid(Pod)
     yield from _check_keys("labels", pod.labels or {}, given.labels or {}, admission)
     yield from _check_keys(
         "annotations", pod.annotations or {}, given.annotations or {}, admission

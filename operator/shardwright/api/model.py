@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from shardwright.api.object_store import ObjectStoreWeights
-from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part
+from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part, unsaid
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 
 MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
@@ -265,7 +265,7 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
 
 def shards_lie_where_they_can(model: Model) -> bool:
     """Return whether files of single ranks are read from where they can be."""
-    weights = model.weights or Weights()
+    weights = model.weights or unsaid(Weights)
     return model.load_format != "ShardedState" or bool(weights.pvc or weights.image)
 
 

@@ -5,12 +5,13 @@ Refuses addresses with bits beyond their length, and rules that would have no ef
 """
 
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from shardwright.api.parts import LABEL_KEY, LabelValue, Part
+from shardwright.api.parts import LABEL_KEY, LabelValue, Part, unsaid
 from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 
@@ -123,7 +124,9 @@ class NetworkPolicies(Part):
         max_length=ENTRIES_MAX,
         description="Who may read metrics, beside clients where these are named.",
     )
-    egress: Egress = Field(default_factory=Egress, description="Whom pods may reach.")
+    egress: Egress = Field(
+        default_factory=partial(unsaid, Egress), description="Whom pods may reach."
+    )
 
 
 class _Setting(Part):

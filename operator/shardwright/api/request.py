@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod, Resources
 from shardwright.api.spec import Budget, Parallelism, Spec
 from shardwright.api.workload import Speculation, speculation_of
@@ -75,7 +76,7 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
 
 def network_of(spec: Spec) -> Network:
     """Return how the pods of groups over several nodes reach each other."""
-    return (spec.pod or Pod()).network or Network()
+    return (spec.pod or unsaid(Pod)).network or unsaid(Network)
 
 
 def adapter_slots(model: Model) -> AdapterSlots | None:
@@ -126,7 +127,9 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_acceptance=acceptance,
         draft_acceptance_band=band,
         draft_choices=choices if len(choices) > 1 else (),
-        kv_offload=_kv_offload(load, (spec.pod or Pod()).resources or Resources()),
+        kv_offload=_kv_offload(
+            load, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)
+        ),
     )
 
 
@@ -189,7 +192,7 @@ def _objective(spec: Spec) -> Objective:
 
 
 def _storage(spec: Spec) -> Storage:
-    weights = spec.model.weights or Weights()
+    weights = spec.model.weights or unsaid(Weights)
     if weights.pvc:
         return Storage.CLAIM
     if weights.image:
@@ -205,7 +208,7 @@ def _storage(spec: Spec) -> Storage:
 
 def _read_bytes_per_second(spec: Spec) -> float | None:
     """Return the measured bytes a second of a node from an object store, None if not measured."""
-    store = (spec.model.weights or Weights()).object_store
+    store = (spec.model.weights or unsaid(Weights)).object_store
     measured = store.megabytes_per_second if store else None
     return None if measured is None else measured * 1e6
 
@@ -214,7 +217,7 @@ def _cache_bytes(spec: Spec) -> int | None:
     """Return the size of the claim that every pod is given for what it downloads, None if it gets
     none.
     """
-    hub = (spec.model.weights or Weights()).hugging_face
+    hub = (spec.model.weights or unsaid(Weights)).hugging_face
     return quantity(hub.cache.storage) if hub and hub.cache else None
 
 
@@ -223,8 +226,11 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def _space(spec: Spec) -> SearchSpace:
-    pins = spec.parallelism or Parallelism()
-    budget, spread = spec.budget or Budget(), (spec.pod or Pod()).topology_spread
+    pins = spec.parallelism or unsaid(Parallelism)
+    budget, spread = (
+        spec.budget or unsaid(Budget),
+        (spec.pod or unsaid(Pod)).topology_spread,
+    )
     return SearchSpace(
         replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
         fill=budget.fill,

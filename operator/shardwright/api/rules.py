@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from shardwright.api import engine, model, object_store, workload
 from shardwright.api.life import delays_grow
-from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH
+from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, unsaid
 from shardwright.api.pod import keys_are_label_keys
 from shardwright.api.pod_rules import POD_RULES
 from shardwright.api.rule import Rule
@@ -84,7 +84,7 @@ def _fill_chooses_the_replicas(spec: Spec) -> bool:
 def _within_gpu_budget(spec: Spec) -> bool:
     if spec.budget is None or spec.budget.gpus is None:
         return True
-    pins = spec.parallelism or Parallelism()
+    pins = spec.parallelism or unsaid(Parallelism)
     gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.attention_data or 1)
     return gpus * spec.replicas <= spec.budget.gpus
 

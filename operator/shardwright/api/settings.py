@@ -8,6 +8,7 @@ what it says itself wins, and its status says what came from where.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeGuard, TypeVar, get_args
 
 from pydantic.alias_generators import to_camel
@@ -24,6 +25,7 @@ from shardwright.api.network_policy import (
     NetworkPolicies,
     read_network_policies,
 )
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
@@ -107,13 +109,15 @@ class Settings:
     executors: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    admission: Admission = field(default_factory=Admission)
+    admission: Admission = field(default_factory=partial(unsaid, Admission))
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
-    network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
+    network_policy: NetworkPolicies = field(
+        default_factory=partial(unsaid, NetworkPolicies)
+    )
     keeps_templates: bool = True
-    config_fetch: ConfigFetch = field(default_factory=ConfigFetch)
+    config_fetch: ConfigFetch = field(default_factory=partial(unsaid, ConfigFetch))
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
@@ -281,7 +285,7 @@ def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]
         else spec.engine
     )
     pod = (
-        _merged_pod(spec.pod or Pod(), settings.pod, applied)
+        _merged_pod(spec.pod or unsaid(Pod), settings.pod, applied)
         if settings.pod
         else spec.pod
     )
@@ -345,7 +349,10 @@ _WHOLE_IN_PODS: Final = {
 
 
 def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
-    resources, wanted = own.resources or Resources(), default.resources or Resources()
+    resources, wanted = (
+        own.resources or unsaid(Resources),
+        default.resources or unsaid(Resources),
+    )
     filled = {
         name: value
         for name in ("cpu", "memory", "ephemeral_storage")

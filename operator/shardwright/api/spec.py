@@ -5,9 +5,10 @@ turns these models into the CRD. Rules between fields stand in ``rules``; nothin
 cluster.
 """
 
+from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from shardwright.api.engine import Engine
 from shardwright.api.life import Readiness, Restart, Rollout
@@ -19,6 +20,7 @@ from shardwright.api.parts import (
     ObjectName,
     Part,
     QueueName,
+    unsaid,
 )
 from shardwright.api.pod import Pod
 from shardwright.api.workload import Workload
@@ -223,13 +225,21 @@ def scheduler_is_not_kai(placement: PlacementRules) -> bool:
 class Spec(Part):
     """What is wanted."""
 
+    model_config = ConfigDict(
+        defer_build=False  # built once: as part of a resource and by itself it is the same
+    )
+
     model: Model = Field(description="What is served.")
-    engine: Engine = Field(default_factory=Engine, description="The inference engine.")
+    engine: Engine = Field(
+        default_factory=partial(unsaid, Engine), description="The inference engine."
+    )
     workload: Workload = Field(
-        default_factory=Workload, description="The load that the plan is made for."
+        default_factory=partial(unsaid, Workload),
+        description="The load that the plan is made for.",
     )
     objective: Objective = Field(
-        default_factory=Objective, description="What the plan is chosen for."
+        default_factory=partial(unsaid, Objective),
+        description="What the plan is chosen for.",
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=1,
@@ -252,13 +262,16 @@ class Spec(Part):
         default=None, description="Typed overrides of the engine's pods."
     )
     restart: Restart = Field(
-        default_factory=Restart, description="How a group that failed starts again."
+        default_factory=partial(unsaid, Restart),
+        description="How a group that failed starts again.",
     )
     readiness: Readiness = Field(
-        default_factory=Readiness, description="When a group counts as serving."
+        default_factory=partial(unsaid, Readiness),
+        description="When a group counts as serving.",
     )
     rollout: Rollout = Field(
-        default_factory=Rollout, description="How groups are restarted on purpose."
+        default_factory=partial(unsaid, Rollout),
+        description="How groups are restarted on purpose.",
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

@@ -293,7 +293,7 @@ def _add_size(commands: Commands) -> None:
     command.add_argument(
         "--fetch",
         action="store_true",
-        help="read a model that is not built in from the Hugging Face hub ('fetch --help')",
+        help="read a model that is not built in from the hub; 'fetch --help' has more",
     )
     there = command.add_argument_group("GPUs")
     there.add_argument(
@@ -301,14 +301,14 @@ def _add_size(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="a product, for example H100 ('shardwright "
-        "gpus' lists them); may be repeated to compare",
+        help="a product, for example H100; 'shardwright gpus' lists "
+        "them; may be repeated to compare",
     )
     _add_nodes_of(there)
     there.add_argument(
         "--settings",
         metavar="FILE",
-        help="what the administrator says for all models, prices of GPUs among it",
+        help="what holds for all models, prices of GPUs among it",
     )
     _add_output(
         command,
@@ -430,8 +430,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
         "model",
         nargs="?",
         metavar="MODEL|NAME",
-        help="id of a model, as Hugging Face writes it (org/name), or the name of a ShardedModel "
-        "in the cluster; or -f",
+        help="id of a model, or a ShardedModel of the cluster; ids are org/name, as Hugging Face "
+        "writes them; or -f",
     )
     _add_typed(command)
     wanted = command.add_argument_group("Inputs")
@@ -440,8 +440,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
         "--filename",
         action="append",
         metavar="FILE",
-        help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); "
-        "may be repeated",
+        help="file or folder with ShardedModels ('-': stdin); ConfigMaps that they refer to may be "
+        "in it; may be repeated",
     )
     wanted.add_argument(
         "-n",
@@ -453,7 +453,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
     wanted.add_argument(
         "--settings",
         metavar="FILE",
-        help="what the administrator says for all models (the text of the operator's ConfigMap)",
+        help="what the administrator says for all models; it is the text of the operator's "
+        "ConfigMap",
     )
     _add_surroundings(command)
     add_connection(command, context=False, server=not by_operator)
@@ -465,9 +466,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
             nargs="?",
             action=PlannedByServer,
             metavar="URL",
-            help="alone: let the operator plan a copy of -f with mode PlanOnly, and delete it "
-            "again (for whoever may not list "
-            "nodes); with a URL: address of the API server",
+            help="alone: let the operator plan a copy of -f; for whoever may not list nodes: the "
+            "copy has mode PlanOnly, and is deleted again; with a URL: address of the API server",
         )
 
 
@@ -479,7 +479,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold "
+        help="what 'kubectl get nodes,pods -A -o yaml' prints; or -o json; '-': stdin; pods hold "
         "their GPUs; may be repeated",
     )
     one_of.add_argument(
@@ -487,8 +487,8 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="COUNTxGPU",
-        help="so many free GPUs of a product, for example 16xH100 ('shardwright gpus' lists "
-        "them); may be repeated",
+        help="so many free GPUs of a product, such as 16xH100; 'shardwright gpus' lists "
+        "products; may be repeated",
     )
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
@@ -499,15 +499,14 @@ def _add_unknown(wanted: ArgumentGroup) -> None:
     unknown.add_argument(
         "--config",
         metavar="FILE",
-        help="the config.json of a model that is not built in, the folder of its checkpoint, or "
-        "models--ORG--NAME of the cache "
-        "of the Hugging Face hub",
+        help="config.json of a model that is not built in; or the folder of its checkpoint, or "
+        "models--ORG--NAME of the cache of the Hugging Face hub",
     )
     unknown.add_argument(
         "--fetch",
         action="store_true",
-        help="read models that are not built in from the Hugging Face hub by their ids ('fetch "
-        "--help' has the environment)",
+        help="read models that are not built in from the hub; 'fetch --help' has "
+        "the environment",
     )
 
 
@@ -551,7 +550,7 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
     typed.add_argument(
         "--rps",
         metavar="RATE",
-        help="requests that arrive per second, instead of --concurrency",
+        help="requests per second, instead of --concurrency",
     )
     typed.add_argument(
         "--max-model-len",
@@ -561,12 +560,12 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
     typed.add_argument(
         "--ttft",
         metavar="TIME",
-        help="limit on the time to first token, for example 2s or 500ms",
+        help="limit on the time to first token, such as 500ms",
     )
     typed.add_argument(
         "--tpot",
         metavar="TIME",
-        help="limit on the time per output token, for example 50ms",
+        help="limit on the time per output token, such as 50ms",
     )
     typed.add_argument(
         "--optimize-for",

@@ -26,7 +26,7 @@ from shardwright.modelspec.catalogue import (
     listing_of,
 )
 from shardwright.modelspec.parse import CONFIG_FILE
-from shardwright.reporting.lines import paragraph, table
+from shardwright.reporting.lines import Line, paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
@@ -38,8 +38,8 @@ _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS A NODE", "LINK GB/S")
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
 _ABOUT_PRICES = (
-    "PRICE: an hour of it in hours of an H100, by "
-    "public price lists; *: assumed, by its data sheet"
+    "PRICE: what an hour of it costs, in hours of an H100, by "
+    "public price lists; *: assumed from its data sheet"
 )
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
@@ -98,7 +98,7 @@ def list_gpus(arguments: Namespace) -> None:
     _print_table(header, cells, missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
         width = width_of_output(IN_A_FILE_COLUMNS)
-        print_lines(paragraph(_ABOUT_PRICES, width=width), width=width)
+        print_lines([Line(), *paragraph(_ABOUT_PRICES, width=width)], width=width)
 
 
 def _repository(source: str | None) -> str:

@@ -135,17 +135,17 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
         "--filename",
         action="append",
         metavar="FILE",
-        help="file or folder with ShardedModels as they are to be ('-': stdin)",
+        help="ShardedModels as they are to be; a file or a folder; '-': stdin",
     )
     command.add_argument(
         "--operator-version",
         metavar="VERSION",
-        help="refuse to answer as another release than this (a program renders as its own)",
+        help="answer only as this release; a program renders as its own",
     )
     command.add_argument(
         "--settings",
         metavar="FILE",
-        help="what the administrator says for all models, as for plan",
+        help="what holds for all models, as for plan",
     )
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)
@@ -190,7 +190,7 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--network-policies",
         action="store_true",
-        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a "
+        help="measure whether NetworkPolicies are enforced; makes two short-lived pods, and a "
         "policy between them",
     )
     command.add_argument(
@@ -224,7 +224,7 @@ def _add_import(commands: Any, add: AddCommand) -> None:
         "name",
         nargs="*",
         metavar="KIND/NAME",
-        help="of the cluster: deployment/, lws/, llmisvc/ or workspace/NAME; or -f",
+        help="deployment/, lws/, llmisvc/ or workspace/NAME; they are of the cluster; or -f",
     )
     command.add_argument(
         "-f",

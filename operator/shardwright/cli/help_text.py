@@ -105,14 +105,10 @@ def _rows(group: Any) -> Iterator[tuple[str, str]]:
         ):
             continue
         names = ", ".join(action.option_strings)
-        metavar = (
-            ""
-            if action.nargs == 0
-            else str(
-                action.metavar
-                or (f"{{{','.join(action.choices)}}}" if action.choices else "")
-            )
-        )
+        if action.choices and names:
+            yield f"{names} FORM", ", ".join(action.choices)
+            continue
+        metavar = "" if action.nargs == 0 else str(action.metavar or "")
         yield (
             f"{names} {metavar}".strip(),
             str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""},

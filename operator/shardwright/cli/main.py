@@ -1,5 +1,6 @@
 """The entry point: typed words to an exit code. Faults end here, and nowhere else."""
 
+import atexit
 import difflib
 import gc
 import os
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)  # or the interpreter searches all of it as it ends
     parser = build_parser(program_name(sys.argv[0]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
         from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then

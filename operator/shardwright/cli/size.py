@@ -67,9 +67,8 @@ hundred.
 
 
 ABOUT_H100_HOURS: Final = (
-    "H100 HOURS: what they count for an hour, in hours of an H100, by public price lists; *: "
-    "assumed, by data sheet; "
-    "prices of your own: gpuHourPrices in --settings"
+    "H100 HOURS: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
+    "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
 )
 
 
@@ -287,10 +286,13 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield from table(
         header, [(*_row(sized), *_price(sized, by)) for sized in found], width=width
     )
-    if by is Counted.RELATIVE:
-        yield from paragraph(ABOUT_H100_HOURS, width=width, role=Role.FAINT)
-    if not arguments.gpus:
-        yield from paragraph(ABOUT_USUAL, width=width, role=Role.FAINT)
+    notes = (
+        *((ABOUT_H100_HOURS,) if by is Counted.RELATIVE else ()),
+        *(() if arguments.gpus else (ABOUT_USUAL,)),
+    )
+    for note in notes:
+        yield Line()
+        yield from paragraph(note, width=width, role=Role.FAINT)
     if first.best is None:
         return
     yield Line()

@@ -279,15 +279,15 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         "--metrics-authentication",
         choices=("None", "TokenReview"),
         default="None",
-        help="TokenReview: /metrics is answered to whom the API server knows by his token and "
+        help="TokenReview: /metrics is answered to whom the API server knows by their token and "
         "lets GET /metrics",
     )
     parser.add_argument(
         "--plans",
         action="store_true",
-        help="serve plans as pages at /plans of that port, to whom the API server knows by his "
+        help="serve plans as pages at /plans of that port, to whom the API server knows by their "
         "token, and of the namespaces in "
-        "which he may list ShardedModels, or get one; needs --metrics-authentication=TokenReview",
+        "which they may list ShardedModels, or get one; needs --metrics-authentication=TokenReview",
     )
 
 

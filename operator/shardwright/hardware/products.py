@@ -9,6 +9,7 @@ tests/data/nodes.
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -73,10 +74,6 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(instinct-)?mi355x?", ("MI355X-288GB",)),
     (r"(instinct-)?mi455x?", ("MI455X-432GB",)),
 )
-_COMPILED: Final = tuple(
-    (re.compile(rf"(?:{pattern})(?=$|-)"), ids) for pattern, ids in _RULES
-)
-
 _GKE: Final = MappingProxyType(
     {"nvidia-tesla-a100": "A100-SXM4-40GB", "nvidia-tesla-v100": "V100-SXM2-16GB"}
 )
@@ -141,7 +138,12 @@ def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str,
     if name in names:
         return names[name]
     bare = re.sub(r"^(nvidia|amd)-", "", name)
-    return next((ids for pattern, ids in _COMPILED if pattern.match(bare)), ())
+    return next((ids for rule, ids in _RULES if _pattern(rule).match(bare)), ())
+
+
+@cache
+def _pattern(rule: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{rule})(?=$|-)")
 
 
 def plain_name(product: str) -> str:

@@ -15,7 +15,6 @@ from shardwright.pages.figures import (
     at,
     figure,
     gib,
-    milliseconds,
 )
 
 LENGTH: Final = 1000  #: units of a whole bar
@@ -146,9 +145,7 @@ def _time_bar(
         layout=times["layouts"][index],
         pieces=tuple(_stacked(words, whole=longest)),
         whole=tuple(_stacked(words, whole=times["token"]["seconds"][index])),
-        token=figure(
-            document, f"explanation.times.token.seconds.{index}", milliseconds
-        ),
+        token=figure(document, f"explanation.times.token.seconds.{index}", SECONDS),
         first_token=figure(
             document, f"explanation.times.firstToken.seconds.{index}", SECONDS
         ),
@@ -157,7 +154,7 @@ def _time_bar(
 
 
 def _part(seconds: float) -> str:
-    return milliseconds(seconds) if seconds else NONE
+    return SECONDS(seconds) if seconds else NONE
 
 
 def time_legend(document: Document) -> tuple[Legend, ...]:

@@ -58,15 +58,6 @@ def gib(value: float) -> str:
     return f"{value / GIB:,.1f}"
 
 
-def milliseconds(seconds: float) -> str:
-    """Return seconds in milliseconds.
-
-    >>> milliseconds(0.0279)
-    '27.9 ms'
-    """
-    return f"{seconds * 1000:,.1f} ms"
-
-
 def percent(share: float) -> str:
     """Return a share; what is there is never shown as nothing.
 

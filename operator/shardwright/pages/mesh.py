@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from shardwright.pages.figures import (
     NONE,
+    SECONDS,
     Document,
     Figure,
     at,
     figure,
-    milliseconds,
     percent,
     range_text,
     rate,
@@ -280,7 +280,7 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
         rate=figure(document, f"{path}.bytesPerSecond", rate)
         if link["bytesPerSecond"]
         else None,
-        seconds=figure(document, f"{path}.seconds", milliseconds),
+        seconds=figure(document, f"{path}.seconds", SECONDS),
         busy=figure(document, f"{path}.busy", percent),
         reach=max(4, round(1000 * min(1.0, link["busy"]))),
     )

@@ -164,10 +164,8 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
-    band = (
-        f"80% band {range_text(COUNT(predicted['low']), COUNT(predicted['high']))}, "
-        f"{predicted['basis']}"
-    )
+    edges = (COUNT(predicted[edge], digits=2) for edge in ("low", "high"))
+    band = f"80% band {range_text(*edges)}, {predicted['basis']}"
     milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
     yield FigureTile(
         label="Output",

@@ -455,7 +455,7 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
     )
     who = "some nodes state no price" if any(stated) else "no node states a price"
     yield (
-        f"GPUs count by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, "
+        f"GPUs are compared by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, "
         "shardwright.io/gpu-hour-price)"
     )
 

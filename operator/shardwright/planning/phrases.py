@@ -170,6 +170,18 @@ def relative_price_words(each: GpuPrice) -> str:
     )
 
 
+def as_h100s(gpus: int, per_hour: float) -> str:
+    """Return what GPUs cost beside an H100, and of how many that is the sum.
+
+    >>> as_h100s(1, 0.35), as_h100s(16, 1.4)
+    ('as much as 0.35 H100', 'as much as 22.4 H100s (16 x 1.4)')
+    """
+    whole = gpus * per_hour
+    unit = "H100s" if whole > 1 else "H100"
+    each = f" ({gpus} x {per_hour:g})" if gpus > 1 else ""
+    return f"as much as {whole:.3g} {unit}{each}"
+
+
 def duration(seconds: float) -> str:
     """Return a latency: milliseconds below a second, with tenths below 10 ms.
 

@@ -17,6 +17,7 @@ from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.phrases import (
+    as_h100s,
     copies,
     degrees,
     duration,
@@ -157,7 +158,7 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
     ):
         cut = f"{copies(other.candidate.layout)} on {other.candidate.pool.product}"
         yield (
-            f"{cut} would be better; those GPUs are taken where no others do, or "
+            f"{cut} would be better; those GPUs are used only if no others will do, or if "
             "spec.engine.image names an image for them."
         )
 
@@ -172,8 +173,8 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
     if breaks_rack(other.candidate) and not breaks_rack(best.candidate):
         cut, product = copies(other.candidate.layout), other.candidate.pool.product
         yield (
-            f"{cut} on {product} would be better, but not by what it costs to take a whole tray "
-            "out of a rack."
+            f"{cut} on {product} would be better, but not by enough to take a whole tray out of "
+            "a rack."
         )
         return
     if request.deploy and not_yet(other.candidate) and not not_yet(best.candidate):
@@ -222,7 +223,7 @@ def _goal(scale: Scale) -> str:
     counted = (
         "for the price of its GPUs"
         if scale.by_price
-        else "for what its GPUs count"
+        else "for the relative price of its GPUs"
         if scale.relative
         else "per GPU"
     )
@@ -321,12 +322,9 @@ def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
     elif (each := scale.price(pool)) is not None:
         named = {
             PriceBasis.LISTED: "by public price lists",
-            PriceBasis.ASSUMED: "assumed by its data sheet",
+            PriceBasis.ASSUMED: "assumed from its data sheet",
         }[each.basis]
-        yield (
-            f"It costs as much as {gpus * each.per_hour:.3g} "
-            f"H100: {gpus} x {each.per_hour:g}, {named}."
-        )
+        yield f"It costs {as_h100s(gpus, each.per_hour)}, {named}."
 
 
 def _uneven(

@@ -28,7 +28,7 @@ def _speed(plan: Plan) -> str:
     low, high = (format_count(edge, digits=2) for edge in (speed.low, speed.high))
     basis = _BASES.get(speed.basis, speed.basis)
     return (
-        f"Speed: {low} to {high} tok/s is the 80 % band ({share:+.0%} upwards), {basis}; "
+        f"Speed: {low} to {high} tok/s is the 80% band ({share:+.0%} upwards), {basis}; "
         "latencies are as uncertain. All are means."
     )
 

@@ -13,9 +13,10 @@ from typing import Final
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, Pool
+from shardwright.hardware.prices import PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import price, relative_price_words, ways_sentence
+from shardwright.planning.phrases import as_h100s, price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -362,11 +363,9 @@ def _cost(plan: Plan) -> Iterator[Fact]:
             value=f"{price(plan.million_tokens_price)} per million output tokens at this load",
         )
     elif plan.gpu_price is not None:
-        each, gpus = relative_price_words(plan.gpu_price), plan.layout.gpus
-        yield Fact(
-            label="Price",
-            value=f"that of {gpus * plan.gpu_price.per_hour:.3g} H100: {gpus} x {each}",
-        )
+        known = plan.gpu_price.basis is not PriceBasis.ASSUMED
+        said = as_h100s(plan.layout.gpus, plan.gpu_price.per_hour)
+        yield Fact(label="Price", value=said if known else f"{said}, assumed")
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:

@@ -38,8 +38,8 @@ def format_seconds(seconds: float) -> str:
     ...     format_seconds(312),
     ... )
     ('4.2 ms', '27 ms', '310 ms', '4.1 s', '312 s')
-    >>> format_seconds(1020), format_seconds(16_200)
-    ('17 min', '4.5 h')
+    >>> format_seconds(0.996), format_seconds(1020), format_seconds(16_200)
+    ('1.0 s', '17 min', '4.5 h')
     """
     if seconds >= 600:  # noqa: PLR2004 - ten minutes: nobody counts seconds
         return (
@@ -47,7 +47,7 @@ def format_seconds(seconds: float) -> str:
             if seconds < 2 * 3600
             else f"{seconds / 3600:.1f} h"
         )
-    if seconds < 1:
+    if seconds < 0.995:  # noqa: PLR2004 - from here on two digits say one second
         return f"{format_count(seconds * 1000, digits=2)} ms"
     return (
         f"{seconds:,.0f} s"

@@ -177,10 +177,7 @@ def table(
     Cells of all columns but the last stay whole.
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
-    widths = [
-        max(columns(name), *(_length(row[i]) for row in cells), 0)
-        for i, name in enumerate(header)
-    ]
+    widths = _widths(header, cells)
     left = width - len(indent) - sum(widths[:-1]) - len(GAP) * (len(header) - 1)
     if left < min(widths[-1], NARROWEST_LAST_COLUMN):
         return _records(header, cells, width=width, indent=indent)
@@ -194,6 +191,27 @@ def table(
             for row in cells
             for one in _row(row, widths, width=width, indent=indent)
         ),
+    ]
+
+
+def table_width(
+    header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: str = GAP
+) -> int:
+    """Return the columns that a table takes if nothing in it is wrapped.
+
+    >>> table_width(("name", "GPUs"), [("llama-405b", "16")])
+    18
+    """
+    widths = _widths(header, [[_spans(cell) for cell in row] for row in rows])
+    return len(indent) + sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _widths(
+    header: Sequence[str], rows: Sequence[Sequence[tuple[Span, ...]]]
+) -> list[int]:
+    return [
+        max(columns(name), *(_length(row[i]) for row in rows), 0)
+        for i, name in enumerate(header)
     ]
 
 

@@ -6,6 +6,7 @@ Bars and colours are not in it.
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
+from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.times import TimeSplit
 from shardwright.sinks import in_markdown
 from shardwright.units import GIB
@@ -106,11 +107,11 @@ def _alternatives(explanation: Explanation) -> Iterator[str]:
 
 def _times(times: TimeSplit | None) -> Iterator[str]:
     if times is not None and times.rows:
-        yield from ("## Where the time of a token goes, ms", "")
+        yield from ("## Where the time of a token goes", "")
         rows = (*times.rows, times.token, times.first_token)
         yield from _table(
             ("", *times.layouts),
-            ((row.part, *(f"{s * 1000:,.1f}" for s in row.seconds)) for row in rows),
+            ((row.part, *map(format_seconds, row.seconds)) for row in rows),
         )
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
+from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     GAP,
     NARROWEST_LAST_COLUMN,
@@ -19,16 +20,14 @@ from shardwright.reporting.lines import (
     line,
     paragraph,
     table,
+    table_width,
 )
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
 MOST_NODES: Final = 20  #: drawn at most; the rest is counted
 BAR_CELLS: Final = 30
-NARROW_BAR_CELLS: Final = 14
-WIDE_ENOUGH: Final = (
-    96  #: columns from which the long memory bar has room beside its figures
-)
+FEWEST_BAR_CELLS: Final = 6
 
 BLOCKS: Final[Mapping[Role, str]] = MappingProxyType(
     {
@@ -222,25 +221,49 @@ def _elide(name: str, room: int) -> str:
 
 
 def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
+    """Draw a bar for each stage beside its figures: under the names of the parts where they have
+    room, or under their signs.
+    """
     if not bars:
         return []
-    cells = BAR_CELLS if width >= WIDE_ENOUGH else NARROW_BAR_CELLS
-    legend = (f"{name} {BLOCKS[role]}" for name, role in PARTS)
-    header = ("stage", "layers", "", *legend, "GiB")
-    rows: list[tuple[Cell, ...]] = [
+    named = ("stage", "layers", "", *(f"{name} {BLOCKS[role]}" for name, role in PARTS))
+    signed = ("stage", "layers", "", *(BLOCKS[role] for _, role in PARTS))
+    wide, narrow = (*named, "GiB"), (*signed, "of")
+    if table_width(wide, _memory_rows(bars, BAR_CELLS, "of ")) <= width:
+        legend, shown = (
+            [],
+            table(wide, _memory_rows(bars, BAR_CELLS, "of "), width=width),
+        )
+    else:
+        spare = width - table_width(narrow, _memory_rows(bars, BAR_CELLS, ""))
+        cells = min(max(BAR_CELLS + spare, FEWEST_BAR_CELLS), BAR_CELLS)
+        legend = [_legend()]
+        shown = table(narrow, _memory_rows(bars, cells, ""), width=width)
+    return [_section("Memory of the fullest GPU"), *legend, *shown]
+
+
+def _memory_rows(
+    bars: tuple[MemoryBar, ...], cells: int, before_budget: str
+) -> list[tuple[Cell, ...]]:
+    return [
         (
             bar.label,
             bar.layers,
             _bar(bar, cells),
             *(_gib(count) for _, count in _parts(bar)),
-            f"of {_gib(bar.budget_bytes)}",
+            f"{before_budget}{_gib(bar.budget_bytes)}",
         )
         for bar in bars
     ]
-    return [
-        line(Span("Memory of the fullest GPU", Role.SECTION)),
-        *table(header, rows, width=width),
-    ]
+
+
+def _legend() -> Line:
+    """Return what each sign of a bar stands for."""
+    said = (
+        (Span(f"{', ' if index else ''}{name} "), Span(BLOCKS[role], role))
+        for index, (name, role) in enumerate(PARTS)
+    )
+    return line("  GiB of ", *(span for pair in said for span in pair))
 
 
 def _parts(bar: MemoryBar) -> tuple[tuple[Role, int], ...]:
@@ -307,11 +330,11 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
     if times is None or not times.rows:
         return []
     rows = [
-        (row.part, *map(_milliseconds, row.seconds))
+        (row.part, *map(_time, row.seconds))
         for row in (*times.rows, times.token, times.first_token)
     ]
     columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
-    header = ("ms", *times.layouts[:columns])
+    header = ("", *times.layouts[:columns])
     shown = [row[: columns + 1] for row in rows]
     hidden = times.layouts[columns:]
     return [
@@ -342,8 +365,8 @@ def _columns_that_fit(layouts: Sequence[str], first: int, width: int) -> int:
     return max(count, 1)
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:,.1f}" if seconds else "-"
+def _time(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "-"
 
 
 def _ruled_out(explanation: Explanation, width: int) -> list[Line]:

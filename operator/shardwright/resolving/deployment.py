@@ -11,7 +11,7 @@ from shardwright.api.engine import ApiKeyReference
 from shardwright.api.model import Adapter as WireAdapter
 from shardwright.api.model import ClaimWeights, Model, SecretReference
 from shardwright.api.network_policy import NetworkPolicies
-from shardwright.api.parts import Part
+from shardwright.api.parts import Part, unsaid
 from shardwright.api.pod import Pod, PodVolume
 from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
@@ -81,7 +81,7 @@ def to_deployment(
         serving=_serving(spec, engine_version),
         pods=_pods(spec),
         cluster=ClusterTerms(
-            scheduling=_scheduling(spec.placement or PlacementRules())
+            scheduling=_scheduling(spec.placement or unsaid(PlacementRules))
         ),
     )
 
@@ -128,7 +128,10 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
 
 
 def _pods(spec: Spec) -> PodOptions:
-    placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
+    placement, pod = (
+        spec.placement or unsaid(PlacementRules),
+        spec.pod or unsaid(Pod),
+    )
     resources = pod.resources
     return PodOptions(
         node_selector=tuple(sorted(placement.node_selector.items())),
@@ -157,7 +160,7 @@ def _load_format(model: Model) -> str | None:
 
 def terms_of(spec: Spec) -> PodTerms:
     """Return the terms on which the pods take nodes, beside GPUs."""
-    placement = spec.placement or PlacementRules()
+    placement = spec.placement or unsaid(PlacementRules)
     return PodTerms(
         selector=placement.node_selector,
         tolerations=_tolerations(placement),

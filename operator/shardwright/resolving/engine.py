@@ -16,6 +16,7 @@ from shardwright.api.admission import (
     check_variables,
     is_image_admitted,
 )
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import (
@@ -222,7 +223,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
     """Yield that what all groups have in their templates is more than the operator can hold."""
     variables = ((variable.name, variable.value) for variable in spec.engine.env)
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
-    pod = spec.pod or Pod()
+    pod = spec.pod or unsaid(Pod)
     marks = [*(pod.labels or {}).items(), *(pod.annotations or {}).items()]
     size = sum(
         len(f"{name}{value}".encode())

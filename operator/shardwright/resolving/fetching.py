@@ -4,8 +4,9 @@ where it is kept then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Spec
@@ -19,14 +20,6 @@ from shardwright.resolving.question import Question
 ConfigMapSource = tuple[str, str]
 """Name and key of a ConfigMap."""
 
-_NAMING: Final = {
-    "id",
-    "revision",
-    "config",
-    "config_map_ref",
-}
-"""Fields of ``spec.model`` that say where its config is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread(Problem):
@@ -39,11 +32,16 @@ def source_of(resource: ShardedModel) -> ConfigMapSource | None:
     """Return where the config of a resource is, or would be kept that was read from the hub; None
     if its spec has it.
     """
+    model = resource.spec.model
+    reference = model.config_map_ref
     return config_source(
         resource.metadata.name,
-        resource.spec.model.model_dump(
-            include=_NAMING, by_alias=True, exclude_none=True
-        ),
+        {
+            "id": model.id,
+            "revision": model.revision,
+            "config": model.config,
+            "configMapRef": reference and reference.model_dump(),
+        },
     )
 
 
@@ -76,7 +74,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
     ):
         return problem
     hub = model.weights.hugging_face if model.weights else None
-    token, pod = hub.token_secret_ref if hub else None, spec.pod or Pod()
+    token, pod = hub.token_secret_ref if hub else None, spec.pod or unsaid(Pod)
     fetch = HubFetch(
         fetcher=fetcher,
         model=model.id,

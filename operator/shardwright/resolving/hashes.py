@@ -4,8 +4,10 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.spec import Spec
 from shardwright.modelspec.spec import ModelSpec
@@ -44,8 +46,6 @@ restart, and plan nothing.
 
 OF_NEXT_START: Final = ("imagePullPolicy",)
 """Fields of ``spec.pod`` of which pods that run know nothing."""
-
-_EMPTY_POD: Final = Pod().model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +105,14 @@ def _without(
         fields["pod"] = {
             name: value for name, value in pod.items() if name not in of_pod
         }
-        if fields["pod"] == _EMPTY_POD:
+        if fields["pod"] == _empty_pod():
             del fields["pod"]
     return fields
+
+
+@cache
+def _empty_pod() -> Mapping[str, Any]:
+    return unsaid(Pod).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from shardwright.api.life import Restart
 from shardwright.api.model import Weights
+from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.spec import Budget, PlacementRules, Spec
 
@@ -82,9 +83,9 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
         replicas=spec.replicas,
-        fills=(spec.budget or Budget()).fill and spec.replicas > 0,
+        fills=(spec.budget or unsaid(Budget)).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
-        scheduler=(spec.placement or PlacementRules()).scheduler,
+        scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,
         shares_claim=_shares_claim(spec),
         restart=_restart_policy(spec.restart),
         max_unavailable=spec.rollout.max_unavailable,
@@ -108,9 +109,9 @@ def _restart_policy(restart: Restart) -> RestartPolicy:
 
 
 def _shares_claim(spec: Spec) -> bool:
-    model, weights = spec.model, spec.model.weights or Weights()
+    model, weights = spec.model, spec.model.weights or unsaid(Weights)
     cache = weights.hugging_face.cache if weights.hugging_face else None
-    volumes = (spec.pod or Pod()).volumes or ()
+    volumes = (spec.pod or unsaid(Pod)).volumes or ()
     read = (
         weights.pvc,
         *(adapter.pvc for adapter in model.adapters),

@@ -72,6 +72,7 @@ def test_the_help_of_a_command_is_one_screen_and_leads_to_all_of_it(
     )
 
     assert len(shown) <= 50
+    assert "\N{HORIZONTAL ELLIPSIS}" not in "".join(shown)
     assert [line for line in whole if len(line) > 80 and line[:2] != "  "] == []
     if shown != whole:
         assert [

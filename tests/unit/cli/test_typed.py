@@ -404,7 +404,7 @@ def test_a_table_of_sizes_says_what_its_prices_are(
     relative = capsys.readouterr().out
     assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
     assert "H100 HOURS" in relative
-    assert "in hours of an H100, by public price lists" in " ".join(relative.split())
+    assert "in hours of one H100, by public price lists" in " ".join(relative.split())
     main(
         [
             *words,

@@ -1,6 +1,7 @@
 """An explanation as text: what stands where, and that no line is wider than asked for."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -169,6 +170,30 @@ def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(
 
     assert sum(len(span.text) for span in spans) == cells
     assert all(span.text for span, count in zip(spans, counts, strict=True) if count)
+
+
+_NARROW_MEMORY: Final = {
+    60: """\
+  GiB of weights #, activations %, overhead =, K/V cache .
+  stage  layers                   #     %    =    .     of
+  0      0-62    ########%=.....  47.0  1.0  2.0  22.0  72.0
+  1      63-125  #########%=....  48.5  1.0  2.0  20.5  72.0""",
+    80: """\
+  GiB of weights #, activations %, overhead =, K/V cache .
+  stage  layers                                  #     %    =    .     of
+  0      0-62    ###################%=.........  47.0  1.0  2.0  22.0  72.0
+  1      63-125  ###################%=.........  48.5  1.0  2.0  20.5  72.0""",
+}
+
+
+@pytest.mark.parametrize("width", _NARROW_MEMORY)
+def test_a_bar_stands_beside_its_figures_where_their_names_have_no_room(
+    width: int,
+) -> None:
+    text = to_text(explain(a_report()), title="m", width=width).translate(ASCII)
+
+    memory = text.split("Memory of the fullest GPU\n")[1].split("\n\n")[0]
+    assert memory == _NARROW_MEMORY[width]
 
 
 def test_everything_can_be_said_in_ascii() -> None:

@@ -87,8 +87,21 @@ def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
     )
 
     assert "Where the time of a token goes" not in short
-    assert "  tensor communication      5.0                    30.0\n" in full
+    assert "  tensor communication      5.0 ms                 30 ms\n" in full
     assert "How sure" in full
+
+
+def test_a_time_is_the_same_words_wherever_it_stands() -> None:
+    plan, report = _compared()
+    slow = replace(plan.performance, ttft_seconds=1.8382)
+    report = replace(report, outcome=replace(plan, performance=slow))
+
+    text = to_text(explain(report), title="m", width=110, full=True)
+
+    assert "first token after 1.8 s, then 27 ms per token\n" in text
+    assert "\n  first token               1.8 s " in text
+    assert "\n  a token                   27 ms " in text
+    assert "| first token | 1.8 s |" in to_markdown(explain(report), title="m")
 
 
 def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
@@ -98,7 +111,7 @@ def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
         "Where the time of a token goes\n"
     )[1]
 
-    assert text.splitlines()[0].split() == ["ms", "tensor", "8", "x", "pipeline", "2"]
+    assert text.splitlines()[0].split() == ["tensor", "8", "x", "pipeline", "2"]
 
 
 def test_every_figure_says_its_band_and_basis() -> None:
@@ -112,7 +125,7 @@ def test_every_figure_says_its_band_and_basis() -> None:
 
     assert explain(a_report(plan), request=request).sure == (
         (
-            "Speed: 1,500 to 3,100 tok/s is the 80 % band (+34% upwards), modelled: hardly any "
+            "Speed: 1,500 to 3,100 tok/s is the 80% band (+34% upwards), modelled: hardly any "
             "public measurement is like it; "
             "latencies are as uncertain. All are means."
         ),
@@ -139,11 +152,11 @@ def test_markdown_has_the_sections_of_the_text() -> None:
         "## Placement",
         "## Memory of the fullest GPU, GiB",
         "## What else would run",
-        "## Where the time of a token goes, ms",
+        "## Where the time of a token goes",
         "## How sure",
         "## Ruled out",
     ]
-    assert "| tensor communication | 5.0 | 30.0 |" in page
+    assert "| tensor communication | 5.0 ms | 30 ms |" in page
 
 
 def test_markdown_shows_names_as_they_are_written() -> None:
