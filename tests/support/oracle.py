@@ -130,13 +130,13 @@ def _loose_configs() -> dict[str, Any]:
 
 @cache
 def _model(file: str, source: str, quantization: str) -> ModelSpec:
-    configs = {**_loose_configs(), **_content(file).get("configs", {})}
-    model = (
-        read_model(configs[source], source=source)
-        if source in configs
-        else catalogued(source)
-    )
-    return apply_quantization(model, quantization)
+    return apply_quantization(_read(file, source), quantization)
+
+
+@cache
+def _read(file: str, source: str) -> ModelSpec:
+    config = _content(file).get("configs", {}).get(source, _loose_configs().get(source))
+    return read_model(config, source=source) if config else catalogued(source)
 
 
 def _case(file: str, row: dict[str, Any]) -> OracleCase:
