@@ -19,6 +19,14 @@ def test_what_comes_and_goes_is_no_leak() -> None:
     assert leaks(samples) == []
 
 
+def test_connections_that_a_fault_has_cut_at_first_are_no_leak_when_they_are_back() -> (
+    None
+):
+    cut, whole = replace(STEADY, sockets=3), replace(STEADY, sockets=23)
+    samples = [whole] * WARM_UP + [cut, cut, cut, whole, cut] + [whole] * 10
+    assert leaks(samples) == []
+
+
 @pytest.mark.parametrize(
     ("field", "more"),
     [("rss_mebibytes", 1), ("threads", 1), ("sockets", 1), ("files", 1)],
