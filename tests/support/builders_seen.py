@@ -133,6 +133,7 @@ class Operator:
         own = {
             name: copy(getattr(self, name))
             for name in (
+                "spec",
                 "annotations",
                 "contested",
                 "moves",

@@ -135,6 +135,8 @@ class SmallCluster(World):
                 "refuses",
                 "facts",
                 "silent_since",
+                "kept_out",
+                "short_since",
             )
         }
         return replace(self, **own, **shared)

@@ -191,7 +191,7 @@ class Reason(Word):
     )
     INTERNAL_ERROR = (
         "InternalError",
-        "a look of the operator at the model has failed for a fault of its own",
+        "the operator failed on this model because of a bug of its own",
     )
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = (

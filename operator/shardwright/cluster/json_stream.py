@@ -43,7 +43,7 @@ _NAME: Final = re.compile(
 
 
 class BrokenError(Exception):
-    """The answer is not the JSON that was asked for, or ends in its midst."""
+    """The answer is not the JSON that was asked for, or ends in the middle."""
 
 
 class SilentError(BrokenError):
@@ -126,7 +126,7 @@ class JsonText:
             parts.append(self._utf8.decode(chunk))
             size += len(parts[-1])
         if size == before:
-            raise BrokenError("the answer ends in its midst")
+            raise BrokenError("the answer ends in the middle")
         self._text, self._at = "".join(parts), 0
 
     def _shallow(self, why: str) -> Any:
@@ -186,7 +186,7 @@ class ListDocument:
         """Yield each item, decoded or :class:`Unreadable`.
 
         Raises:
-            BrokenError: this is no LIST, or it ends in its midst.
+            BrokenError: this is no LIST, or it ends in the middle.
         """
         text = self._text
         text.take("{")

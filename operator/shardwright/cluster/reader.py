@@ -360,7 +360,8 @@ class Reader(threading.Thread, Generic[V]):
 
     def _move_on(self, version: str) -> None:
         """Note the version of an event: that after which the next watch begins."""
-        # Versions are opaque by contract, and numbers on every API server that there is.
+        # Before Kubernetes 1.35 versions were opaque by contract; they are numbers on every API
+        # server that there is.
         if not version or 0 < _number(version) < _number(self._version):
             self._version = ""
             raise ReadError(

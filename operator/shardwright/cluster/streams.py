@@ -34,7 +34,7 @@ class Trouble(StrEnum):
     NOT_SERVED = "NotServed"  #: the cluster does not have the kind (404)
     FAILING = "Failing"  #: any other answer that is not 200, or an ERROR in a watch
     EXPIRED = "Expired"  #: the version is too old (410): a LIST follows
-    BROKEN = "Broken"  #: what arrives is not what was asked for, or ends in its midst
+    BROKEN = "Broken"  #: what arrives is not what was asked for, or ends in the middle
     SILENT = "Silent"  #: nothing arrives
     FAULT = "Fault"  #: ours
 

@@ -105,13 +105,15 @@ class Operator:
             self._client, self._view, self._reading, self._metrics, self._intake.on_gone
         )
         self._reconciler = self._make_reconciler()
-        self._workers = Workers(self._queue, self._look, self._metrics)
+        self._workers = Workers(
+            self._queue, self._look, self._reconciler.say_fault, self._metrics
+        )
         self._caches: Caches | None = None
         self._claims: Claims | None = None
         self._claimed = not options.installation
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
-        self._sync_due = asyncio.Event()
+        self._sync_due, self._syncing = asyncio.Event(), asyncio.Lock()
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
@@ -424,15 +426,20 @@ class Operator:
 
     async def _sync(self) -> bool:
         await self._reads.wait()
-        try:
-            await self._resync.run()
-            if not (self._view.synced and self._leads()):
-                await self._resync.book()
-        except ApiError as error:
-            log.warning(
-                "the full LIST has failed: %s", error, extra={"reason": error.reason}
-            )
-            return False
+        # One at a time: a standby's booking that ends late must undo nothing that looks have booked
+        # since it leads.
+        async with self._syncing:
+            try:
+                await self._resync.run()
+                if not (self._view.synced and self._leads()):
+                    await self._resync.book()
+            except ApiError as error:
+                log.warning(
+                    "the full LIST has failed: %s",
+                    error,
+                    extra={"reason": error.reason},
+                )
+                return False
         self._view.synced = True
         self._intake.all_again(Priority.RESYNC)
         self._health.ready = True

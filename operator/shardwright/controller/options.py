@@ -111,7 +111,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         parser.error(str(error))
     if options.plans and options.metrics_authentication == "None":
         parser.error(
-            "--plans shows plans to whom the API server knows: it needs "
+            "--plans shows plans to anyone whose token the API server accepts: it needs "
             "--metrics-authentication=TokenReview"
         )
     return options
@@ -249,7 +249,7 @@ def _add_leadership(parser: argparse.ArgumentParser) -> None:
         "--lease-retry-seconds",
         type=_positive,
         default=TIMINGS.retry_seconds,
-        help="time between renewals, less some jitter; those who wait look twice as often; at "
+        help="time between renewals, less some jitter; those who wait look four times as often; at "
         "most half of the deadline",
     )
     parser.add_argument(
@@ -279,15 +279,15 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         "--metrics-authentication",
         choices=("None", "TokenReview"),
         default="None",
-        help="TokenReview: /metrics is answered to whom the API server knows by their token and "
+        help="TokenReview: /metrics is answered to anyone whose token the API server accepts and "
         "lets GET /metrics",
     )
     parser.add_argument(
         "--plans",
         action="store_true",
-        help="serve plans as pages at /plans of that port, to whom the API server knows by their "
-        "token, and of the namespaces in "
-        "which they may list ShardedModels, or get one; needs --metrics-authentication=TokenReview",
+        help="serve plans as pages at /plans of that port, to anyone whose token the API server "
+        "accepts, and of the namespaces in which they may list ShardedModels, or get one; needs "
+        "--metrics-authentication=TokenReview",
     )
 
 

@@ -18,8 +18,9 @@ RECHECKS_PER_SECOND: Final = 1.0
 RECHECKS_AT_ONCE: Final = 30
 LONGEST_RECHECK_SECONDS: Final = 600.0
 """How many models of a namespace are looked at to be sure, though nothing has told that they
-changed. Basis: assumed; so many come back after half a minute each, as they would alone. Measured
-beside 700 objects that mean harm (``python -m benchmarks.neighbours``): nine looks a second.
+changed, and after how long each of them is at the latest. Basis: assumed; so many come back after
+half a minute each, as they would alone. Without it 700 objects that mean harm were nine looks a
+second (measured).
 """
 
 
@@ -48,3 +49,30 @@ class Pace:
         level = min(self._levels.get(namespace, 0.0) + 1, self._fullest)
         self._levels[namespace] = level
         return now + max(0.0, level - self._at_once) / self._per_second
+
+
+class Rechecks:
+    """When models are looked at only to be sure: one appointment each, at the pace of their
+    namespace.
+    """
+
+    def __init__(self) -> None:
+        self._pace = Pace(
+            RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS
+        )
+        self._at: dict[tuple[str, str], float] = {}
+
+    def next(self, key: tuple[str, str], asked: float, now: float) -> float:
+        """Return when a model is looked at, not before it is ``asked`` for.
+
+        A look that came for another reason leaves the appointment as it is: a namespace pays for
+        what it is looked at, not for each time that this is asked.
+        """
+        at = self._at.get(key)
+        if at is None or at <= now:
+            at = self._at[key] = max(asked, self._pace.next(key[0], now))
+        return max(asked, at)
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Forget the appointment of a model that needs none."""
+        self._at.pop(key, None)

@@ -5,25 +5,19 @@ there are no more, publish.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.notes import Note, Notes
-from shardwright.controller.pace import (
-    LONGEST_RECHECK_SECONDS,
-    RECHECKS_AT_ONCE,
-    RECHECKS_PER_SECOND,
-    Pace,
-)
+from shardwright.controller.pace import Rechecks
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading, resource_of
@@ -101,9 +95,7 @@ class Reconciler:
         self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
         self._way = RightOfWay()
-        self._rechecks = Pace(
-            RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS
-        )
+        self._rechecks = Rechecks()
 
     def note_of(self, key: Key) -> Note:
         """Return the note that the last look at a model has left."""
@@ -116,27 +108,7 @@ class Reconciler:
         Raises:
             NotAllTakenError: something was not taken; all else is done and published.
             ApiError: the API server could not be read; the look is to be repeated after a pause.
-            Exception: a fault of ours, which the status names; the look is to be repeated, too.
         """
-        try:
-            return await self._look(key, priority)
-        except ApiError:
-            raise
-        except Exception as error:
-            await self._say_fault(key, error)
-            raise
-
-    async def _say_fault(self, key: Key, error: Exception) -> None:
-        """Have the conditions of a model say that nobody knows how it is, so far as they can."""
-        live = self._view.resources.get(key)
-        if live is None:
-            return
-        now = self._clock.now()
-        published = unseen(resource_of(live), internal_error(error), now)
-        with suppress(ApiError):  # the fault itself is what is to be told
-            await self._publish(key, live, published, Outcome())
-
-    async def _look(self, key: Key, priority: Priority) -> Again | None:
         live = self._view.resources.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._forget(key)
@@ -168,6 +140,18 @@ class Reconciler:
         # What has changed since it began is still to be looked at.
         self._notes.rest(key, mark, again_at)
         return self._again(again_at, _priority(published))
+
+    async def say_fault(self, key: Key, fault: Exception) -> None:
+        """Have the conditions of a model say that nobody knows how it is, for a fault of ours.
+
+        Raises:
+            ApiError: the status was not taken.
+        """
+        live = self._view.resources.get(key)
+        if live is None:
+            return
+        published = unseen(resource_of(live), internal_error(fault), self._clock.now())
+        await self._publish(key, live, published, Outcome())
 
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
@@ -416,9 +400,13 @@ class Reconciler:
     ) -> datetime | None:
         """Return when to look at a model only to be sure, later where many of its namespace are."""
         if asked is None:
+            self._rechecks.forget(key)
             return None
-        paced = self._rechecks.next(key[0], now.timestamp())
-        return max(asked, datetime.fromtimestamp(paced, UTC))
+        # Where pods are not watched, a look is all that tells of them.
+        if self._view.known_pods is KnownPods.NONE:
+            return asked
+        at = self._rechecks.next(key, asked.timestamp(), now.timestamp())
+        return datetime.fromtimestamp(at, UTC)
 
     def _stored(self, content: Mapping[str, Any]) -> None:
         """Take over an object as the API server has stored it: the next look sees it before any
@@ -431,6 +419,7 @@ class Reconciler:
     def _forget(self, key: Key) -> None:
         self._view.forget(key)
         self._notes.forget(key)
+        self._rechecks.forget(key)
         self._parts.planner.forget(key)
         self._recalling.forget(key)
         self._parts.metrics.drop(key)

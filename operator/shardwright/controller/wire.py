@@ -55,6 +55,7 @@ class Reply:
     answer: Any = None
     fault: QuestionFault | None = None
     error: str = ""
+    raised: str = ""
     cpu_seconds: float
 
 

@@ -46,7 +46,11 @@ LOGGED_MAX_LENGTH: Final = 500
 
 
 class WorkError(Exception):
-    """A fault of ours in the worker, with its traceback."""
+    """A fault of ours in the worker, with its traceback; ``raised`` is its class."""
+
+    def __init__(self, traceback: str, raised: str) -> None:
+        super().__init__(traceback)
+        self.raised = raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +183,7 @@ class Worker:
             alarm.cancel()
         self._metrics.count_work(type(work).__name__, reply.cpu_seconds)
         if reply.error:
-            raise WorkError(reply.error)
+            raise WorkError(reply.error, reply.raised)
         if reply.fault is QuestionFault.MEMORY:
             await self._replace(process, reply.fault)
         answer: Answer = reply.answer

@@ -62,9 +62,10 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
         return shared.dumps(
             Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began)
         )
-    except Exception:  # noqa: BLE001  # a fault of ours, and no reason to end: it is said where the question came from
+    except Exception as fault:  # noqa: BLE001  # a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
-        return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
+        raised, spent = type(fault).__name__, process_time() - began
+        return shared.dumps(Reply(error=error, raised=raised, cpu_seconds=spent))
     reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))
     # Ends the process on purpose: it is no answer that could be told.
     if len(reply) > ANSWER_MAX_BYTES:

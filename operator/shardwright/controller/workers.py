@@ -22,10 +22,20 @@ DEADLINE_SECONDS: Final = 30.0
 one that hangs in a webhook longer than this gives its worker back.
 """
 
+TOLD_FROM_SECONDS: Final = 1.0
+"""From which pause on a fault of ours is told: what passes sooner, as most do, nobody has to know.
+"""
+
+TELLING_SECONDS: Final = 5.0
+"""What telling of a fault may take. Basis: assumed; the log has told of it already."""
+
 Look = Callable[[Key, Priority], Awaitable[Again | None]]
 """Looks at a model, as urgent as this, and returns when to look again although nothing may happen,
 None for only when something does.
 """
+
+Tell = Callable[[Key, Exception], Awaitable[None]]
+"""Tells of a fault of ours in the look at a model."""
 
 
 class NotAllTakenError(ApiError):
@@ -47,11 +57,13 @@ class Workers:
         self,
         queue: Queue,
         look: Look,
+        tell: Tell,
         metrics: Metrics,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._queue = queue
         self._look = look
+        self._tell = tell
         self._metrics = metrics
         self._deadline_seconds = deadline_seconds
         self._busy: set[Key] = set()
@@ -114,7 +126,7 @@ class Workers:
                 extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)},
             )
             return "api_error"
-        except Exception:
+        except Exception as fault:
             pause = self._queue.retry(key)
             # A look may raise a TimeoutError of its own. Only this tells it from our deadline.
             if deadline.expired():
@@ -127,8 +139,22 @@ class Workers:
             log.exception(
                 "a fault of ours", extra={"key": name, "seconds": round(pause, 2)}
             )
+            if pause >= TOLD_FROM_SECONDS:
+                await self._tell_of(key, fault)
             return "error"
         self._queue.forget(key)
         if again is not None:
             self._queue.add_after(key, again)
         return "ok"
+
+    async def _tell_of(self, key: Key, fault: Exception) -> None:
+        """Tell of a fault, so far as it can be told."""
+        try:
+            async with asyncio.timeout(TELLING_SECONDS):
+                await self._tell(key, fault)
+        except Exception:
+            log.warning(
+                "a fault of ours is not in the status",
+                exc_info=True,
+                extra={"key": "/".join(key)},
+            )

@@ -62,7 +62,7 @@ def _elements(
     if model.architecture in traits.support.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
     has_head = last or model.architecture in traits.repeats.ends_on_every_stage
-    # Beside those of the embedding.
+    # The elements of the head, beside those of the embedding.
     logits = (
         model.vocabulary + model.hidden_size
         if has_head and model.tied_embeddings

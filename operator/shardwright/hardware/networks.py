@@ -107,7 +107,7 @@ def offered_rdma(node: RawNode) -> tuple[tuple[str, int], ...]:
 
 def is_rdma(network: Link) -> bool:
     """Return whether a link between nodes is one that pods reach with RDMA devices only."""
-    # Names are for people, and stated links have them, too: of its time a link has one of two.
+    # Names are for people, and stated links have them, too. The latency tells.
     return network.latency_seconds == RDMA_LATENCY_SECONDS
 
 

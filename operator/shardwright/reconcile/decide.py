@@ -145,8 +145,8 @@ def decide(
     return Decision(
         writes=(
             # What is broken ends first, as nothing that is refused may hold that up. Keys come
-            # before the
-            # pods that mount them. What goes comes last, when its heirs have been written.
+            # before the pods that mount them. What goes comes last, when its heirs have been
+            # written.
             *ends,
             *repairs,
             *_keys(desired, lives),

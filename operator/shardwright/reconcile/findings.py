@@ -60,7 +60,7 @@ class Findings:
     are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
     better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
     if that cannot be told. ``standing`` are the groups that exist. ``decision`` is None if nothing
-    may be deployed. ``hidden`` is why the present objects cannot be read: nothing else is known
+    may be deployed. ``hidden`` is why nobody knows how the model is: nothing else is known
     then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.

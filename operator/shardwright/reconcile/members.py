@@ -21,7 +21,7 @@ MESSAGE_LENGTH: Final = 1024
 
 RANKS_MAX: Final = 4096
 """Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod
-as he likes.
+as they like.
 """
 
 UNSCHEDULABLE: Final = "Unschedulable"

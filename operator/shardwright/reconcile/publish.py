@@ -116,7 +116,7 @@ class Published:
         status: The whole status.
         events: The changes that are worth an event.
         again_at: When to look again although nothing may happen, None for only then.
-        recheck_at: When to look again only to be sure, for events should tell: it may be later.
+        recheck_at: When to look again to be sure, or to try once more; it may be later.
         found: The findings, for the metrics.
         report: The plan that is shown.
         record: The plan of record that is in place, None if there is none, or nobody can tell.
@@ -183,7 +183,8 @@ def unseen(resource: ModelResource, problem: Problem, now: datetime) -> Publishe
     return Published(
         status=hidden_status(resource.status, found, now),
         events=tuple(events_of(resource.status.get("conditions") or (), found, ())),
-        again_at=now + timedelta(seconds=UNREADY_SECONDS),
+        again_at=None,
+        recheck_at=now + timedelta(seconds=UNREADY_SECONDS),
         found=found,
         known=False,
     )
@@ -490,8 +491,7 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
         uid: text
         for uid, text in seen.kept_out.items()
         # The minus binds first: those that are at zero stay, and of those that are short all but
-        # the
-        # ones that a dry run has let in.
+        # the ones that a dry run has let in.
         if uid in at_zero | short - taken
     } | refused
 
@@ -545,15 +545,19 @@ def _again_at(
         and not seen.resource.paused
     ):
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
-    if found.refused or found.history_problem or found.contested:
-        times.append(now + timedelta(seconds=UNREADY_SECONDS))
     return min(times, default=None)
 
 
 def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
     # What the cluster lacks may come.
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)
-    if beside_the_spec or _unfinished(found):
+    if (
+        found.refused
+        or found.history_problem
+        or found.contested
+        or beside_the_spec
+        or _unfinished(found)
+    ):
         return now + timedelta(seconds=UNREADY_SECONDS)
     return now + timedelta(seconds=BARRED_SECONDS) if found.barred else None
 

@@ -299,7 +299,8 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
             )
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
-        # A container that states nothing is refused, too, by a LimitRange with a minimum.
+        # A pod whose containers state nothing is refused, too, by a minimum for pods; a container
+        # is given the minimum as its request before that.
         if has is None or has < least:
             yield _out_of_range(
                 limit, f"wants {_said(least)} {name} of each {of}", _stated(has)

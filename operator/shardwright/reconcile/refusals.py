@@ -242,15 +242,16 @@ def not_permitted(message: str, namespace: str) -> Problem:
 
 
 def internal_error(error: Exception) -> Problem:
-    """Return the problem of a model that the operator cannot look at, for a fault of its own.
+    """Return the problem of a model on which the operator has failed because of a bug of its own.
 
-    Of the fault its class alone is told: what else it says may be of a Secret.
+    Its class alone is told: what else an exception says may be of a Secret.
     """
     return Problem(
         code="InternalError",
-        what=f"the operator failed as it looked at this model ({type(error).__name__})",
-        remedy="what runs goes on, and the operator tries again; its log has the fault, which is "
-        "to be reported",
+        what="the operator failed on this model because of a bug of its own "
+        f"({getattr(error, 'raised', type(error).__name__)})",
+        remedy="what runs goes on, and the operator tries again; please report it, the log has the "
+        "details",
     )
 
 

@@ -65,15 +65,17 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
         parts.change(key, rollout={"minReadySeconds": 5})
         with monkeypatch.context() as patched:
             patched.setattr(reconciler, "advance", failing)
-            with pytest.raises(ZeroDivisionError):
+            with pytest.raises(ZeroDivisionError) as caught:
                 await parts.look_again(key)
+        await parts.reconciler.say_fault(key, caught.value)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"], ready["message"]) == (
             "Unknown",
             "InternalError",
             (
-                "the operator failed as it looked at this model (ZeroDivisionError); what runs goes "
-                "on, and the operator tries again; its log has the fault, which is to be reported"
+                "the operator failed on this model because of a bug of its own (ZeroDivisionError); "
+                "what runs goes on, and the operator tries again; please report it, the log has "
+                "the details"
             ),
         )
         assert parts.status(key)["groups"] == groups

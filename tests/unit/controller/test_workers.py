@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError
+from shardwright.controller import workers as module
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.workers import Look, Workers
+from shardwright.controller.workers import Look, Tell, Workers
 
 A, B = ("models", "a"), ("models", "b")
 
@@ -18,12 +19,22 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, 10))
 
 
+async def untold(key: Key, fault: Exception) -> None:
+    raise AssertionError(f"told of {key}: {fault!r}")
+
+
 async def work(
-    queue: Queue, look: Look, until: asyncio.Event, deadline_seconds: float = 30
+    queue: Queue,
+    look: Look,
+    until: asyncio.Event,
+    deadline_seconds: float = 30,
+    tell: Tell = untold,
 ) -> Metrics:
     """Have workers look until the event is set."""
     metrics = Metrics()
-    workers = asyncio.create_task(Workers(queue, look, metrics, deadline_seconds).run())
+    workers = asyncio.create_task(
+        Workers(queue, look, tell, metrics, deadline_seconds).run()
+    )
     await until.wait()
     workers.cancel()
     await asyncio.wait([workers])
@@ -87,6 +98,63 @@ def test_a_look_that_fails_is_tried_again_and_the_others_go_on(
         assert looks(metrics, result) == 1
 
     run(scenario())
+
+
+def test_a_fault_of_ours_that_comes_back_is_told_and_one_that_passes_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TOLD_FROM_SECONDS", 0.15)  # the first pause is shorter
+
+    async def scenario() -> None:
+        tries: list[Key] = []
+        told: list[tuple[Key, str]] = []
+        done = asyncio.Event()
+
+        async def look(key: Key, _: Priority) -> None:
+            tries.append(key)
+            raise ZeroDivisionError(f"try {len(tries)}")
+
+        async def tell(key: Key, fault: Exception) -> None:
+            told.append((key, str(fault)))
+            done.set()
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        await work(queue, look, done, tell=tell)
+        assert told == [(A, "try 2")]
+
+    run(scenario())
+
+
+def test_a_fault_that_cannot_be_told_is_in_the_log_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "TOLD_FROM_SECONDS", 0.0)
+    monkeypatch.setattr(module, "TELLING_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        tries: list[Key] = []
+        again = asyncio.Event()
+
+        async def look(key: Key, _: Priority) -> None:
+            tries.append(key)
+            if len(tries) == 3:
+                again.set()
+            raise ZeroDivisionError
+
+        async def tell(_key: Key, _fault: Exception) -> None:
+            if len(tries) == 1:
+                await asyncio.Event().wait()
+            raise KeyError
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        await work(queue, look, again, tell=tell)
+        assert tries == [A, A, A]
+
+    run(scenario())
+    assert "ZeroDivisionError" in caplog.text
+    assert caplog.text.count("a fault of ours is not in the status") >= 2
 
 
 def test_a_look_is_repeated_when_it_asks_for_it() -> None:

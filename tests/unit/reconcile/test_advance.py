@@ -580,7 +580,7 @@ class TestRefusals:
         assert after["llama-0"] == before["llama-0"]
         assert after["llama-1"].isdisjoint(before["llama-1"])
         assert outcome(published) == ("ObjectRefused", "Stalled")
-        assert published.again_at == operator.cluster.now + timedelta(
+        assert published.recheck_at == operator.cluster.now + timedelta(
             seconds=UNREADY_SECONDS
         )
 
@@ -644,7 +644,7 @@ class TestRefusals:
             in condition(published, "Ready")["message"]
         )
         assert published.status["observedGeneration"] == 1
-        assert published.again_at == operator.cluster.now + timedelta(
+        assert published.recheck_at == operator.cluster.now + timedelta(
             seconds=UNREADY_SECONDS
         )
 
@@ -805,7 +805,7 @@ class TestOthers:
         assert operator.written == []
         assert condition(published, "FieldConflict")["status"] == "True"
         assert outcome(published) == ("Serving", "")
-        assert published.again_at == operator.cluster.now + timedelta(
+        assert published.recheck_at == operator.cluster.now + timedelta(
             seconds=UNREADY_SECONDS
         )
 
