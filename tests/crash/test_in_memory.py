@@ -105,6 +105,7 @@ def test_a_life_has_writes_of_every_kind(engine: str) -> None:
             ("delete", kind)
             for kind in (
                 "configmaps",
+                "poddisruptionbudgets",
                 "services",
                 "statefulsets",
                 "controllerrevisions",
