@@ -97,7 +97,7 @@ def resync(bench: Bench) -> None:
     one of its looks.
     """
     third, period = bench.operators["third"], bench.size.resync_seconds
-    bench.quiet(["third"], period)
+    bench.quiet(["third"], TAKEOVER_SECONDS)  # else its taking over is measured, too
     looks, mark = bench.looks(third), bench.audit.mark()
     planned = bench.planning_seconds(third) or 0.0
     before = bench.read()
