@@ -128,8 +128,8 @@ APart = TypeVar("APart", bound=Part)
 def unsaid(part: type[APart]) -> APart:
     """Return a part as it is where nothing is said of it: all its fields have their defaults.
 
-    Defaults of ours need no check, so the checks of parts that nobody writes are never built:
-    building them costs as much as a plan. All share one such part: its lists are never changed.
+    Defaults of ours need no check, so the checks of parts that nobody writes are never built: of 21
+    a first plan builds 3 (measured). All share one such part: its lists are never changed.
     """
     return cast("APart", _unsaid(part))
 

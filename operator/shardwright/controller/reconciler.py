@@ -25,12 +25,13 @@ from shardwright.controller.recalling import Recalling
 from shardwright.controller.right_of_way import RightOfWay
 from shardwright.controller.view import Interests, View, base_key, user_written
 from shardwright.controller.whole import ChangedError
+from shardwright.controller.worker import WorkError
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.publish import Published, unseen
+from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.refusals import internal_error
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.reconcile.writes import (
@@ -150,7 +151,10 @@ class Reconciler:
         live = self._view.resources.get(key)
         if live is None:
             return
-        published = unseen(resource_of(live), internal_error(fault), self._clock.now())
+        raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
+        published = undetermined(
+            resource_of(live), internal_error(raised), self._clock.now()
+        )
         await self._publish(key, live, published, Outcome())
 
     def _after_refusal(

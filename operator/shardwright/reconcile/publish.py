@@ -171,13 +171,13 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     conditions.
     """
     return replace(
-        unseen(seen.resource, problem, now),
+        undetermined(seen.resource, problem, now),
         since=seen.since,
         kept_out=seen.kept_out,
     )
 
 
-def unseen(resource: ModelResource, problem: Problem, now: datetime) -> Published:
+def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Published:
     """Return the results for a model of which no look says how it is."""
     found = Findings(generation=resource.generation, hidden=problem)
     return Published(

@@ -241,15 +241,15 @@ def not_permitted(message: str, namespace: str) -> Problem:
     )
 
 
-def internal_error(error: Exception) -> Problem:
+def internal_error(raised: str) -> Problem:
     """Return the problem of a model on which the operator has failed because of a bug of its own.
 
-    Its class alone is told: what else an exception says may be of a Secret.
+    ``raised`` is the class of the exception, which alone is told: what else one says may be of a
+    Secret.
     """
     return Problem(
         code="InternalError",
-        what="the operator failed on this model because of a bug of its own "
-        f"({getattr(error, 'raised', type(error).__name__)})",
+        what=f"the operator failed on this model because of a bug of its own ({raised})",
         remedy="what runs goes on, and the operator tries again; please report it, the log has the "
         "details",
     )

@@ -21,6 +21,7 @@ from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
+from shardwright.controller.worker import WorkError
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from tests.support.builders_operator import (
@@ -84,6 +85,18 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
         await parts.look_again(key)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("True", "Serving")
+
+    run(scenario())
+
+
+def test_of_a_fault_in_the_worker_the_class_is_told_that_was_raised_there() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        await parts.reconciler.say_fault(key, WorkError("Traceback ...", "KeyError"))
+        message = parts.condition(key)["message"]
+        assert message.startswith(
+            "the operator failed on this model because of a bug of its own (KeyError); "
+        )
 
     run(scenario())
 
