@@ -51,7 +51,7 @@ crash-matrix: setup tools ## Each write of a model's life lost, or its operator 
 soak: setup tools ## Users, cluster and faults at random on the real control plane, for SECONDS; fails on a broken law or a leak
 	$(BIN)/python -m tests.crash soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-test-autoscaling: setup tools ## KEDA scales models by the queue of an engine (builds KEDA once, 15 minutes and 3 GB)
+test-autoscaling: setup tools ## KEDA scales models by the queue of an engine (builds KEDA once, 22 minutes of CPU and 3 GB)
 	$(BIN)/python -m pytest tests/controlplane/autoscaling --autoscaling
 
 test-mpi: setup ## Groups of TensorRT-LLM over real ssh and Open MPI, in namespaces of their own (Linux, as root)

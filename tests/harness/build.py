@@ -218,7 +218,7 @@ def keda_config() -> Path:
 
 def keda_operator() -> Path:
     """KEDA's operator: it scales to zero and from zero, and makes HorizontalPodAutoscalers."""
-    return _keda("operator", "15 minutes")
+    return _keda("operator", "20 minutes of CPU")
 
 
 def keda_adapter() -> Path:

@@ -1,7 +1,7 @@
 """KEDA scales ShardedModels by the queue of their engine: its own operator and metrics server, the
 real HPA controller, and a real Prometheus that scrapes the queue.
 
-Collected with ``--autoscaling`` alone: building KEDA takes a quarter of an hour.
+Collected with ``--autoscaling`` alone: building KEDA takes 22 minutes of CPU.
 """
 
 from __future__ import annotations
