@@ -131,7 +131,7 @@ def number_of(group: str) -> int:
 
 def peers_service(group: str) -> str:
     """Return the name of the headless Service that the ranks of the group of this name find each
-    other by.
+    other by; a group of one pod has no such Service.
     """
     return f"{group}-peers"
 

@@ -112,8 +112,8 @@ def client_service(subject: RenderInputs) -> dict[str, Any]:
 
 
 def peers_service(subject: RenderInputs, group: int) -> dict[str, Any]:
-    """Return the headless Service of a group; ranks must find each other long before any is
-    ready.
+    """Return the headless Service of a group of several pods; ranks must find each other long
+    before any is ready.
     """
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
@@ -244,6 +244,7 @@ def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
         "metadata": subject.metadata(name, group=group, **annotations),
         "spec": {
             "replicas": plan.nodes_per_replica,
+            # Also of one pod, which has no such Service: no later plan can change this field.
             "serviceName": names.peers_service(name),
             # Ranks wait for each other before any is Ready: one by one, the first would never be.
             "podManagementPolicy": "Parallel",

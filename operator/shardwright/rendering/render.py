@@ -58,7 +58,11 @@ def render(
             if rules
         ),
         objects.client_service(subject),
-        *(objects.peers_service(subject, group) for group in groups),
+        *(
+            objects.peers_service(subject, group)
+            for group in groups
+            if plan.nodes_per_replica > 1
+        ),
         *objects.disruption_budgets(subject, ready),
         *(
             objects.compute_domain(subject, group)

@@ -170,8 +170,6 @@ class TestStages:
             ),
             ("Create", "NetworkPolicy.v1.networking.k8s.io", "llama-network"),
             ("Create", "Service", "llama"),
-            ("Create", "Service", "llama-0-peers"),
-            ("Create", "Service", "llama-1-peers"),
             ("Create", "StatefulSet", "llama-0"),
             ("Create", "StatefulSet", "llama-1"),
         ]

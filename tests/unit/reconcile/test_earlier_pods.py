@@ -1,5 +1,6 @@
 """What is gone back to are the pods that were good, whatever another release makes of them."""
 
+import copy
 import hashlib
 import json
 import zlib
@@ -13,6 +14,7 @@ from shardwright.reconcile.writes import DropRevision, KeepRevision
 from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import revision_name
 from shardwright.units import GIB
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -232,6 +234,28 @@ def test_limits_that_both_the_release_and_the_namespace_have_changed_are_this_on
     assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
     clashes = most == "200Gi"
     assert probe_timeout(operator.cluster.pods["llama-0-0"]) == (6 if clashes else 5)
+
+
+def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_the_pod() -> (
+    None
+):
+    operator = serving(4, **ONE_NODE, replicas=2)
+    before = uids(operator)
+    peers = copy.deepcopy(operator.cluster.objects["Service", "llama"])
+    peers["metadata"]["name"] = "llama-0-peers"
+    peers["metadata"]["labels"][GROUP] = "llama-0"
+    peers["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
+    operator.cluster.objects["Service", "llama-0-peers"] = peers
+    operator.cluster.version += 1
+    operator.written.clear()
+
+    operator.run(SETTLED)
+    assert (operator.written, uids(operator)) == ([], before)
+
+    operator.edit(engine=GOOD)
+    operator.run(2 * SETTLED)
+    assert set(uids(operator).values()).isdisjoint(before.values())
+    assert ("Service", "llama-0-peers") not in operator.cluster.objects
 
 
 def test_what_follows_from_the_generation_of_a_group_is_as_this_release_makes_it(

@@ -10,7 +10,7 @@ import pytest
 from shardwright.reconcile.immutable import as_it_can_be, made_anew
 from shardwright.reconcile.writes import Apply, Create, Delete
 from shardwright.rendering.hashing import ASKED_HASH
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -188,7 +188,7 @@ def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_
 def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(
     kind: str, change: Any
 ) -> None:
-    operator = serving(2, None)
+    operator = serving(4, None, **TWO_NODES)
     before = operator.cluster.serving()
     found = {
         name: item
