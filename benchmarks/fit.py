@@ -157,7 +157,7 @@ def _without(out: set[int]) -> Callable[[Term], bool]:
 def _bands(
     truth: GroundTruth, held: Sequence[Mapping[int, Predicted]]
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return the factors from prediction to the ends of the 80 % band, by engine and arrival, from
+    """Return the factors from prediction to the ends of the 80% band, by engine and arrival, from
     held-out rows.
     """
     offs: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -186,7 +186,7 @@ def _show_rest(
     bands: Mapping[str, Any],
 ) -> None:
     print(
-        "\n80 % band of throughput (of the prediction; from both kinds of held-out rows), and the "
+        "\n80% band of throughput (of the prediction; from both kinds of held-out rows), and the "
         "held-out rows inside"
     )
     for kind in ("shape", "GPU type"):

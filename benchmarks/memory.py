@@ -289,7 +289,7 @@ def print_summary(done: list[Comparison]) -> None:
         bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004 - the promise of the planner
         median = statistics.median(map(abs, errors))
         print(
-            f"{name:12} {len(errors):3} rows, median absolute error {median:.1%}, at most +5 % in "
+            f"{name:12} {len(errors):3} rows, median absolute error {median:.1%}, at most +5% in "
             f"{bounded:.0%}"
         )
     judged = [(item, off) for item in sure if (off := error_bytes(item)) is not None]

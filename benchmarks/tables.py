@@ -17,7 +17,7 @@ FEW = 50  # rows of a source below which its error is not printed
 def decisions(
     truth: GroundTruth, predicted: Mapping[int, float]
 ) -> Iterator[tuple[str, float, float, int]]:
-    """Yield (tier, kept, top-1, sets); as score.py: families first, ties under 3 % left out, equal
+    """Yield (tier, kept, top-1, sets); as score.py: families first, ties under 3% left out, equal
     predictions share.
     """
     kept: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -550,7 +550,7 @@ def _output() -> Panel:
     panel = lines(
         "Output",
         "Tokens a second of all replicas. Dashed: predicted for the planned load, and its band of "
-        "80 %.",
+        "80%.",
         "short",
         (f"shardwright:output_tokens_per_second:observed{{{MODEL}}}", "observed"),
         (f"shardwright_plan_output_tokens_per_second{{{MODEL}}}", "predicted"),
@@ -592,7 +592,7 @@ def _engine() -> tuple[Panel, ...]:
         ),
         lines(
             "K/V cache in use",
-            "Of each group. Near 100 % requests are preempted and computed again.",
+            "Of each group. Near 100% requests are preempted and computed again.",
             "percentunit",
             (f"vllm:kv_cache_usage_perc{{{MODEL}}}", "{{group}}"),
         ).max(1),

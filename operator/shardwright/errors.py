@@ -31,11 +31,11 @@ class Problem:
         ...     code="HeadsNotDivisible",
         ...     path="spec.parallelism.tensor",
         ...     what="28 attention heads",
-        ...     limit="must divide by tensor 8",
+        ...     limit="must be divisible by tensor 8",
         ...     gap="4 left over",
         ...     remedy="use tensor 4 or 7",
         ... ).sentence()
-        'spec.parallelism.tensor: 28 attention heads must divide by tensor 8, 4 left over; use tensor 4 or 7'
+        'spec.parallelism.tensor: 28 attention heads must be divisible by tensor 8, 4 left over; use tensor 4 or 7'
         """  # noqa: E501
         fact = ", ".join(
             part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part

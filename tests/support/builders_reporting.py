@@ -111,7 +111,7 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
         outcome=outcome or a_reported_plan(),
         alternatives=(
             an_alternative(
-                Layout(tensor=16), "tensor traffic crosses nodes: 48 % less output"
+                Layout(tensor=16), "tensor traffic crosses nodes: 48% less output"
             ),
         ),
         excluded=(

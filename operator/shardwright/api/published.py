@@ -203,10 +203,10 @@ class ShownPrediction(Shown):
         description="Output tokens per second of all replicas."
     )
     low: Count = Field(
-        description="Lower end of the 80 % band of the output tokens per second."
+        description="Lower end of the 80% band of the output tokens per second."
     )
     high: Count = Field(
-        description="Upper end of the 80 % band of the output tokens per second."
+        description="Upper end of the 80% band of the output tokens per second."
     )
     basis: ShortWord = Field(
         description="What the figures rest on: fitted or modelled."

@@ -30,7 +30,7 @@ DEFAULT_CONCURRENCY: Final = 64
 """Unit: requests. Basis: assumed; the default of ``concurrency``."""
 
 MOST_PLANNED_DRAFTS: Final = 8
-"""Unit: tokens a step. Basis: assumed; at an acceptance of 75 % eight bring 3.7 tokens, and as many
+"""Unit: tokens a step. Basis: assumed; at an acceptance of 75% eight bring 3.7 tokens, and as many
 as one likes 4.
 """
 
@@ -41,7 +41,7 @@ ASSUMED_ACCEPTANCE: Final = {
     DraftMethod.PROMPT_LOOKUP: 0.3,
 }
 """Unit: share of drafted tokens, after all before them were accepted. Basis: assumed; of the first
-token DeepSeek-V3's report has 85 to 90 % (arXiv 2412.19437, section 5.4.3), of further ones less.
+token DeepSeek-V3's report has 85 to 90% (arXiv 2412.19437, section 5.4.3), of further ones less.
 """
 
 ASSUMED_BAND: Final = 0.2

@@ -22,7 +22,7 @@ from shardwright.errors import InputError, Problem
 YOUNG_OBJECTS: Final = 200_000
 """How many objects are made until the first search for garbage. Basis: measured, loading the
 planner and planning makes 98,000, of which none is garbage; searching at each 700, as Python does,
-took 5 to 26 % of the CPU of a plan, by run.
+took 5 to 26% of the CPU of a plan, by run.
 """
 
 

@@ -57,7 +57,7 @@ def activation_bytes(
         ``HIDDEN_COPIES`` x hidden x residual streams + widest result / tensor, and, on the last
         stage, sampling: ``logit_copies`` x sequences x vocabulary x 4).
     Unit: bytes, on one rank.
-    Error: median 3.6 % of 7 published rows (docs/benchmarks/memory.md); +3 % for Llama 8B, -58 %
+    Error: median 3.6% of 7 published rows (docs/benchmarks/memory.md); +3% for Llama 8B, -58%
         for Qwen 7B on 16 GiB.
     Source: engines.md section 7 for the shape; ``HIDDEN_COPIES`` and ``logit_copies`` are fitted,
         the rest derived.

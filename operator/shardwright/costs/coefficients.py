@@ -30,7 +30,7 @@ Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The factors of a predicted throughput for the ends of its 80 % band, and their basis."""
+    """The factors of a predicted throughput for the ends of its 80% band, and their basis."""
 
     low: float
     high: float
@@ -107,7 +107,7 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
     Formula: none: a row of ``coefficients.json``, the first era that ends no sooner than the month.
     Unit: seconds, shares and counts, as each field says.
-    Error: of the fit as a whole: median 10.0 % of output tokens per second, 10.7 % of TPOT, 29.8 %
+    Error: of the fit as a whole: median 10.0% of output tokens per second, 10.7% of TPOT, 29.8%
         of TTFT, in sample (docs/benchmarks/accuracy.md).
     Source: benchmarks/fit.py, on 3,596 published rows; the fields with a default are assumed.
 
@@ -133,7 +133,7 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     Formula: the row of the engine and the arrival where there is one with ``ENOUGH_ROWS`` of every
         format, else 1 -/+ ``BAND_MODELLED``; both ends squared where a fact is unknown.
     Unit: a factor of the predicted output tokens per second.
-    Error: holds ``BAND_LEVEL`` (80 %) of the rows that it was made from; 81.3 % and 77.1 % of rows
+    Error: holds ``BAND_LEVEL`` (80%) of the rows that it was made from; 81.3% and 77.1% of rows
     held out
         (docs/benchmarks/accuracy.md).
     Source: benchmarks/fit.py; the band of an unmeasured kind is assumed.

@@ -49,7 +49,7 @@ class TimeShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80 %
+    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80%
     band).
     """
 

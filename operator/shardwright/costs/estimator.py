@@ -61,7 +61,7 @@ def estimate(
     Formula: none of its own: memory, then the speed that it leaves room for (docs/memory.md,
         docs/planner-speed.md).
     Unit: bytes, tokens, seconds, as the fields say.
-    Error: K/V space 2.9 %, output tokens per second 10.0 %, TPOT 10.7 %, TTFT 29.8 %, medians in
+    Error: K/V space 2.9%, output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in
         sample (docs/benchmarks/).
     Source: derived: the parts in this package, each with its source.
 
@@ -363,7 +363,7 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     Formula: none of its own: :func:`~shardwright.costs.serving.serve`, then
         :func:`~shardwright.costs.serving.performance`.
     Unit: tokens and requests per second, seconds.
-    Error: output tokens per second 10.0 %, TPOT 10.7 %, TTFT 29.8 %, medians in sample
+    Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived from both.
 

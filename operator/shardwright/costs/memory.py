@@ -70,7 +70,7 @@ def stage_holds(
 
     Formula: none of its own: weights, slots of adapters, the draft model and K/V of each stage.
     Unit: bytes.
-    Error: that of its parts: weights below 0.6 %, K/V none (docs/planner-models.md).
+    Error: that of its parts: weights below 0.6%, K/V none (docs/planner-models.md).
     Source: derived from ``weights``, ``adapters``, ``drafts`` and ``kvcache``.
 
     >>> for hold in stage_holds(llama, Layout(tensor=4, pipeline=2), "auto", vllm):
@@ -114,7 +114,7 @@ def replica_memory(
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
         :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
     Unit: bytes, tokens, requests.
-    Error: K/V tokens: median 3.1 % of 15 published rows; 13 of 19 lie inside the band
+    Error: K/V tokens: median 3.1% of 15 published rows; 13 of 19 lie inside the band
         (docs/benchmarks/memory.md).
     Source: derived; docs/memory.md.
 

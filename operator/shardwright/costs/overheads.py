@@ -51,7 +51,7 @@ Source: engines.md section 7 (FlashInfer).
 """
 
 BAND_OF_WEIGHTS: Final = 0.01
-"""How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2 % smaller
+"""How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2% smaller
 or larger by kernel.
 """
 
@@ -100,7 +100,7 @@ def overhead_bytes(
     Formula: libraries + communication buffers + bytes of a graph x layers x captured batches +
         ``LOADING_RESIDUE`` x weights.
     Unit: bytes, on one rank.
-    Error: ``BAND_SHARE`` (25 %) of it, and more, is in the band; graphs 1.22 GiB at 80 layers as
+    Error: ``BAND_SHARE`` (25%) of it, and more, is in the band; graphs 1.22 GiB at 80 layers as
         printed (mem-064), libraries 0.02 to 0.35 GiB for 0.29.
     Source: fitted to the memory rows (docs/memory.md); the number of batches from vLLM 0.32.
 

@@ -283,7 +283,7 @@ def step_time(
         start-up + tokens x activation traffic + requests x request time; join is the norm of power
         ``_OVERLAP``.
     Unit: seconds.
-    Error: of TPOT, which it leads to: median 10.7 % in sample, 12.7 % with the model's shape held
+    Error: of TPOT, which it leads to: median 10.7% in sample, 12.7% with the model's shape held
         out (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); shares and start-ups are fitted, the power is assumed.
 

@@ -20,7 +20,7 @@ from shardwright.hardware.gpus import Link
 UNEVEN_STEPS: Final = 0.04
 """By how much every further micro-batch in flight stretches the turn of the slowest stage, a share:
 steps of unlike batches wait for each other. Basis: measured, 63 published runs with 2, 4 and 8
-stages (TensorRT-LLM on RTX PRO 6000 and A100), which were 0 %, 9 % and 32 % slower than evenly
+stages (TensorRT-LLM on RTX PRO 6000 and A100), which were 0%, 9% and 32% slower than evenly
 filled stages.
 """
 
@@ -159,7 +159,7 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     Formula: requests per second = running / stay; stay = prefill + waiting + steps x time of a
         step, where waiting is what the prompts of others take.
     Unit: seconds, requests per second.
-    Error: output tokens per second 10.0 %, TPOT 10.7 %, TTFT 29.8 %, medians in sample
+    Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
         (docs/benchmarks/accuracy.md).
     Source: derived (docs/planner-speed.md); ``OUT_OF_STEP``, ``UNEVEN_STEPS`` and the coefficients
         are fitted or measured.

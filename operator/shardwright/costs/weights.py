@@ -102,7 +102,7 @@ def stage_weight_bytes(
 
     Formula: sum over weights of the stage of copies x (elements on the rank x bits + scales) / 8.
     Unit: bytes, one figure a stage.
-    Error: below 0.6 % of vLLM 0.32's own classes in 750 layouts, most equal to the byte; median 0.2
+    Error: below 0.6% of vLLM 0.32's own classes in 750 layouts, most equal to the byte; median 0.2
         % of 15 published rows (docs/planner-models.md, docs/benchmarks/memory.md).
     Source: vLLM 0.32's model classes, ``tests/data/oracle``.
 

@@ -46,7 +46,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "mixes_expert_cuts": "engines.md 10: moe_tp x moe_ep = tp",
     "shares_context": "engines.md 10: context parallelism adds GPUs, and is Helix only",
     "data_beside_tensor": "engines.md 10: enable_attention_dp replaces the tensor ranks",
-    "deals_experts_evenly": "engines.md 10: experts must divide by ep",
+    "deals_experts_evenly": "engines.md 10: experts must be divisible by ep",
     "over_ray": _ASKED_ALONE,
     "without_pipeline": "assumed: every class can be cut into stages",
     "adapters": _ASKED_ALONE,

@@ -40,7 +40,7 @@ everything").
 
 MEMORY_MATCH: Final = 0.15
 """How far (share) a stated memory may be from a row's for a name that several rows share. Basis:
-assumed, labels are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or
+assumed, labels are up to 7% below nominal (ECC, driver) and rows of one name differ by 50% or
 more.
 """
 

@@ -30,7 +30,7 @@ from shardwright.units import GIB, MIB
 
 MEMORY_BOUNDS: Final = (0.75, 1.25)
 """What a memory label may be, as a share of the catalogue's. Basis: assumed, variants of one
-product name differ by up to 20 % (H100 with 96 GB), ECC and drivers by up to 7 %; less means a
+product name differ by up to 20% (H100 with 96 GB), ECC and drivers by up to 7%; less means a
 slice, more a forged label.
 """
 

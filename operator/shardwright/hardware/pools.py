@@ -28,7 +28,7 @@ from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest.
-Basis: assumed, driver versions move the label by less than 1 %, product variants by 20 % or more.
+Basis: assumed, driver versions move the label by less than 1%, product variants by 20% or more.
 """
 
 _Place = tuple[tuple[str, str], str, str]

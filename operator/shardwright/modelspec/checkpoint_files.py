@@ -51,7 +51,7 @@ _LZMA: Final = [
 ]
 """Both ends agree on it, so nothing that is read says how much memory to take. Measured on the
 largest of these configs: half of what the usual preset leaves, for it looks for longer repetitions;
-``lc`` and ``pb`` bring 2 to 3 % more.
+``lc`` and ``pb`` bring 2 to 3% more.
 """
 
 _TEXT_MAX: Final = 512

@@ -143,7 +143,7 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
     if layout.tensor % degree:
         yield _context(
             f"tensor {layout.tensor}",
-            f"must divide by context {degree}",
+            f"must be divisible by context {degree}",
             "use a divisor of the tensor degree",
         )
     # A dict keeps the order of the layers, so that problems come in one order.
@@ -174,7 +174,7 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         elif kind.heads // kind.kv_heads % degree:
             queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
             yield _context(
-                queries, f"must divide by context {degree}", "use a divisor of it"
+                queries, f"must be divisible by context {degree}", "use a divisor of it"
             )
 
 
@@ -273,7 +273,7 @@ def _unsayable_problems(
             code="ExpertsNotDivisible",
             path=_EXPERT,
             what=f"{model.experts} experts",
-            limit=f"must divide by {layout.expert} ranks for {traits.name}",
+            limit=f"must be divisible by {layout.expert} ranks for {traits.name}",
             gap=f"{model.experts % layout.expert} are left over",
             remedy="use a number of ranks that divides them",
         )

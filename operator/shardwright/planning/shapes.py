@@ -29,11 +29,13 @@ from shardwright.planning.drafts import NOUNS, draft_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "HeadsNotDivisible": "The attention heads do not divide by the tensor degree.",
-        "KvHeadsNotDivisible": "The K/V heads neither divide by the tensor degree nor divide it.",
-        "VocabularyNotDivisible": "The padded vocabulary does not divide by the tensor degree.",
+        "HeadsNotDivisible": "The attention heads are not divisible by the tensor degree.",
+        "KvHeadsNotDivisible": (
+            "The K/V heads are not divisible by the tensor degree and do not divide it."
+        ),
+        "VocabularyNotDivisible": "The padded vocabulary is not divisible by the tensor degree.",
         "IntermediateNotDivisible": (
-            "A feed-forward width does not divide by the ranks that share it."
+            "A feed-forward width is not divisible by the ranks that share it."
         ),
         "QuantizationBlockNotDivisible": (
             "A rank's slice of a weight is no whole number of quantization blocks."
@@ -83,7 +85,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "DraftExcludesContext": "Nothing drafts where ranks share K/V.",
         "DraftNotDivisible": (
-            "The draft model does not divide by the tensor degree, which is that of its target."
+            "The draft model is not divisible by the tensor degree, which is that of its target."
         ),
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
@@ -150,7 +152,7 @@ def shape_problems(
 
 
 def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the sizes of a draft model that do not divide by the tensor ranks that share it."""
+    """Yield the sizes of a draft model that are not divisible by the tensor ranks that share it."""
     drafter = traits.options.drafter
     if drafter is None:
         return
@@ -240,7 +242,7 @@ def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
 
 
 def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Yield the sizes that do not divide by the ranks that share them, without a remedy."""
+    """Yield the sizes that are not divisible by the ranks that share them, without a remedy."""
     yield from _head_problems(model, layout)
     yield from _vocabulary_problems(model, layout, rules)
     yield from _width_problems(model, layout, rules)
@@ -264,7 +266,7 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
                 code="KvHeadsNotDivisible",
                 path=_TENSOR,
                 what=f"{kv_heads} K/V heads",
-                limit=f"must divide by tensor {tensor} or divide it",
+                limit=f"must be divisible by tensor {tensor} or divide it",
                 gap=f"{many % few} left over",
             )
 
@@ -476,7 +478,7 @@ def _indivisible(code: str, what: str, size: int, ways: int) -> Problem:
         code=code,
         path=_TENSOR,
         what=what,
-        limit=f"must divide by {ways} ranks",
+        limit=f"must be divisible by {ways} ranks",
         gap=f"{size % ways} left over",
     )
 

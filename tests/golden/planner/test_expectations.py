@@ -147,7 +147,7 @@ class Test40HeadsAnd10KvHeadsOnEightH100:
             assert isinstance(outcome, NoPlan)
             assert outcome.problem.code == "KvHeadsNotDivisible"
             assert (
-                f"10 K/V heads must divide by tensor {tensor} or divide it"
+                f"10 K/V heads must be divisible by tensor {tensor} or divide it"
                 in outcome.problem.sentence()
             )
             assert "use tensor 1, 2, 5, 10, 20 or 40" in outcome.problem.sentence()

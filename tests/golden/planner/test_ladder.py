@@ -228,7 +228,10 @@ def test_seven_ranks_fail_the_vocabulary_and_eight_the_heads() -> None:
     }
 
     assert "tensor 5 on" in excluded["VocabularyNotDivisible"]
-    assert "28 attention heads must divide by 3 ranks" in excluded["HeadsNotDivisible"]
+    assert (
+        "28 attention heads must be divisible by 3 ranks"
+        in excluded["HeadsNotDivisible"]
+    )
 
 
 def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes() -> (

@@ -226,7 +226,7 @@ def test_a_dense_model_gets_attention_replicas_only_by_a_pin_so_that_a_check_can
             "qwen2.5-7b",
             a_pool(),
             set(),
-        ),  # 28 heads over 4 K/V heads: 7 heads do not divide by 2 copies
+        ),  # 28 heads over 4 K/V heads: 7 heads are not divisible by 2 copies
         (
             "deepseek-v3",
             a_pool("H200-SXM-141GB"),

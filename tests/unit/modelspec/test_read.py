@@ -52,10 +52,10 @@ def test_parameters_are_those_that_are_published(
 STATES_ANOTHER_SIZE = {
     # 48 layers and 12 K/V heads, where the published model has 40 and 8
     "databricks/dbrx-base": 157_970_307_072,
-    # published as 30 billion, of which it is 5 % more
+    # published as 30 billion, of which it is 5% more
     "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31_577_940_288,
 }
-"""Configs that are not within 2 % of the size in the model's name, with what they do state."""
+"""Configs that are not within 2% of the size in the model's name, with what they do state."""
 
 
 def _sizes() -> list[tuple[str, int]]:

@@ -79,7 +79,7 @@ def test_a_draft_model_must_divide_by_the_tensor_degree_of_its_target() -> None:
 
     assert {problem.code for problem in problems} == {"DraftNotDivisible"}
     assert problems[0].sentence().removeprefix("tensor: ") == (
-        "the draft model's 14 attention heads must divide by 4 ranks, 2 left over; use tensor 1 "
+        "the draft model's 14 attention heads must be divisible by 4 ranks, 2 left over; use tensor 1 "
         "or 2, or another draft model"
     )
 

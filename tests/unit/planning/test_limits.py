@@ -55,7 +55,7 @@ def test_waiting_is_spread_exponentially() -> None:
 
 
 def test_an_answer_meets_a_poisson_number_of_prompts() -> None:
-    """16 prompts on average, 95 % of answers meet at most 16 + 1.645 x 4."""
+    """16 prompts on average, 95% of answers meet at most 16 + 1.645 x 4."""
     assert tpot_seconds(_speed(prompts=0.016), Statistic.P95) == pytest.approx(
         0.024 + 0.016 * (16 + 1.645 * 4) / 16
     )

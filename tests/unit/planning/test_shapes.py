@@ -51,7 +51,7 @@ def test_a_problem_names_what_the_limit_the_gap_and_the_tensor_degrees_that_work
         catalogued("Qwen/Qwen2.5-7B-Instruct"), Layout(tensor=8), oracle_traits()
     )
     assert [problem.sentence() for problem in problems] == [
-        "tensor: 28 attention heads must divide by 8 ranks, 4 left over; use tensor 1, 2 or 4"
+        "tensor: 28 attention heads must be divisible by 8 ranks, 4 left over; use tensor 1, 2 or 4"
     ]
 
 
@@ -242,7 +242,7 @@ def test_the_heads_of_recurrent_layers_divide_too() -> None:
         catalogued("Qwen/Qwen3.5-27B"), Layout(tensor=12), oracle_traits()
     )
     assert (
-        "16 key heads of recurrent layers must divide by 12 ranks"
+        "16 key heads of recurrent layers must be divisible by 12 ranks"
         in problems[0].sentence()
     )
 
