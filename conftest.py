@@ -9,7 +9,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.support.spreading import LongestFirst
 
-pytest_plugins = ["tests.harness.plugin"]
+pytest_plugins = ["tests.harness.plugin", "tests.support.cpu_cap"]
 
 # A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so
 # that a change is judged by

@@ -18,7 +18,12 @@ from shardwright.cli.exits import UnreachableError
 from shardwright.cli.output import print_note
 from shardwright.cli.unreachable import unreachable
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.connection import AccessError, Connection, kubeconfigs_of
+from shardwright.cluster.connection import (
+    AccessError,
+    Connection,
+    LoginError,
+    kubeconfigs_of,
+)
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.errors import Problem
 
@@ -58,6 +63,14 @@ class Target:
             from shardwright.cluster.user_access import open_connection  # noqa: PLC0415 - takes half a second to load
 
             return open_connection(self.connection)
+        except LoginError as error:
+            problem = Problem(
+                code="LoginFailed",
+                what=f"no credentials: {error}",
+                remedy=error.hint
+                or "log in again; 'kubectl get nodes' asks the same program",
+            )
+            raise UnreachableError(problem) from None
         except AccessError as error:
             remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
             problem = Problem(

@@ -15,6 +15,16 @@ class AccessError(Exception):
     """The cluster's address or the credentials for it cannot be found."""
 
 
+class LoginError(AccessError):
+    """The program that a kubeconfig gets credentials from gives none; ``hint`` is the way out, as
+    the kubeconfig says it where it does, or empty.
+    """
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is as

@@ -4,8 +4,11 @@ as kubectl does.
 The operator has no user: its own way is in ``access``.
 """
 
+import logging
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +18,12 @@ from kubernetes import client, config
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.connection import AccessError, Connection, kubeconfigs_of
+from shardwright.cluster.connection import (
+    AccessError,
+    Connection,
+    LoginError,
+    kubeconfigs_of,
+)
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -39,6 +47,7 @@ def open_connection(connection: Connection) -> UserAccess:
     """Return the way to the cluster that a connection means.
 
     Raises:
+        LoginError: the program that gives the user's credentials is missing or fails.
         AccessError: no kubeconfig names it, or a file that one names cannot be read.
     """
     configuration = client.Configuration()
@@ -98,11 +107,53 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
             return {}
         raise AccessError(f"no context is current in {', '.join(paths)}")
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
-    _with_flags(merged, found, connection)
-    KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None).load_and_set(
-        configuration
-    )
+    meant = _with_flags(merged, found, connection)
+    loader = KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None)
+    with _faults_of_the_library() as said:
+        loader.load_and_set(configuration)
+    if not (connection.token or connection.client_certificate):
+        _check_login(configuration, _login_of(merged, meant), said)
     return {"name": name, "namespace": found.get("namespace")}
+
+
+@contextmanager
+def _faults_of_the_library() -> Iterator[list[str]]:
+    """Keep what the library logs, and goes on after: a login that fails is no exception to it."""
+    said: list[str] = []
+    keeping = logging.Handler(logging.ERROR)
+    keeping.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(keeping)
+    try:
+        yield said
+    finally:
+        logging.getLogger().removeHandler(keeping)
+
+
+def _login_of(merged: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """Return how the user of a context gets credentials from a program, empty without one."""
+    if not context.get("user"):
+        return {}
+    user = merged["users"].get_with_name(context["user"])["user"].value or {}
+    return user.get("exec") or {}
+
+
+def _check_login(
+    configuration: Any, login: dict[str, Any], said: Sequence[str]
+) -> None:
+    """Refuse to go on as nobody where a program should have given credentials.
+
+    Raises:
+        LoginError: it has given none.
+    """
+    if not login or configuration.api_key or configuration.cert_file:
+        return
+    command, hint = str(login.get("command")), login.get("installHint")
+    hint = " ".join(str(hint or "").split()).rstrip(".")
+    if shutil.which(command) is None:
+        raise LoginError(
+            f"{command} is not installed", hint or "install it where $PATH finds it"
+        )
+    raise LoginError(f"{command} fails: {' '.join(' '.join(said).split())}")
 
 
 def _merged(paths: Sequence[str]) -> Any:
@@ -115,8 +166,10 @@ def _merged(paths: Sequence[str]) -> Any:
     return merger.config
 
 
-def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> None:
-    """Add the context that the flags make of the one of the kubeconfig."""
+def _with_flags(
+    merged: Any, context: dict[str, Any], connection: Connection
+) -> dict[str, Any]:
+    """Add the context that the flags make of the one of the kubeconfig, and return it."""
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
     if connection.user:
@@ -125,6 +178,7 @@ def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) ->
     merged.value["contexts"].append(
         ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path)
     )
+    return meant
 
 
 def _override(configuration: Any, connection: Connection) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from shardwright.cluster.calls import Call
-from shardwright.cluster.connection import AccessError, Connection
+from shardwright.cluster.connection import AccessError, Connection, LoginError
 from shardwright.cluster.resources import NODES
 from shardwright.cluster.transport import Transport
 from shardwright.cluster.user_access import named_in_kubeconfig, open_connection
@@ -165,6 +165,65 @@ def test_what_is_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
     file.write_text("clusters: 7\n")
     with pytest.raises(AccessError, match="not of the form that kubectl writes"):
         open_connection(Connection(kubeconfig=str(file)))
+
+
+LOGIN = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
+TOKEN = """\
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", \
+"status": {"token": "t"}}'"""
+
+
+def _logging_in(folder: Path, **login: Any) -> str:
+    """Write a kubeconfig whose user gets credentials from a program."""
+    return _write(
+        folder,
+        "cloud",
+        clusters=[{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        users=[{"name": "eve", "user": {"exec": {**LOGIN, **login}}}],
+        contexts=[{"name": "c", "context": {"cluster": "a", "user": "eve"}}],
+        **{"current-context": "c"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("login", "said", "hint"),
+    [
+        (
+            {"command": "no-such-login", "installHint": "Install it\n with apt.\n"},
+            "no-such-login is not installed",
+            "Install it with apt",
+        ),
+        (
+            {"command": "sh", "args": ["-c", "echo session over >&2; exit 7"]},
+            "sh fails: exec: process returned 7. session over",
+            "",
+        ),
+        (
+            {"command": "sh", "args": ["-c", "echo no answer"]},
+            "sh fails: exec: failed to decode process output: ",
+            "",
+        ),
+    ],
+    ids=["missing", "fails", "talks"],
+)
+def test_a_program_that_gives_no_credentials_is_named(
+    login: dict[str, Any],
+    said: str,
+    hint: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(LoginError) as found:
+        open_connection(Connection(kubeconfig=_logging_in(tmp_path, **login)))
+    assert str(found.value).startswith(said)
+    assert (found.value.hint, capfd.readouterr()) == (hint, ("", ""))
+
+
+def test_the_credentials_of_a_program_or_of_a_flag_are_used(tmp_path: Path) -> None:
+    gives = _logging_in(tmp_path, command="sh", args=["-c", TOKEN])
+    assert _opened(kubeconfig=gives)[1] == "Bearer t"
+    fails = _logging_in(tmp_path, command="no-such-login")
+    assert _opened(kubeconfig=fails, token="mine")[1] == "Bearer mine"
 
 
 @pytest.mark.usefixtures("files")
