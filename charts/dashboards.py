@@ -1,5 +1,4 @@
-"""The two Grafana dashboards of the chart: `python -m charts.dashboards` writes them into its
-files.
+"""The two Grafana dashboards of the chart, whose files `make generate` writes.
 
 Made with Grafana's own library, so that they are of Grafana's schema. A real Prometheus answers
 every query of theirs in tests/controlplane/test_dashboards.py.
@@ -655,17 +654,12 @@ def _groups() -> tuple[Panel, ...]:
 DASHBOARDS: Final = {"fleet": fleet, "model": model}
 
 
-def written(made: builder.Dashboard) -> str:
-    """Return a dashboard as its file has it."""
-    return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
-
-
-def main() -> None:
-    """Write both into the chart."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, made in DASHBOARDS.items():
-        (FOLDER / f"{name}.json").write_text(written(made()))
-
-
-if __name__ == "__main__":
-    main()
+def documents() -> dict[Path, str]:
+    """Return what the file of each dashboard holds."""
+    return {
+        FOLDER / f"{name}.json": JSONEncoder(sort_keys=True, indent=2).encode(
+            made().build()
+        )
+        + "\n"
+        for name, made in DASHBOARDS.items()
+    }

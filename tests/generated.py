@@ -11,6 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from charts.dashboards import documents as dashboards
 from shardwright.cli.main import main as command
 from tests.harness import build
 from tests.support.chart_documents import documents as chart_documents
@@ -35,6 +36,7 @@ def documents() -> dict[Path, str]:
         written
         | {ROOT / "crds" / CRD: crd, ROOT / "charts/shardwright/files" / CRD: crd}
         | chart_documents()
+        | dashboards()
         | option_tables()
     )
 
