@@ -64,7 +64,7 @@ def plan_anew(
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
     worst: Sequence[int] = (),
 ) -> Replanned:
-    """Return a new plan, as it is ``planned``; where there is none, the one that there is stands.
+    """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
     Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which
     those are where there is no plan of record, and where groups below the partition are, which a
@@ -140,11 +140,10 @@ def _clear_of(
     holding: Sequence[Held],
     before: Plan | None,
 ) -> Plan:
-    """Return a plan whose other groups stand on nothing that those that are ``holding`` have, as
-    far as there is room.
+    """Return the plan with its other groups moved off the nodes of the groups that are
+    ``holding``, as far as there is room.
 
-    First they take places of the plan that are free of it from the groups that wait, then nodes
-    that are free beside the plan.
+    They first take the free places of groups that wait, then free nodes outside the plan.
     """
     if not holding:
         return plan

@@ -48,7 +48,7 @@ LONG = {
 }
 """Pages that may have more words, or prefixes of them, and why."""
 
-LANGUAGES = {"sh", "console", "yaml", "json", "text", "promql"}
+LANGUAGES = {"sh", "console", "yaml", "json", "text", "promql", "python"}
 TOOLS = {
     ".venv/bin/python",
     "base64",

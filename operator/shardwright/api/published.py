@@ -443,8 +443,7 @@ class ShownRevision(Shown):
     runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
     pods: ShortWord | None = Field(
         default=None,
-        description="What tells its pods from those that "
-        "another release of the operator makes of the same.",
+        description="Hash of its pods as this release of the operator renders them.",
     )
 
 

@@ -73,7 +73,7 @@ class Fate(StrEnum):
     STAYS = "Stays"  #: its pods go on as they are
     RESTARTS = "Restarts"  #: all its pods end and start again, at its turn
     BESIDE = "Beside"  #: it starts anew on other GPUs, and serves meanwhile
-    # : others are wanted, and it keeps the pods that it has: a partition, or a rollout that has
+    #: others are wanted, and it keeps the pods that it has: a partition, or a rollout that has
     # stopped
     KEEPS = "Keeps"
     STARTS = "Starts"  #: there is none yet

@@ -203,7 +203,7 @@ class Elector:
         self._look(spec)
         if self._renewed_at is not None:
             self._lost = _holder(spec) not in {"", self._identity.holder}
-            # Somebody else has emptied it under its leader, who takes it again.
+            # Another client has emptied the Lease while we lead: claim it again.
             return not self._lost and await self._replace(client, lease, self._claim())
         # This process was started anew under its name.
         ours = first and _holder(spec) == self._identity.holder

@@ -4,7 +4,7 @@ we write.
 It stays ours, as its controller says. What others have written into it is left out before what we
 have.
 
-What is left out is left out of what is kept: the object itself stays as it is.
+Only our copy is shortened; the object itself is not changed.
 """
 
 import json

@@ -154,8 +154,8 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
 
 
 def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
-    """Return the member that a pod is of the StatefulSet that controls it, None if its name is none
-    that it gives.
+    """Return the member of a StatefulSet that a pod is, None if the StatefulSet gives no pod such a
+    name.
     """
     metadata = pod["metadata"]
     head, _, ordinal = metadata["name"].rpartition("-")

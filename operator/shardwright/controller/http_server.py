@@ -76,8 +76,8 @@ from.
 """
 
 Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
-"""Of the header ``Authorization`` (empty: there is none) and the address it comes from, why who
-sends it is refused, None if he is not.
+"""Takes the header ``Authorization`` (empty: there is none) and the client's address; returns why
+the client is refused, None if it is admitted.
 """
 
 

@@ -274,8 +274,8 @@ class Planner:
     async def _advised(
         self, key: Key, subject: Subject, ask: Ask, answer: Replanned
     ) -> Replanned:
-        """Return the answer with the ways to make room: worked out beside the lock, and anew where
-        there is something else.
+        """Return the answer with the ways to make room, worked out outside the lock, and again if
+        the question or the inventory has changed.
         """
         stock = self._stock(key, subject, ask)
         inventory, known = stock.inventory(), self._advice.get(key)

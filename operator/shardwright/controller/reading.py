@@ -278,8 +278,8 @@ class Reading:
         self, live: Mapping[str, Any]
     ) -> tuple[PlanRecord | None, RecordForm | None]:
         """Return the plan of record that is believed of a resource before anybody has looked at it,
-        None if there is none, and the form of which it is: as long as that stays, it is the
-        same. None: other things count, too.
+        None if there is none, and its form: while that stays equal, so does the plan (None: it
+        depends on other things, too).
 
         Raises:
             ApiError: it could not be read.

@@ -23,7 +23,8 @@ one that hangs in a webhook longer than this gives its worker back.
 """
 
 TOLD_FROM_SECONDS: Final = 1.0
-"""From which pause on a fault of ours is told: what passes sooner, as most do, nobody has to know.
+"""The shortest pause before another try at which an internal error is told. Basis: chosen; most
+pass sooner.
 """
 
 TELLING_SECONDS: Final = 5.0

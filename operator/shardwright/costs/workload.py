@@ -10,10 +10,10 @@ from enum import StrEnum
 class Arrival(StrEnum):
     """How requests come."""
 
-    # : ``concurrency`` requests are in flight, each one's end starts the next
+    #: ``concurrency`` requests are in flight, each one's end starts the next
     CLOSED_LOOP = "ClosedLoop"
     SATURATED = "Saturated"  #: everything is queued: the engine runs what fits
-    # : ``concurrency`` requests start together, and the last one's end is the end
+    #: ``concurrency`` requests start together, and the last one's end is the end
     STATIC_BATCH = "StaticBatch"
 
 

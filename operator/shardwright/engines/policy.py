@@ -18,7 +18,7 @@ class OptionClass(StrEnum):
     COUNTED = (
         "Counted"  #: changes memory or speed, and the plan is made with it: everybody
     )
-    # : nobody knows what it does to a plan: who has it admitted, and the plan says so
+    #: nobody knows what it does to a plan: who has it admitted, and the plan says so
     UNCOUNTED = "Uncounted"
     DANGEROUS = "Dangerous"  #: can do more than serve a model: who has it admitted
     PLANNED = "Planned"  #: the plan or a field of the spec says it: nobody beside them

@@ -91,7 +91,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "api-key": "would put a secret into the pod's arguments; use spec.engine.apiKeySecretRef",
     "api-server-count": "replaces the one HTTP server that probes and readiness read",
     "config": "would set every other option from a file",
-    "convert": "makes a model of it that generates no text, where only those that do are planned",
+    "convert": "turns it into a model that generates no text; only text generation is planned",
     "cpu-offload-gb": "keeps weights out of the GPU, where the plan counts them",
     "cpu-offload-params": "keeps weights out of the GPU, where the plan counts them",
     "diffusion-config": (
@@ -135,7 +135,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "offload-params": "keeps weights out of the GPU, where the plan counts them",
     "offload-prefetch-step": "keeps weights out of the GPU, where the plan counts them",
     "pooler-config": "is of models that generate no text, where only those that do are planned",
-    "runner": "makes a model of it that generates no text, where only those that do are planned",
+    "runner": "turns it into a model that generates no text; only text generation is planned",
     "skip-tokenizer-init": "takes text away from the API that probes and clients use",
     "ssl-ca-certs": (
         "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"

@@ -129,8 +129,8 @@ def _price(row: Mapping[str, str]) -> GpuPrice:
 
 @cache
 def _asked_share(vendor: str) -> float:
-    """Return the middle of what a vendor's listed GPUs cost of what their data sheets are worth; of
-    all if none is listed.
+    """Return the median ratio of list price to data-sheet worth over a vendor's listed GPUs, over
+    all vendors' if it has none.
     """
     gpus = load_gpus()
     shares = [

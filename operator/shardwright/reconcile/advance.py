@@ -343,8 +343,8 @@ def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
     """Return how a plan of record comes into its place, why it does not, None if it is there.
 
-    One that is there, but not as it was written, is written again; where that is not taken, it
-    counts all the same.
+    One that is there, but not as it was written, is written again. If that write is refused, the
+    plan still counts.
     """
     owner, stands = seen.resource.owner, record == known.record
     tried = next(

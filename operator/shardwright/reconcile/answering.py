@@ -117,8 +117,10 @@ def with_ways_out(
 def rooms(
     whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
 ) -> Iterator[Room]:
-    """Yield the nodes that a model may claim: ``whole`` as if nothing ran, what others hold, what
-    those before it claim.
+    """Yield the nodes that a model may claim.
+
+    ``whole`` is the inventory with every GPU free, ``taken`` are the GPUs that others hold, and
+    ``claimed`` those that models before it in the line claim, both by node.
     """
     for pool in whole.pools:
         for node in pool.nodes:

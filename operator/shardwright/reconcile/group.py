@@ -169,8 +169,8 @@ class Group:
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
 
     def restarts_before(self, now: datetime) -> RestartsBefore | None:
-        """Return the restarts to remember that count no more: those of before something else was
-        wanted, or it served well.
+        """Return the past restarts that no longer count: those before the last change of the spec,
+        or before the group served for long enough.
         """
         before, revision, pod = (
             self.remembered.restarts_before,

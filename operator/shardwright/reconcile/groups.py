@@ -331,7 +331,7 @@ def _keep(group: Group, now: datetime) -> GroupStep:
     if group.outdated and len(group.members) < group.size == (group.live or {})[
         "spec"
     ].get("replicas"):
-        # The pods that are missing come as those that there are.
+        # The StatefulSet makes missing pods of the template that it has: nothing differs yet.
         drift: tuple[str, ...] = ()
     else:
         remembered = remembered.with_(

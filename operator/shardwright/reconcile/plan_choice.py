@@ -12,13 +12,13 @@ class PlanChoice(StrEnum):
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
-    # : some groups cannot go on where they are: they move, the others stay; then as RESCALE
+    #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REHOUSE = "Rehouse"
     REPLAN = "Replan"
     COMPARE = (
         "Compare"  #: all stays as it is; what would be better, or be made now, is said
     )
-    # : the plan of an earlier revision takes its place, with the groups that still stand by it
+    #: the plan of an earlier revision takes its place, with the groups that still stand by it
     RESTORE = "Restore"
     IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
 

@@ -244,8 +244,7 @@ def not_permitted(message: str, namespace: str) -> Problem:
 def internal_error(raised: str) -> Problem:
     """Return the problem of a model on which the operator has failed because of a bug of its own.
 
-    ``raised`` is the class of the exception, which alone is told: what else one says may be of a
-    Secret.
+    ``raised`` is the class of the exception. Only that is told: its message may quote a Secret.
     """
     return Problem(
         code="InternalError",

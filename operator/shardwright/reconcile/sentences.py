@@ -174,7 +174,9 @@ def rollback_sentence(
         else "failed again and again"
     )
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
-    without = "" if placed else "; it has no place, and what runs goes on"
+    without = (
+        "" if placed else "; no nodes are free for it, so the groups that run are kept"
+    )
     mend = "change the spec" if of_release else "correct the spec"
     again = f"{mend}, or have it tried again with 'kubectl shardwright rollout retry'"
     return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"

@@ -29,7 +29,7 @@ class Sight(StrEnum):
     NO_PODS = "NoPods"  #: a StatefulSet that has fewer pods than it should, by uid
     KEPT_OUT = "KeptOut"  #: a StatefulSet whose pods the API server refuses, by uid
     READY = "Ready"  #: a StatefulSet all of whose pods are ready, by uid
-    # : a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
+    #: a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
     STARTING = "Starting"
 
 

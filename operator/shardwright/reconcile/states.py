@@ -98,7 +98,7 @@ class Awaited(StrEnum):
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something
     TURN = "Turn"  #: other groups restart first
     PARTITION = "Partition"  #: a lower ``spec.rollout.partition``: it keeps the pods that it has
-    # : a group with the changed pods does not come up: it keeps those that it has
+    #: a group with the changed pods does not come up: it keeps those that it has
     STOPPED_ROLLOUT = "StoppedRollout"
     OVERDUE = (
         "Overdue"  #: it has its nodes, and has not come up within the time of a start

@@ -112,8 +112,8 @@ def _bounded(line: str) -> str:
 def hidden_status(
     before: Mapping[str, Any], found: Findings, now: datetime
 ) -> dict[str, Any]:
-    """Return the status of a model of which nobody knows how it is: what was known before stands
-    beside the conditions.
+    """Return the status of a model in an unknown state: the conditions say so, and the other fields
+    keep their last known values.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
     for condition in conditions(found):

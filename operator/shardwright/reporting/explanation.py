@@ -538,7 +538,7 @@ def _names(excluded: list[NodeExclusion]) -> str:
 
 
 def _facts(excluded: list[NodeExclusion]) -> str:
-    """Return what is true of the nodes; where that differs, of which nodes each fact is."""
+    """Return the fact that all nodes share, or each fact with its nodes."""
     by_fact: dict[tuple[str, str, str], list[NodeExclusion]] = defaultdict(list)
     for node in excluded:
         problem = node.problem

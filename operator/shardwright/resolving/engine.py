@@ -66,7 +66,7 @@ def _drafting(path: str) -> Feature:
     )
 
 
-# : as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
+#: as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
 REPLICAS_MAX: Final = 1_000
 
 ENGINE_TEXT_MAX_BYTES: Final = 16_384 * REPLICAS_MAX

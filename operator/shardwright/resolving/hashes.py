@@ -96,8 +96,8 @@ def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str
 def _without(
     spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]
 ) -> dict[str, Any]:
-    """Return a spec without some fields, and its pod without some: one that says nothing else is as
-    if it was not there.
+    """Return a spec without some fields, and its pod without some; a pod section that becomes empty
+    is left out.
     """
     fields = {name: value for name, value in spec.items() if name not in names}
     pod = fields.get("pod")

@@ -33,8 +33,7 @@ from shardwright.resolving.question import Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that planning, rendering and reconciling need of a resource: what it is of, what is
-    asked, what is wanted done.
+    """All that planning, rendering and reconciling need of a resource.
 
     ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it.
     ``request``, ``traits`` and ``terms`` are what the planner is asked, ``deployment`` is how to

@@ -213,6 +213,7 @@ def test_nothing_is_fetched_and_no_style_or_script_but_ours_is_allowed(
     ] == []
 
 
+@pytest.mark.long("5 s: 500 layouts are priced for each of seven loads")
 def test_five_hundred_layouts_are_a_page_of_less_than_one_and_a_half_megabytes() -> (
     None
 ):
