@@ -13,7 +13,7 @@ help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/.installed: requirements-dev.lock pyproject.toml
-	@echo "Installing the locked development environment into $(VENV) (about 150 MB, one minute)"
+	@echo "Installing the locked development environment into $(VENV) (downloads 150 MB, 500 MB on disk; one minute)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

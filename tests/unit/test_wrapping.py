@@ -1,4 +1,4 @@
-"""Documents are wrapped where a line is too long, and nowhere else."""
+"""Documents are wrapped where a line is too long, or ends long before it has to."""
 
 import pytest
 
@@ -26,11 +26,15 @@ def test_the_lines_of_an_item_stand_under_its_text() -> None:
         f"| {LONG}|",
         f"```sh\n{LONG}\n```",
         f"# {LONG}",
-        "short\nlines\nof one paragraph",
+        f"{'word ' * 20}word\n{'word ' * 20}word\nlast",
     ],
 )
-def test_tables_blocks_headings_and_short_lines_stay(kept: str) -> None:
+def test_tables_blocks_headings_and_lines_that_are_nearly_full_stay(kept: str) -> None:
     assert wrapped(kept) == kept
+
+
+def test_lines_that_end_too_soon_are_filled() -> None:
+    assert wrapped("- short\n  lines\n  of one item") == "- short lines of one item"
 
 
 def test_a_span_of_code_is_not_broken() -> None:
