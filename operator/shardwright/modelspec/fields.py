@@ -4,6 +4,7 @@ collected.
 What is wrong is refused and read as something harmless, so that nothing behind it raises.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -151,9 +152,7 @@ class Fields:
 def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
         return "a very large number"
-    text = (
-        repr(value)
-        if isinstance(value, bool | int | float | str | None)
-        else f"a {type(value).__name__}"
-    )
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

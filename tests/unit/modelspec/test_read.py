@@ -279,7 +279,7 @@ def test_all_problems_are_found_at_once_with_their_paths() -> None:
     )
     assert _problems(config) == {
         "num_attention_heads": "num_attention_heads: missing; give a whole number, 1 to 4096",
-        "vocab_size": "vocab_size: 'many' must be a whole number",
+        "vocab_size": 'vocab_size: "many" must be a whole number',
         "num_hidden_layers": "num_hidden_layers: -3 must be 1 to 1024",
         "torch_dtype": "torch_dtype: 'int7' must be one of bfloat16, float16, float32",
     }
