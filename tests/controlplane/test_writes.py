@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from shardwright.cli.removals import removed_fields
 from shardwright.cluster import writer
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
@@ -206,3 +207,13 @@ def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
     live = control_plane.api.get(f"{path}/{group['metadata']['name']}")
 
     assert drifted_fields(rendered, live) == ()
+    assert removed_fields(rendered, live) == ()
+
+    (engine, *others) = group["spec"]["template"]["spec"]["containers"]
+    less = {**engine, "env": engine["env"][1:]}
+    pod = {**group["spec"]["template"]["spec"], "containers": [less, *others]}
+    template = {**group["spec"]["template"], "spec": pod}
+    wanted = {**rendered, "spec": {**rendered["spec"], "template": template}}
+    assert removed_fields(wanted, live) == (
+        f"spec.template.spec.containers[engine].env[{engine['env'][0]['name']}]",
+    )

@@ -63,7 +63,7 @@ def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
     if difference.rehearsed.objects:
         yield _section("Other objects")
         rows = [
-            (f"{item.kind}/{item.name}", item.how, _some(item.fields))
+            (f"{item.kind}/{item.name}", item.how, _some(item))
             for item in difference.rehearsed.objects
         ]
         yield from table(("OBJECT", "IS", "FIELDS"), rows, width=width)
@@ -154,7 +154,7 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
         return
     yield _section("Groups")
     rows = [
-        (group.name, FATES[group.fate], _down(group, seconds), _some(group.fields))
+        (group.name, FATES[group.fate], _down(group, seconds), _some(group))
         for group in groups
     ]
     yield from table(
@@ -174,7 +174,10 @@ def _down(group: GroupFate, seconds: int | None) -> str:
     )
 
 
-def _some(fields: tuple[str, ...]) -> str:
+def _some(item: GroupFate | ObjectChange) -> str:
+    fields = [
+        f"{path} (removed)" if path in item.removed else path for path in item.fields
+    ]
     more = f", {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
     return ", ".join(fields[:SHOWN_FIELDS]) + more or "-"
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.cli.live_models import LiveModel
+from shardwright.cli.removals import removed_fields
 from shardwright.cli.surroundings import Surroundings
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
@@ -59,6 +60,8 @@ from shardwright.resolving.subject import Subject
 _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
 """Fields that say no more than that something else has changed."""
 
+_TEMPLATE: Final = "spec.template."
+
 _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 """Why a group keeps its pods although others are wanted."""
 
@@ -82,7 +85,8 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFate:
-    """The fate of a group, and which fields of its pods differ.
+    """The fate of a group, and which fields of its pods differ; ``removed`` are those among them
+    that will be no more.
 
     ``last_outage_seconds`` is how long its last restart took, None if there was none.
     """
@@ -90,19 +94,21 @@ class GroupFate:
     name: str
     fate: Fate
     fields: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     last_outage_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
     """An object beside the groups that is written: ``created``, ``changed`` with the fields that
-    differ, or ``deleted``.
+    differ, or ``deleted``; ``removed`` are the fields that will be no more.
     """
 
     kind: str
     name: str
     how: str
     fields: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,9 +325,10 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
         )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    fields = (
-        pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
-    )
+    removed, fields = (), ()
+    if isinstance(write, Apply):
+        removed = removed_of_pods(write.content, live)
+        fields = (*pod_fields(write.content, live, model.owner), *removed)
     fate = Fate.STAYS
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
         same = (
@@ -338,6 +345,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
         name=state.name,
         fate=fate,
         fields=fields,
+        removed=removed,
         last_outage_seconds=memory.outage_seconds,
     )
 
@@ -346,11 +354,15 @@ def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
     """Yield the fates; a group that waits for its turn has the changes of the first one, and is
     made anew as that one is.
     """
-    first = next((fate.fields for fate in fates if fate.fields), ())
+    first = next((fate for fate in fates if fate.fields), None)
     surge = any(fate.fate is Fate.BESIDE for fate in fates)
     for fate in fates:
         changes = fate.fate in {Fate.RESTARTS, Fate.KEEPS}
-        known = replace(fate, fields=first) if changes and not fate.fields else fate
+        known = (
+            replace(fate, fields=first.fields, removed=first.removed)
+            if first and changes and not fate.fields
+            else fate
+        )
         yield (
             replace(known, fate=Fate.BESIDE)
             if surge and fate.fate is Fate.RESTARTS
@@ -369,6 +381,16 @@ def pod_fields(
         rendered["spec"]["template"], _with_plain_names(live["spec"]["template"], owner)
     )
     return tuple(path for path in found if not path.endswith(_HASHES))
+
+
+def removed_of_pods(
+    rendered: Mapping[str, Any], live: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the fields of its pods that a rendered StatefulSet takes from a live one."""
+    found = removed_fields(rendered, live)
+    return tuple(
+        path.removeprefix(_TEMPLATE) for path in found if path.startswith(_TEMPLATE)
+    )
 
 
 def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
@@ -392,6 +414,10 @@ def _change(write: Write, model: LiveModel) -> Iterator[ObjectChange]:
     elif isinstance(write, Delete):
         yield ObjectChange(kind=kind, name=name, how="deleted")
     elif isinstance(write, Apply):
-        fields = drifted_fields(write.content, model.objects[object_key(write.content)])
+        live = model.objects[object_key(write.content)]
+        removed = removed_fields(write.content, live)
+        fields = (*drifted_fields(write.content, live), *removed)
         if shown := tuple(path for path in fields if not path.endswith(_HASHES)):
-            yield ObjectChange(kind=kind, name=name, how="changed", fields=shown)
+            yield ObjectChange(
+                kind=kind, name=name, how="changed", fields=shown, removed=removed
+            )

@@ -80,6 +80,28 @@ def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> N
     assert found.start_seconds
 
 
+def test_what_an_edit_takes_from_the_pods_is_named() -> None:
+    engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    operator = serving({**TWO_GROUPS, "engine": engine, "pod": {"volumes": [A_VOLUME]}})
+    (group, _) = _rehearsed(operator, engine={}, pod={}).groups
+
+    assert (group.fate, group.fields) == (Fate.RESTARTS, group.removed)
+    assert group.removed == (
+        "spec.containers[engine].env[VLLM_LOGGING_LEVEL]",
+        "spec.containers[engine].volumeMounts[/mnt/own]",
+        "spec.volumes[own-own]",
+    )
+
+
+def test_a_token_that_is_named_no_more_is_an_environment_variable_less() -> None:
+    token = {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
+    operator = serving({**ONE_NODE, "model": {**model, "weights": token}})
+    (group,) = _rehearsed(operator, model=model).groups
+
+    assert group.removed == ("spec.containers[engine].env[HF_TOKEN]",)
+
+
 def test_the_operator_does_what_was_said() -> None:
     operator = serving(TWO_GROUPS)
     edit = {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}}

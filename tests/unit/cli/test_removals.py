@@ -1,0 +1,72 @@
+"""What an apply would take from an object is what the API server has down as ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardwright.cli.removals import removed_fields
+
+OURS: dict[str, Any] = {
+    "f:metadata": {"f:labels": {"f:ours": {}}},
+    "f:spec": {
+        "f:dnsPolicy": {},
+        "f:env": {
+            ".": {},
+            'k:{"name":"OURS"}': {".": {}, "f:name": {}, "f:value": {}},
+        },
+        "f:tolerations": {},
+    },
+}
+
+
+def live(**spec: Any) -> dict[str, Any]:
+    others = {"f:spec": {"f:env": {'k:{"name":"THEIRS"}': {".": {}}}}}
+    managed = [
+        {"manager": "shardwright", "operation": "Update", "fieldsV1": OURS},
+        {
+            "manager": "shardwright",
+            "operation": "Update",
+            "subresource": "status",
+            "fieldsV1": {"f:status": {}},
+        },
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": others},
+    ]
+    labels = {"ours": "yes", "theirs": "yes"}
+    return {
+        "metadata": {"uid": "1", "labels": labels, "managedFields": managed},
+        "spec": spec,
+        "status": {"replicas": 1},
+    }
+
+
+ENV = [{"name": "OURS", "value": "1"}, {"name": "THEIRS", "value": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "rendered", "removed"),
+    [
+        ({"env": ENV}, {"env": []}, ("spec.env[OURS]",)),
+        ({"env": ENV}, {}, ("spec.env[OURS]",)),
+        ({"env": ENV}, {"env": [{"name": "OURS"}]}, ("spec.env[OURS].value",)),
+        ({"dnsPolicy": "ClusterFirst"}, {}, ()),
+        ({"tolerations": [{"key": "a"}]}, {}, ("spec.tolerations",)),
+        (
+            {"tolerations": [{"key": "a", "effect": "NoSchedule"}]},
+            {"tolerations": [{"key": "a"}]},
+            ("spec.tolerations[0].effect",),
+        ),
+        ({"paused": True}, {}, ()),
+    ],
+)
+def test_what_is_ours_and_rendered_no_more_is_removed(
+    spec: dict[str, Any], rendered: dict[str, Any], removed: tuple[str, ...]
+) -> None:
+    wanted = {"metadata": {"labels": {"ours": "yes"}}, "spec": rendered}
+
+    assert removed_fields(wanted, live(**spec)) == removed
+
+
+def test_a_label_of_ours_is_removed_and_one_of_somebody_else_stays() -> None:
+    assert removed_fields({"metadata": {}}, live()) == ("metadata.labels.ours",)
