@@ -350,9 +350,10 @@ def test_the_operator_plans_for_who_may_not_list_nodes(
         )
         == 0
     )
-    assert capsys.readouterr().out.startswith(
-        "small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n"
-    )
+    said = capsys.readouterr().out
+    assert said.startswith("small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    assert "you may not list them: GPUs of others" in said
+    assert "is gated, and no token is named" in " ".join(said.split())
     too_large = files.manifests(
         a_manifest("large", parallelism={"tensor": 8, "pipeline": 4})
     )

@@ -203,7 +203,8 @@ def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
     }
 
     path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
-    control_plane.api.create(path, rendered)
+    ours = {"fieldManager": "shardwright"}
+    control_plane.api.request("POST", path, dict(rendered), query=ours)
     live = control_plane.api.get(f"{path}/{group['metadata']['name']}")
 
     assert drifted_fields(rendered, live) == ()

@@ -21,6 +21,7 @@ from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
 from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
+from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_list
@@ -28,15 +29,10 @@ from shardwright.cli.rehearsal import FieldChange, ModelDifference, rehearse
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import Client
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
-from shardwright.engines.versions import kept_default
+from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.parse import folder_text
-from shardwright.reconcile.observed import controller_uid
 from shardwright.reporting.lines import Line
-from shardwright.resolving.fetching import source_of
-from shardwright.resolving.question import Question
-from shardwright.resolving.subject import Subject, resolve
+from shardwright.resolving.subject import Subject
 
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of a resource that is not in the cluster yet."""
@@ -206,27 +202,7 @@ def _as_new(wanted: WantedModel) -> dict[str, Any]:
 async def _resolved(
     client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
 ) -> tuple[ShardedModel, Subject]:
-    """Return a resource with its resolution.
-
-    Raises:
-        InputError: it is wrong, or its model is not known.
-    """
-    source, config_text = source_of(resource), None
-    if source is not None:
-        name, key = source
-        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {
-            "metadata": {}
-        }
-        if (
-            resource.spec.model.config_map_ref
-            or controller_uid(found) == model.owner.uid
-        ):
-            config_text = folder_text(found.get("data") or {}, key)
-    kept = kept_default(model.record.default_of_spec) if model.record else None
-    question = Question(
-        resource=resource, config_text=config_text, kept_version=kept, settings=settings
-    )
-    return resource, resolve(question)
+    return resource, await read_subject(client, model, resource, settings)
 
 
 def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from shardwright.api.conditions import ConditionType
 from shardwright.api.record import PlanRecord
 from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
@@ -23,6 +24,7 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.untrusted import mapping, mappings
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.record_object import read_record
@@ -66,6 +68,17 @@ def owner_of(content: Content) -> Owner:
     return Owner(
         name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
     )
+
+
+def is_planned(content: Mapping[str, Any]) -> bool:
+    """Return whether there is a plan for the spec of a resource."""
+    return condition_of(content, ConditionType.PLANNED).get("status") == "True"
+
+
+def condition_of(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return a condition of a resource, empty if its status has none of the kind."""
+    conditions = mappings(mapping(content.get("status")).get("conditions"))
+    return next((item for item in conditions if item.get("type") == kind), {})
 
 
 async def list_objects(

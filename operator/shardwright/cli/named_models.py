@@ -10,8 +10,7 @@ from shardwright.api.resource import ShardedModel, read_stored
 from shardwright.cli.clusters import Target
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.live import read_surroundings_of
-from shardwright.cli.live_models import read_model
-from shardwright.cli.operator_plan import is_planned
+from shardwright.cli.live_models import is_planned, read_model
 from shardwright.cli.surroundings import Surroundings
 from shardwright.hardware.stated import Stated
 

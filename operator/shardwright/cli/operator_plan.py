@@ -11,20 +11,31 @@ import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
-from shardwright.api.resource import parse_manifest
-from shardwright.cli.clusters import Target
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import parse_manifest, read_stored
+from shardwright.api.settings import Settings
+from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
 from shardwright.cli.inputs import Given, name_the_file, read_sources
-from shardwright.cli.live_models import LiveModel, read_model
+from shardwright.cli.live import read_live_surroundings
+from shardwright.cli.live_models import (
+    LiveModel,
+    condition_of,
+    is_planned,
+    read_model,
+)
+from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
+from shardwright.cli.plan import PlannedModel, explanation_of
+from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
@@ -32,6 +43,8 @@ from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import Subject
 
 COPY_OF: Final = "shardwright.io/plan-of"
 """Annotation of a copy: the name of the ShardedModel that it is a copy of."""
@@ -43,6 +56,13 @@ WAIT_SECONDS: Final = 120.0
 """How long the operator is waited for. Basis: assumed; it takes 1 to 2 s, and what costs too much
 ends after a minute.
 """
+
+_UNKNOWN: Final = (
+    "not shown, and no nodes beside the plan's own: only the operator knows this model"
+)
+_UNSEEN: Final = (
+    "you may not list them: GPUs of others, and nodes that are not used, are not shown"
+)
 
 LOOK_SECONDS: Final = 0.3
 """How often it is looked for. Basis: assumed."""
@@ -59,15 +79,15 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     if arguments.output == "text":
-        for index, model in enumerate(found):
-            print_lines([*([Line()] if index else []), *_lines(model)])
+        for index, copy in enumerate(found):
+            print_lines([*([Line()] if index else []), *_lines(copy)])
     elif arguments.output == "yaml":
-        print_yaml([document(model) for model in found])
+        print_yaml([document(copy.live) for copy in found])
     else:
-        print_list("PlanReportList", [document(model) for model in found], "json")
+        print_list("PlanReportList", [document(copy.live) for copy in found], "json")
     return (
         Exit.PLAN
-        if all(is_planned(model.content) for model in found)
+        if all(is_planned(copy.live.content) for copy in found)
         else Exit.NOTHING_FITS
     )
 
@@ -114,16 +134,27 @@ def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCopy:
+    """A copy that the operator has looked at, its subject as far as this program knows its model,
+    and the nodes around it (None: they may not be listed).
+    """
+
+    live: LiveModel
+    subject: Subject | None
+    surroundings: Surroundings | None
+
+
 async def _plan_all(
     client: Client, copies: Sequence[Mapping[str, Any]]
-) -> list[LiveModel]:
+) -> list[PlannedCopy]:
     task = asyncio.current_task()
     if task:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return [await _plan(client, copy) for copy in copies]
 
 
-async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
+async def _plan(client: Client, copy: Mapping[str, Any]) -> PlannedCopy:
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     async with _created(client, copy):
         ends = monotonic() + WAIT_SECONDS
@@ -140,7 +171,22 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
                     _silent(copy["metadata"]["annotations"][COPY_OF], why)
                 )
             await asyncio.sleep(LOOK_SECONDS)
-        return await read_model(client, namespace, name)
+        live = await read_model(client, namespace, name)
+        return PlannedCopy(
+            live=live,
+            subject=await _subject(client, live),
+            surroundings=await unless_forbidden(read_live_surroundings(client)),
+        )
+
+
+async def _subject(client: Client, live: LiveModel) -> Subject | None:
+    """Return what a copy asks for, None if only the operator knows its model."""
+    try:
+        return await unless_forbidden(
+            read_subject(client, live, read_stored(live.content), Settings())
+        )
+    except InputError:
+        return None
 
 
 def _silent(name: str, why: str) -> Problem:
@@ -189,21 +235,11 @@ def _has_answer(content: Mapping[str, Any] | None) -> bool:
     """Return whether the operator has looked at a copy, and knows its outcome by now."""
     if content is None:
         return False
-    planned = _condition(content, ConditionType.PLANNED)
+    planned = condition_of(content, ConditionType.PLANNED)
     known = content["metadata"]["generation"] == mapping(content.get("status")).get(
         "observedGeneration"
     )
     return known and planned.get("status") in {"True", "False"}
-
-
-def is_planned(content: Mapping[str, Any]) -> bool:
-    """Return whether there is a plan for the spec of a resource."""
-    return _condition(content, ConditionType.PLANNED).get("status") == "True"
-
-
-def _condition(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    conditions = mappings(mapping(content.get("status")).get("conditions"))
-    return next((item for item in conditions if item.get("type") == kind), {})
 
 
 def _name(model: LiveModel) -> str:
@@ -213,11 +249,13 @@ def _name(model: LiveModel) -> str:
     ) or text_or_empty(metadata["name"])
 
 
-def _lines(model: LiveModel) -> list[Line]:
+def _lines(copy: PlannedCopy) -> list[Line]:
+    model = copy.live
     width, content = width_of_output(), model.content
     if is_planned(content) and model.record:
-        return to_lines(_explanation(model), title=_name(model), width=width)
-    planned = _condition(content, ConditionType.PLANNED)
+        explanation = explanation_of_copy(copy, model.record)
+        return to_lines(explanation, title=_name(model), width=width)
+    planned = condition_of(content, ConditionType.PLANNED)
     role = Role.HEADLINE if is_planned(content) else Role.REFUSAL
     headline = f"{_name(model)}: {planned.get('message') or planned.get('reason')}"
     lines = paragraph(headline, width=width, role=role)
@@ -241,18 +279,27 @@ def _lines(model: LiveModel) -> list[Line]:
     return lines
 
 
-def _explanation(model: LiveModel) -> Explanation:
-    spec, engine = (
-        model.content["spec"],
-        mapping(mapping(model.content.get("status")).get("engine")),
+def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
+    """Return the explanation of the operator's plan, and in words what this program cannot know of
+    it.
+    """
+    live, subject, report = copy.live, copy.subject, record.report()
+    if subject is None:
+        engine = mapping(mapping(live.content.get("status")).get("engine"))
+        model = live.content["spec"]["model"]["id"]
+        served = f"{model}, on {engine.get('name')} {engine.get('version')}"
+        facts = Fact(label="Model", value=served), Fact(label="Load", value=_UNKNOWN)
+        explanation = explain(report)
+        return replace(explanation, facts=(*facts, *explanation.facts))
+    around = copy.surroundings or Surroundings(nodes=(), usage=())
+    inventory = take_stock(
+        subject, around.nodes, around.usage, list(around.reservations)
     )
-    if model.record is None:
-        raise AssertionError("only a plan of record can be explained")
-    explanation = explain(model.record.report())
-    served = f"{spec['model']['id']}, on {engine.get('name')} {engine.get('version')}"
-    return replace(
-        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
+    explanation = explanation_of(
+        PlannedModel(subject=subject, inventory=inventory, report=report)
     )
+    unseen = () if copy.surroundings else (Fact(label="Nodes", value=_UNSEEN),)
+    return replace(explanation, facts=(*explanation.facts, *unseen))
 
 
 def document(model: LiveModel) -> dict[str, Any]:
@@ -261,7 +308,7 @@ def document(model: LiveModel) -> dict[str, Any]:
     """
     status, planned = (
         mapping(model.content.get("status")),
-        _condition(model.content, ConditionType.PLANNED),
+        condition_of(model.content, ConditionType.PLANNED),
     )
     problem = (
         {}
@@ -282,7 +329,7 @@ def document(model: LiveModel) -> dict[str, Any]:
         },
         "model": {"id": model.content["spec"]["model"]["id"]},
         "engine": status.get("engine"),
-        "reason": _condition(model.content, ConditionType.READY).get("reason"),
+        "reason": condition_of(model.content, ConditionType.READY).get("reason"),
         **problem,
         "plan": status.get("plan"),
     }

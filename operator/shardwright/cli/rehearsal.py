@@ -325,10 +325,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
         )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    removed, fields = (), ()
-    if isinstance(write, Apply):
-        removed = removed_of_pods(write.content, live)
-        fields = (*pod_fields(write.content, live, model.owner), *removed)
+    fields, removed = _fields(write, live, model.owner)
     fate = Fate.STAYS
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
         same = (
@@ -348,6 +345,16 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
         removed=removed,
         last_outage_seconds=memory.outage_seconds,
     )
+
+
+def _fields(
+    write: Write | None, live: Mapping[str, Any], owner: Owner
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the fields of its pods that a write changes, and those among them that it removes."""
+    if not isinstance(write, Apply):
+        return (), ()
+    removed = removed_of_pods(write.content, live)
+    return (*pod_fields(write.content, live, owner), *removed), removed
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:

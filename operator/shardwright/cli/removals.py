@@ -17,6 +17,8 @@ DEFAULTED: Final = frozenset(
     {
         *("apiVersion", "defaultMode", "dnsPolicy", "enableServiceLinks"),
         *("failureThreshold", "imagePullPolicy", "periodSeconds", "protocol"),
+        *("persistentVolumeClaimRetentionPolicy", "podManagementPolicy"),
+        *("revisionHistoryLimit", "updateStrategy"),
         *("restartPolicy", "schedulerName", "scheme", "serviceAccount"),
         *("successThreshold", "targetPort", "terminationGracePeriodSeconds"),
         *("terminationMessagePath", "terminationMessagePolicy", "timeoutSeconds"),
@@ -24,7 +26,7 @@ DEFAULTED: Final = frozenset(
         *("ipFamilyPolicy", "sessionAffinity", "type"),
     }
 )
-"""Fields of pods and Services that the API server fills in, and has down as ours once a POST of
+"""Fields of pods, StatefulSets and Services that the API server fills in, and has down as ours once a POST of
 ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
 """
 

@@ -217,7 +217,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 def _gated(request: Request) -> Iterator[str]:
     """Yield that the hub will refuse the pods' download, and the field that mends it."""
-    if request.deploy and request.gated:
+    if request.gated:
         named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
         which = (
             f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
@@ -233,8 +233,8 @@ def _gated(request: Request) -> Iterator[str]:
 
 def _downloads(request: Request) -> Iterator[str]:
     """Yield that a pod's claim is too small for its download, or the size of the download that
-    every new pod repeats if no claim keeps it. A plan that is only shown starts no pod and
-    downloads nothing.
+    every new pod repeats if no claim keeps it. A plan that is only shown says so, too: it is read
+    before it is deployed.
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
@@ -242,7 +242,7 @@ def _downloads(request: Request) -> Iterator[str]:
             f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
-    if request.deploy and request.storage is Storage.HUB:
+    if request.storage is Storage.HUB:
         yield (
             "every new pod downloads the weights from the hub: "
             "spec.model.weights.huggingFace.cache keeps them on a claim"
@@ -261,12 +261,7 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
             "tomorrow; spec.model.revision pins one"
         )
     apart = request.storage is Storage.HUB or request.cache_bytes is not None
-    if (
-        request.deploy
-        and apart
-        and not request.pinned
-        and best.candidate.placement.nodes_per_replica > 1
-    ):
+    if apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
         yield (
             "the ranks of a group may load different commits, each the newest when it downloads: "
             "spec.model.revision pins one, a "

@@ -22,7 +22,7 @@ OURS: dict[str, Any] = {
 
 
 def live(**spec: Any) -> dict[str, Any]:
-    others = {"f:spec": {"f:env": {'k:{"name":"THEIRS"}': {".": {}}}}}
+    others: dict[str, Any] = {"f:spec": {"f:env": {'k:{"name":"THEIRS"}': {".": {}}}}}
     managed = [
         {"manager": "shardwright", "operation": "Update", "fieldsV1": OURS},
         {

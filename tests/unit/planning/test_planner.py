@@ -882,7 +882,7 @@ def test_a_group_of_several_pods_that_no_commit_and_no_shared_claim_holds_togeth
         == warned(storage=Storage.IMAGE)
         == []
     )
-    assert warned(deploy=False) == []
+    assert warned(deploy=False) == [told]
 
 
 def test_one_pod_downloads_one_commit() -> None:
@@ -913,6 +913,21 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
     assert warned(20 * GIB) == warned(None) == []
 
 
+def test_a_plan_that_is_only_shown_warns_of_what_is_to_know_before_it_is_deployed() -> (
+    None
+):
+    asked = replace(a_request(), storage=Storage.HUB)
+    shown, deployed = (
+        _plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy))
+        for deploy in (False, True)
+    )
+
+    assert shown.warnings == deployed.warnings
+    assert [warning.partition(":")[0] for warning in shown.warnings] == [
+        "every new pod downloads the weights from the hub"
+    ]
+
+
 def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
     asked = replace(a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",))
     warnings = [
@@ -935,4 +950,4 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         "`kubectl patch smodel NAME --type merge -p 'spec: {model: {weights: {huggingFace: "
         "{tokenSecretRef: {name: hub-token}}}}}'`"
     ) in warning
-    assert warnings[1] == ()
+    assert warnings[1] == warnings[0]

@@ -1,0 +1,41 @@
+"""The question of a ShardedModel of a cluster: its spec, resolved with the config of its model that
+the cluster holds.
+"""
+
+from shardwright.api.resource import ShardedModel
+from shardwright.api.settings import Settings
+from shardwright.cli.live_models import LiveModel
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.engines.versions import kept_default
+from shardwright.modelspec.parse import folder_text
+from shardwright.reconcile.observed import controller_uid
+from shardwright.resolving.fetching import source_of
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import Subject, resolve
+
+
+async def read_subject(
+    client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
+) -> Subject:
+    """Return what a resource asks for, with the config of its model as the cluster has it.
+
+    Raises:
+        InputError: it is wrong, or its model is not known.
+    """
+    source, config_text = source_of(resource), None
+    if source is not None:
+        name, key = source
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {
+            "metadata": {}
+        }
+        if (
+            resource.spec.model.config_map_ref
+            or controller_uid(found) == model.owner.uid
+        ):
+            config_text = folder_text(found.get("data") or {}, key)
+    kept = kept_default(model.record.default_of_spec) if model.record else None
+    question = Question(
+        resource=resource, config_text=config_text, kept_version=kept, settings=settings
+    )
+    return resolve(question)

@@ -1,0 +1,64 @@
+"""What ``plan --server`` says of a plan of the operator: as much as ``plan`` says, or why not."""
+
+from __future__ import annotations
+
+from shardwright.cli.operator_plan import PlannedCopy, explanation_of_copy
+from shardwright.reporting.explanation import Explanation, Fact
+from shardwright.resolving.subject import Subject
+from tests.support.builders_live import a_live_model, around
+from tests.support.builders_seen import Operator
+from tests.support.small_cluster import SmallCluster
+
+
+def _explained(*, knows: bool = True, may_list_nodes: bool = True) -> Explanation:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    operator = Operator(cluster, {"mode": "PlanOnly"})
+    operator.run(60)
+    live, subject = a_live_model(operator), operator.subject
+    assert isinstance(subject, Subject)
+    assert live.record
+    copy = PlannedCopy(
+        live=live,
+        subject=subject if knows else None,
+        surroundings=around(operator) if may_list_nodes else None,
+    )
+    return explanation_of_copy(copy, live.record)
+
+
+def _facts(explanation: Explanation) -> dict[str, str]:
+    return {fact.label: fact.value for fact in explanation.facts}
+
+
+def test_a_plan_of_the_operator_says_what_plan_says() -> None:
+    facts, explanation = _facts(_explained()), _explained()
+
+    assert facts["Model"].startswith(
+        "meta-llama/Llama-3.1-8B-Instruct, 8.03 B parameters, on vLLM "
+    )
+    assert list(facts)[1:3] == ["Load", "Objective"]
+    assert [len(node.stages) for node in explanation.nodes] == [8]
+    assert any("is gated" in warning for warning in explanation.warnings)
+    assert any("every new pod downloads" in said for said in explanation.warnings)
+
+
+def test_who_may_not_list_nodes_is_told_what_is_not_shown() -> None:
+    seen, unseen = _explained(), _explained(may_list_nodes=False)
+
+    assert unseen.facts[:3] == seen.facts[:3]
+    assert unseen.facts[-1] == Fact(
+        label="Nodes",
+        value="you may not list them: GPUs of others, and nodes that are not used, are not shown",
+    )
+    assert unseen.warnings == seen.warnings
+
+
+def test_of_a_model_that_only_the_operator_knows_the_load_is_said_not_to_be_shown() -> (
+    None
+):
+    facts = _facts(_explained(knows=False))
+
+    assert facts["Load"] == (
+        "not shown, and no nodes beside the plan's own: only the operator knows this model"
+    )
+    assert "Objective" not in facts
