@@ -1,14 +1,14 @@
 """The command ``import``: models of LeaderWorkerSets, KServe, KAITO or Deployments, as
 ShardedModels.
 
-Refuses an object that starts no vLLM, and one that does not tell which model it serves; writes
-nothing to a cluster.
+Refuses an object that starts no vLLM, and one that does not tell which model it serves, and prints
+the others; writes nothing to a cluster.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ from shardwright.cli.imports.kinds import (
     import_object,
     importable,
 )
-from shardwright.cli.imports.names import KINDS, kind_and_name
-from shardwright.cli.inputs import name_the_file, read_sources
-from shardwright.cli.output import print_note, print_yaml
+from shardwright.cli.imports.names import KINDS, ImportedKind, kind_and_name
+from shardwright.cli.inputs import Given, name_the_file, read_sources
+from shardwright.cli.output import print_error, print_note, print_yaml
 from shardwright.cli.outputs import print_list
 from shardwright.errors import InputError, Problem
 
@@ -33,9 +33,39 @@ if TYPE_CHECKING:
 
 
 def import_models(arguments: Namespace) -> Exit:
-    """Print the ShardedModels, and on stderr the left-out parts of each."""
-    found = list(_from_cluster(arguments) if arguments.name else _from_files(arguments))
-    if arguments.output == "json":
+    """Print the ShardedModels, and on stderr the left-out parts of each, and what is none.
+
+    Raises:
+        InputError: nothing that is named can be imported.
+        UnreachableError: the cluster cannot be reached, or does not let us.
+    """
+    found, problems = _in_turn(
+        _from_cluster(arguments) if arguments.name else _from_files(arguments)
+    )
+    if not found:
+        raise InputError(problems)
+    _print(found, arguments.output)
+    for problem in problems:
+        print_error(problem.sentence(), problem.code)
+    return Exit.BAD_INPUT if problems else Exit.PLAN
+
+
+def _in_turn(
+    readings: Iterable[Callable[[], Imported]],
+) -> tuple[list[Imported], list[Problem]]:
+    """Return what can be imported, and the problems of the rest: one keeps no other one back."""
+    found: list[Imported] = []
+    problems: list[Problem] = []
+    for reading in readings:
+        try:
+            found.append(reading())
+        except InputError as error:
+            problems += error.problems
+    return found, problems
+
+
+def _print(found: Sequence[Imported], form: str) -> None:
+    if form == "json":
         items = [
             {
                 "source": item.source,
@@ -45,12 +75,11 @@ def import_models(arguments: Namespace) -> Exit:
             for item in found
         ]
         print_list("ImportList", items, "json")
-        return Exit.PLAN
+        return
     print_yaml([item.manifest for item in found])
     for item in found:
         for left in item.left_out:
             print_note(f"{item.source}: {left.path} was left out: {left.why}")
-    return Exit.PLAN
 
 
 def _left_out(item: Imported) -> list[dict[str, str]]:
@@ -61,7 +90,7 @@ def _options(arguments: Namespace) -> ImportOptions:
     return ImportOptions(pins=arguments.pin, model=arguments.model)
 
 
-def _from_files(arguments: Namespace) -> Iterator[Imported]:
+def _from_files(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
     sources = read_sources(arguments.filename)
     others = [source.content for source in sources]
     wanted = [source for source in sources if importable(source.content)]
@@ -69,12 +98,15 @@ def _from_files(arguments: Namespace) -> Iterator[Imported]:
         kinds = sorted({source.kind for source in sources if source.kind})
         raise InputError([_nothing(", ".join(arguments.filename), kinds)])
     for source in wanted:
-        yield name_the_file(
-            source.file,
-            lambda source=source: checked(
-                import_object(source.content, others, _options(arguments))
-            ),  # type: ignore[misc]
+        yield partial(
+            name_the_file, source.file, partial(_read_file, source, others, arguments)
         )
+
+
+def _read_file(
+    source: Given, others: Sequence[Content], arguments: Namespace
+) -> Imported:
+    return checked(import_object(source.content, others, _options(arguments)))
 
 
 def checked(item: Imported) -> Imported:
@@ -99,49 +131,64 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
     )
 
 
-def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
+def _from_cluster(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
     names = [kind_and_name(word) for word in arguments.name]
-    cluster: Target = arguments.target
     for kind, name in names:
-        content, others = cluster.ask(
-            partial(_read, kind=kind, namespace=cluster.namespace, name=name)
-        )
-        yield checked(import_object(content, others, _options(arguments)))
+        yield partial(_imported, arguments, KINDS[kind], name)
+
+
+def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
+    cluster: Target = arguments.target
+    content, others = cluster.ask(
+        partial(_read, kind=kind, namespace=cluster.namespace, name=name)
+    )
+    return checked(import_object(content, others, _options(arguments)))
 
 
 async def _read(
-    client: Client, kind: str, namespace: str, name: str
+    client: Client, kind: ImportedKind, namespace: str, name: str
 ) -> tuple[Content, list[Any]]:
     """Return an object of the cluster, and the ConfigMap that it refers to."""
-    from shardwright.cluster.client import ApiError  # noqa: PLC0415 - files need no cluster
-    from shardwright.cluster.resources import CONFIG_MAPS, Resource  # noqa: PLC0415 - same
+    from shardwright.cluster.resources import CONFIG_MAPS  # noqa: PLC0415 - files need no cluster
 
-    ours, group, plural, versions = KINDS[kind]
-    for version in versions:
-        resource = Resource(prefix=f"/apis/{group}/{version}", plural=plural, kind=ours)
+    found = await _object(client, kind, namespace, name)
+    config = (found.get("inference") or {}).get("config")
+    kept = (
+        await client.get(CONFIG_MAPS, namespace, config)
+        if isinstance(config, str) and config
+        else None
+    )
+    return {"kind": kind.kind, **found}, [{"kind": "ConfigMap", **kept}] if kept else []
+
+
+async def _object(
+    client: Client, kind: ImportedKind, namespace: str, name: str
+) -> Mapping[str, Any]:
+    """Return an object in the newest version that is served.
+
+    Raises:
+        InputError: there is none of the name, or the cluster does not have the kind.
+    """
+    from shardwright.cluster.calls import UNKNOWN_PATH, ApiError  # noqa: PLC0415 - files need no cluster
+    from shardwright.cluster.resources import Resource  # noqa: PLC0415 - same
+
+    for version in kind.versions:
+        resource = Resource(
+            prefix=f"/apis/{kind.group}/{version}", plural=kind.plural, kind=kind.kind
+        )
         try:
             found = await client.get(resource, namespace, name)
         except ApiError as error:
-            if error.code == 404 and version != versions[-1]:  # noqa: PLR2004 - this version is not served
-                continue
-            raise
+            if error.reason != UNKNOWN_PATH:
+                raise
+            continue
         if found is None:
-            what = f"there is no {ours} {name} in namespace {namespace}"
-            raise InputError(
-                [
-                    Problem(
-                        code="ImportUnclear",
-                        path="KIND/NAME",
-                        what=what,
-                        remedy="-n names another namespace",
-                    )
-                ]
-            )
-        config = (found.get("inference") or {}).get("config")
-        kept = (
-            await client.get(CONFIG_MAPS, namespace, config)
-            if isinstance(config, str) and config
-            else None
-        )
-        return {"kind": ours, **found}, [{"kind": "ConfigMap", **kept}] if kept else []
-    raise AssertionError("every kind has a version")
+            what = f"there is no {kind.kind} {name} in namespace {namespace}"
+            raise InputError([_unclear(what, "-n names another namespace")])
+        return dict(found)
+    what = f"{kind.brought_by} is not installed in this cluster: it has no {kind.kind} {name}"
+    raise InputError([_unclear(what, "--context names another cluster, -f a file")])
+
+
+def _unclear(what: str, remedy: str) -> Problem:
+    return Problem(code="ImportUnclear", path="KIND/NAME", what=what, remedy=remedy)

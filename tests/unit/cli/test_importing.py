@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from shardwright.cli.imports.command_line import launch_of
 from shardwright.cli.imports.kinds import ImportOptions, import_object
 from shardwright.cli.main import main
 from shardwright.errors import InputError
+from tests.support.scripted_api import Answer, ScriptedApi
 
 DATA = Path(__file__).parents[2] / "data" / "imports"
 Capture = pytest.CaptureFixture[str]
@@ -374,3 +376,51 @@ def test_an_option_with_thousands_of_keys_or_brackets_is_left_out(
     found = import_object(_server(*words))
 
     assert len(found.left_out) == 1
+
+
+NO_SUCH_PATH = Answer(404, b"404 page not found\n")
+LET_IN = {"/apis?": Answer()}
+
+
+def test_what_a_cluster_does_not_have_keeps_nothing_else_back(capsys: Capture) -> None:
+    deployment = yaml.safe_load((DATA / "deployment.yaml").read_text())
+    api = ScriptedApi(
+        NO_SUCH_PATH,
+        by_path={
+            **LET_IN,
+            "deployments/web": Answer(body=deployment),
+            "/gone": Answer(404),
+        },
+    )
+    there = ["--server", api.access().configuration.host, "-n", "models"]
+    names = ["llmisvc/deepseek", "deployment/web", "deployment/gone"]
+    try:
+        code = main(["import", *names, *there, "-o", "json"])
+    finally:
+        api.stop()
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert len(json.loads(said.out)["items"]) == 1
+    assert said.err.splitlines() == [
+        (
+            "error[ImportUnclear]: KIND/NAME: KServe is not installed in this cluster: it has no "
+            "LLMInferenceService deepseek; --context names another cluster, -f a file"
+        ),
+        (
+            "error[ImportUnclear]: KIND/NAME: there is no Deployment gone in namespace models; "
+            "-n names another namespace"
+        ),
+    ]
+
+
+def test_where_nothing_can_be_imported_there_is_no_list(capsys: Capture) -> None:
+    api = ScriptedApi(NO_SUCH_PATH, by_path=LET_IN)
+    try:
+        code = main(["import", "lws/a", "--server", api.access().configuration.host])
+    finally:
+        api.stop()
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert "LeaderWorkerSet is not installed in this cluster" in said.err

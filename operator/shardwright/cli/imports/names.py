@@ -3,35 +3,64 @@
 Refuses a word of another form, and a kind that cannot be imported.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedKind:
+    """A kind that can be named in a cluster: who brings it, and where it is served, in which
+    versions, the newest first.
+    """
+
+    kind: str
+    brought_by: str
+    group: str
+    plural: str
+    versions: tuple[str, ...]
+
+
+_DEPLOYMENT: Final = ImportedKind(
+    kind="Deployment",
+    brought_by="Kubernetes",
+    group="apps",
+    plural="deployments",
+    versions=("v1",),
+)
+_LEADER_WORKER_SET: Final = ImportedKind(
+    kind="LeaderWorkerSet",
+    brought_by="LeaderWorkerSet",
+    group="leaderworkerset.x-k8s.io",
+    plural="leaderworkersets",
+    versions=("v1",),
+)
+_LLM_INFERENCE_SERVICE: Final = ImportedKind(
+    kind="LLMInferenceService",
+    brought_by="KServe",
+    group="serving.kserve.io",
+    plural="llminferenceservices",
+    versions=("v1alpha2", "v1alpha1"),
+)
+_WORKSPACE: Final = ImportedKind(
+    kind="Workspace",
+    brought_by="KAITO",
+    group="kaito.sh",
+    plural="workspaces",
+    versions=("v1beta1", "v1alpha1"),
+)
+
 KINDS: Final = {
-    "deployment": ("Deployment", "apps", "deployments", ("v1",)),
-    "deploy": ("Deployment", "apps", "deployments", ("v1",)),
-    "leaderworkerset": (
-        "LeaderWorkerSet",
-        "leaderworkerset.x-k8s.io",
-        "leaderworkersets",
-        ("v1",),
-    ),
-    "lws": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
-    "llminferenceservice": (
-        "LLMInferenceService",
-        "serving.kserve.io",
-        "llminferenceservices",
-        ("v1alpha2", "v1alpha1"),
-    ),
-    "llmisvc": (
-        "LLMInferenceService",
-        "serving.kserve.io",
-        "llminferenceservices",
-        ("v1alpha2", "v1alpha1"),
-    ),
-    "workspace": ("Workspace", "kaito.sh", "workspaces", ("v1beta1", "v1alpha1")),
+    "deployment": _DEPLOYMENT,
+    "deploy": _DEPLOYMENT,
+    "leaderworkerset": _LEADER_WORKER_SET,
+    "lws": _LEADER_WORKER_SET,
+    "llminferenceservice": _LLM_INFERENCE_SERVICE,
+    "llmisvc": _LLM_INFERENCE_SERVICE,
+    "workspace": _WORKSPACE,
 }
-"""What can be named in a cluster: kind, API group, plural, and versions, the newest first."""
+"""What can be named in a cluster, as it is typed."""
 
 
 def kind_and_name(word: str) -> tuple[str, str]:
