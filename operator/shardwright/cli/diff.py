@@ -210,14 +210,17 @@ def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldC
     was, wanted = (
         item.spec.model_dump(mode="json", by_alias=True) for item in (before, after)
     )
-    yield from _changed(was, wanted, "spec")
+    yield from changed_values(was, wanted, "spec")
 
 
-def _changed(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
+def changed_values(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
+    """Yield the values at and below a path in which two objects differ."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
-            yield from _changed(before.get(name), after.get(name), f"{path}.{name}")
+            yield from changed_values(
+                before.get(name), after.get(name), f"{path}.{name}"
+            )
     else:
         yield FieldChange(path=path, before=before, after=after)

@@ -71,14 +71,14 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     import textwrap  # noqa: PLC0415 - only for help
 
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
-    taken = " ".join(
-        str(action.metavar)
+    taken = (
+        f"[{_taken(action)}]" if action.nargs in {"?", "*"} else _taken(action)
         for group in groups
         for action in group._group_actions  # noqa: SLF001 - argparse has no public way
         if not action.option_strings
     )
     lines = [
-        f"usage: {parser.prog}{f' [{taken}]' if taken else ''} [OPTIONS]",
+        f"usage: {' '.join((parser.prog, *taken, '[OPTIONS]'))}",
         "",
         *textwrap.wrap(parser.description or "", width),
     ]
@@ -98,6 +98,11 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _taken(action: argparse.Action) -> str:
+    """Return what stands for a value of an action: its name, or what may be chosen."""
+    return str(action.metavar or f"{{{','.join(map(str, action.choices or ()))}}}")
+
+
 def _rows(group: Any) -> Iterator[tuple[str, str]]:
     for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
         if action.help is argparse.SUPPRESS or any(
@@ -108,7 +113,13 @@ def _rows(group: Any) -> Iterator[tuple[str, str]]:
         if action.choices and names:
             yield f"{names} FORM", ", ".join(action.choices)
             continue
-        metavar = "" if action.nargs == 0 else str(action.metavar or "")
+        metavar = (
+            ""
+            if action.nargs == 0
+            else str(action.metavar or "")
+            if names
+            else _taken(action)
+        )
         yield (
             f"{names} {metavar}".strip(),
             str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""},

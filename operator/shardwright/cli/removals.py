@@ -22,11 +22,12 @@ DEFAULTED: Final = frozenset(
         *("restartPolicy", "schedulerName", "scheme", "serviceAccount"),
         *("successThreshold", "targetPort", "terminationGracePeriodSeconds"),
         *("terminationMessagePath", "terminationMessagePolicy", "timeoutSeconds"),
+        *("kind", "status", "volumeMode"),
         *("clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies"),
         *("ipFamilyPolicy", "sessionAffinity", "type"),
     }
 )
-"""Fields of pods, StatefulSets and Services that the API server fills in, and has down as ours once
+"""Fields of pods, StatefulSets, claims and Services that the API server fills in, and has down as ours once
 a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
 """
 

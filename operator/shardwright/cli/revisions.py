@@ -1,14 +1,15 @@
-"""Earlier revisions of a ShardedModel of a cluster, as they would run now.
+"""Earlier revisions of a ShardedModel of a cluster: what they say, and as they would run now.
 
 One that is not as it was kept comes with the reason in place of its spec.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardwright.api.settings import Settings
-from shardwright.cli.live_models import LiveModel
+from shardwright.cli.clusters import unless_forbidden
+from shardwright.cli.live_models import LiveModel, owner_of
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONTROLLER_REVISIONS
 from shardwright.errors import Problem
@@ -16,11 +17,13 @@ from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import (
     Former,
     Revision,
+    Saying,
     as_kept,
     as_now,
     read_revision,
     revisions_of,
 )
+from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.stored import Administration, resolve_stored
 
@@ -47,6 +50,29 @@ async def read_formers(
     }
 
 
+async def read_sayings(
+    client: Client, content: Mapping[str, Any], revisions: Sequence[Revision]
+) -> dict[str, Saying]:
+    """Return what revisions of a model say, by their digest; those that may not be read, or are not
+    as they were kept, are left out.
+    """
+    owner = owner_of(content)
+    found = {
+        revision.digest: await unless_forbidden(_said(client, owner, revision))
+        for revision in revisions
+    }
+    return {digest: said for digest, said in found.items() if isinstance(said, Saying)}
+
+
+async def _said(client: Client, owner: Owner, revision: Revision) -> Saying | Problem:
+    content = await client.get(
+        CONTROLLER_REVISIONS,
+        owner.namespace,
+        revision_name(base_name(owner.name), revision.digest),
+    )
+    return read_revision(content, owner.uid, revision)
+
+
 async def _former(
     client: Client,
     model: LiveModel,
@@ -54,13 +80,7 @@ async def _former(
     revision: Revision,
     settings: Settings,
 ) -> Former:
-    owner = model.owner
-    content = await client.get(
-        CONTROLLER_REVISIONS,
-        owner.namespace,
-        revision_name(base_name(owner.name), revision.digest),
-    )
-    said = read_revision(content, owner.uid, revision)
+    said = await _said(client, model.owner, revision)
     if isinstance(said, Problem):
         return Former(hash=revision.hash, subject=(said,))
     asks = json.loads(as_now(said, live))

@@ -16,7 +16,7 @@ from shardwright.cli.main import main
 from shardwright.cli.model_state import standing_of
 from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
-from shardwright.cli.rollout import print_history
+from shardwright.cli.rollout import print_history, shown_revisions
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
@@ -95,7 +95,8 @@ def test_imports(capsys: Capture) -> None:
 def test_revisions(form: str, capsys: Capture) -> None:
     shown = [a_revision(1, runs=False), a_revision(2, runs=True)]
 
-    print_history(shown, revisions_of({"revisions": shown}), form)
+    found = revisions_of({"revisions": shown})
+    print_history(shown_revisions(shown, found, {}), form)
 
     printed = yaml.safe_load(capsys.readouterr().out)  # which reads JSON, too
     check(printed, "RevisionList")
