@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from shardwright.cli.removals import removed_fields
 from shardwright.cluster.writer import with_new_key
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.cli.removals import removed_fields
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.rendering.deployment import (
     CacheClaim,

@@ -72,7 +72,11 @@ class Target:
             )
             raise UnreachableError(problem) from None
         except AccessError as error:
-            remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
+            remedy = (
+                error.hint
+                or self.without
+                or "name one with --kubeconfig or $KUBECONFIG"
+            )
             problem = Problem(
                 code="NoKubeconfig",
                 what=f"no access to a cluster: {error}",

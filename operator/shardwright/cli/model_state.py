@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from shardwright.api.conditions import ConditionType
+from shardwright.api.conditions import ConditionType, Reason
 from shardwright.api.resource import read_stored
 from shardwright.errors import InputError
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.modelspec.catalogue import like_ids
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.group import LifeRules
@@ -43,6 +44,18 @@ _WORTH_SAYING: Final = (
     ConditionType.ROLLED_BACK,
 )
 """Conditions that are worth a line where they are True."""
+
+_UNREAD_CONFIG: Final = frozenset(
+    {
+        Reason.CONFIG_FETCHING,
+        Reason.CONFIG_FETCH_FAILED,
+        Reason.HUB_ACCESS_DENIED,
+        Reason.HUB_MODEL_MISSING,
+    }
+)
+"""Reasons of a model that is looked for at the hub; of a name that is not there it says either
+that nobody may see it or that there is none.
+"""
 
 Content = Mapping[str, Any]
 
@@ -96,7 +109,8 @@ class StandingGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
     """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``conditions``
-    are others worth a line.
+    are others worth a line. ``wanted`` groups are to run (None: the plan is only shown); ``meant``
+    are known models that may be meant by the one that is looked for.
     """
 
     name: str
@@ -108,9 +122,10 @@ class ModelState:
     current: bool
     plan: Content
     groups: tuple[StandingGroup, ...]
-    wanted: int
+    wanted: int | None
     endpoint: str
     conditions: tuple[Content, ...]
+    meant: tuple[str, ...] = ()
 
 
 def standing_of(
@@ -144,13 +159,25 @@ def standing_of(
         wanted=_wanted(content),
         endpoint=text_or_empty(status.get("endpoint")),
         conditions=tuple(_worth_saying(conditions, ready)),
+        meant=_meant(content, ready),
     )
 
 
-def _wanted(content: Content) -> int:
+def _wanted(content: Content) -> int | None:
+    """Return how many groups are to run, None for a plan that is only shown."""
+    spec = mapping(content.get("spec"))
+    if spec.get("mode") == "PlanOnly":
+        return None
     layout = mapping(mapping(mapping(content.get("status")).get("plan")).get("layout"))
-    replicas = layout.get("replicas", mapping(content.get("spec")).get("replicas", 1))
+    replicas = layout.get("replicas", spec.get("replicas", 1))
     return replicas if isinstance(replicas, int) else 1
+
+
+def _meant(content: Content, ready: Content) -> tuple[str, ...]:
+    """Return known models like one that is looked for at the hub: its id may be misspelt."""
+    if ready.get("reason") not in _UNREAD_CONFIG:
+        return ()
+    return like_ids(text_or_empty(mapping(content["spec"].get("model")).get("id")))
 
 
 def _worth_saying(conditions: Sequence[Content], ready: Content) -> Iterable[Content]:

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from shardwright.cli.advice import Advice, advice
 from shardwright.cli.model_state import ModelState, StandingGroup
+from shardwright.documents import to_camel
 from shardwright.hardware.untrusted import mapping
+from shardwright.layouts.layout import Layout
+from shardwright.planning.phrases import letters
 from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
 from shardwright.reconcile.states import Situation
 from shardwright.reporting.figures import format_plural, format_seconds
@@ -67,7 +70,7 @@ def _row(item: ModelState, now: datetime) -> tuple[str, ...]:
     return (
         item.name,
         item.ready,
-        f"{ready}/{item.wanted}",
+        "-" if item.wanted is None else f"{ready}/{item.wanted}",
         _age(item.since, now),
         layout_of(item.plan),
         gpus,
@@ -80,7 +83,7 @@ def _wide(item: ModelState) -> tuple[str, str]:
 
 
 def layout_of(plan: Any) -> str:
-    """Return the degrees of a plan in a status that are not 1.
+    """Return the degrees of a plan in a status, in the letters of ``status.layout``.
 
     >>> (
     ...     layout_of(
@@ -93,23 +96,21 @@ def layout_of(plan: Any) -> str:
     ...             }
     ...         }
     ...     ),
+    ...     layout_of({"layout": {"tensor": 1}}),
     ...     layout_of({}),
     ... )
-    ('TP8 PP2', '-')
+    ('TP8·PP2', 'TP1', '-')
     """
     layout = mapping(mapping(plan).get("layout"))
-    degrees = (
-        ("TP", "tensor"),
-        ("PP", "pipeline"),
-        ("DP", "attentionData"),
-        ("EP", "expert"),
-    )
-    shown = [
-        f"{short}{layout[name]}"
-        for short, name in degrees
-        if isinstance(layout.get(name), int) and layout[name] > 1
-    ]
-    return " ".join(shown) or ("1 GPU" if layout else "-")
+    degrees = {name: _degree(layout.get(to_camel(name))) for name in _DEGREES}
+    return letters(Layout(**degrees)) if layout else "-"
+
+
+_DEGREES: Final = ("tensor", "pipeline", "attention_data", "expert", "context")
+
+
+def _degree(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
 
 
 def _age(since: datetime | None, now: datetime) -> str:
@@ -140,12 +141,7 @@ def detail_lines(
     )
     if item.message and item.ready != "True":
         yield from paragraph(item.message, width=width, first=[Span("  ")])
-    for condition in item.conditions:
-        first = (Span(f"  {condition.get('reason', '')}  ", Role.WARNING),)
-        yield from paragraph(
-            str(condition.get("message", "")), width=width, first=first
-        )
-    yield from _facts(item, width)
+    yield from _labelled(item, width)
     for group in item.groups:
         yield from _group(group, now, width)
     if found := advice(item, program):
@@ -154,21 +150,31 @@ def detail_lines(
             yield from _advice(one, width)
 
 
-def _facts(item: ModelState, width: int) -> Iterator[Line]:
+def _labelled(item: ModelState, width: int) -> Iterator[Line]:
+    """Yield conditions and facts, each behind its label, and all of them in one column."""
+    said = [
+        *(
+            (str(one.get("reason", "")), Role.WARNING, str(one.get("message", "")))
+            for one in item.conditions
+        ),
+        *((label, Role.LABEL, value) for label, value in _facts(item)),
+    ]
+    room = max((len(label) for label, _, _ in said), default=0)
+    for label, role, value in said:
+        first = (Span(f"  {label:<{room}}  ", role),)
+        yield from paragraph(value, width=width, first=first)
+
+
+def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
     plan = item.plan
-    facts = []
+    if item.meant:
+        yield "Model", f"not built in; did you mean {' or '.join(item.meant)}?"
     if plan.get("layout"):
-        where = (
-            f"{plan.get('gpus')} GPUs of {format_plural(int(plan.get('nodes') or 0), 'node')} "
-            f"({plan.get('product')})"
-        )
-        facts.append(("Plan", f"{layout_of(plan)} on {where}"))
+        gpus, nodes = (int(plan.get(name) or 0) for name in ("gpus", "nodes"))
+        where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
+        yield "Plan", f"{layout_of(plan)} on {where} ({plan.get('product')})"
     if item.endpoint:
-        facts.append(("Serves", item.endpoint))
-    for label, value in facts:
-        yield from paragraph(
-            value, width=width, first=[Span(f"  {label:<8}", Role.LABEL)]
-        )
+        yield "Serves", item.endpoint
 
 
 def _group(group: StandingGroup, now: datetime, width: int) -> Iterator[Line]:

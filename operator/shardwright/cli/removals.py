@@ -27,8 +27,8 @@ DEFAULTED: Final = frozenset(
         *("ipFamilyPolicy", "sessionAffinity", "type"),
     }
 )
-"""Fields of pods, StatefulSets, claims and Services that the API server fills in, and has down as ours once
-a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
+"""Fields of pods, StatefulSets, claims and Services that the API server fills in, and has down as
+ours once a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
 """
 
 _NOT_WRITTEN: Final = frozenset({"apiVersion", "kind", "status"})

@@ -62,8 +62,10 @@ def status(arguments: Namespace) -> Exit:
         )
         if not found:
             print_note(
-                "there is no ShardedModel in "
-                f"{f'namespace {namespace}' if namespace else 'any namespace'}"
+                f"there is no ShardedModel in namespace {namespace}; -n names another one, "
+                "-A shows those of all"
+                if namespace
+                else "there is no ShardedModel in any namespace"
             )
     elif arguments.output == "name":
         print_lines(line(f"shardedmodel.shardwright.io/{item.name}") for item in found)

@@ -12,17 +12,19 @@ DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 
 
 class AccessError(Exception):
-    """The cluster's address or the credentials for it cannot be found."""
-
-
-class LoginError(AccessError):
-    """The program that a kubeconfig gets credentials from gives none; ``hint`` is the way out, as
-    the kubeconfig says it where it does, or empty.
+    """The cluster's address or the credentials for it cannot be found; ``hint`` is the way out,
+    empty if there is no better one than another kubeconfig.
     """
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
         self.hint = hint
+
+
+class LoginError(AccessError):
+    """The program that a kubeconfig gets credentials from gives none; ``hint`` is as the kubeconfig
+    says it, where it does.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,14 +106,37 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
         if connection.server:
             return {}
         raise AccessError(f"no context is current in {', '.join(paths)}")
+    if name:
+        _check_name(merged, "context", name, paths)
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
     meant = _with_flags(merged, found, connection)
+    for kind in ("cluster", "user"):
+        if meant.get(kind):
+            _check_name(merged, kind, meant[kind], paths)
     loader = KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None)
     with _faults_of_the_library() as said:
         loader.load_and_set(configuration)
     if not (connection.token or connection.client_certificate):
         _check_login(configuration, _login_of(merged, meant), said)
     return {"name": name, "namespace": found.get("namespace")}
+
+
+def _check_name(merged: Any, kind: str, name: str, paths: Sequence[str]) -> None:
+    """Refuse the name of a context, cluster or user that no kubeconfig has: of an unknown user the
+    library would go on as nobody.
+
+    Raises:
+        AccessError: with the names that there are.
+    """
+    there = [str(item["name"]) for item in merged.value.get(f"{kind}s") or ()]
+    if name in there:
+        return
+    hint = (
+        f"there {'is' if len(there) == 1 else 'are'}: {', '.join(there)}"
+        if there
+        else f"it has no {kind} at all"
+    )
+    raise AccessError(f"there is no {kind} {name} in {', '.join(paths)}", hint)
 
 
 @contextmanager
@@ -172,9 +195,6 @@ def _with_flags(
     """Add the context that the flags make of the one of the kubeconfig, and return it."""
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
-    if connection.user:
-        # The loader would go on as nobody.
-        merged["users"].get_with_name(connection.user)
     merged.value["contexts"].append(
         ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path)
     )

@@ -155,6 +155,14 @@ def _suggestion(model_id: str, ids: Iterable[str]) -> str:
     )
 
 
+def like_ids(model_id: str) -> tuple[str, ...]:
+    """Return known ids that may be meant by one that is not known, the nearest first; none for one
+    that is.
+    """
+    ids = (*known_ids(), *listed_ids())
+    return () if model_id in ids else _nearest(model_id, ids)
+
+
 def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
     """Return known ids like this one, the nearest first; the owner of the repository may be
     another.

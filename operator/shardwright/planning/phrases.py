@@ -122,10 +122,20 @@ def uncounted_sentence(names: Sequence[str]) -> str:
 def gpus_of(count: int, state: str) -> str:
     """Return a number of GPUs in words.
 
-    >>> gpus_of(1, "free"), gpus_of(8, "healthy")
-    ('1 free GPU', '8 healthy GPUs')
+    >>> gpus_of(1, "free"), gpus_of(8, "healthy"), gpus_of(0, "free")
+    ('1 free GPU', '8 healthy GPUs', '0 free GPUs')
     """
-    return f"{count} {state} GPU{'s' if count > 1 else ''}"
+    return f"{count} {state} GPU{'' if count == 1 else 's'}"
+
+
+def on_gpus(layout: Layout) -> str:
+    """Return the degrees with replicas in words, and on how many GPUs.
+
+    >>> on_gpus(Layout(tensor=8, replicas=2)), on_gpus(Layout())
+    ('2 replicas of tensor 8 on 16 GPUs', 'one GPU')
+    """
+    said = copies(layout)
+    return said if layout.gpus == 1 else f"{said} on {layout.gpus:,} GPUs"
 
 
 def requests_of(count: int) -> str:

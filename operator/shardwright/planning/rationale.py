@@ -21,6 +21,7 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     duration,
+    on_gpus,
     price,
     requests_of,
 )
@@ -183,21 +184,20 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
             "mode PlanOnly shows it."
         )
         return
-    cut, gpus = copies(other.candidate.layout), other.candidate.layout.gpus
+    cut = on_gpus(other.candidate.layout)
     here, there = best.estimate.performance, other.estimate.performance
     sooner = answer_seconds(best.estimate, request) <= answer_seconds(
         other.estimate, request
     )
     if sooner and here.output_tokens_per_second >= there.output_tokens_per_second:
-        yield f"{cut} on {gpus} GPUs {_why_first(other, best)}, but brings less and answers later."
+        yield f"{cut} {_why_first(other, best)}, but brings less and answers later."
     elif near_tie(other, best):
         yield (
-            f"{cut} on {gpus} GPUs is better by less than "
-            "predictions tell apart; this one is simpler."
+            f"{cut} is better by less than predictions tell apart; this one is simpler."
         )
     else:
         yield (
-            f"{cut} on {gpus} GPUs answers sooner, but not than replicas inside nodes would on "
+            f"{cut} answers sooner, but not than replicas inside nodes would on "
             "as many GPUs."
         )
 

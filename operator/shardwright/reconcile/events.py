@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
-from shardwright.planning.phrases import copies
+from shardwright.planning.phrases import on_gpus
 from shardwright.planning.report import Plan
 from shardwright.reconcile.conditions import rolled_back, rollout_stopped
 from shardwright.reconcile.findings import Findings, summarise
@@ -118,7 +118,7 @@ def plan_event(plan: Plan) -> Event:
     return Event(
         reason="Planned",
         action="Plan",
-        note=f"{copies(plan.layout)} on {plan.pool}, {plan.layout.gpus} GPUs",
+        note=f"{on_gpus(plan.layout)} of {plan.pool}",
     )
 
 

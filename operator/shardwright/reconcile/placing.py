@@ -12,6 +12,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.improving import is_due
 from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
 from shardwright.reconcile.events import Event, plan_event
@@ -426,7 +427,7 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     free = (seen.cluster.free or {}).get(node, 0) if seen.cluster else 0
     return Problem(
         code="PlanInvalid",
-        what=f"planned node {node} has {free} free GPUs",
+        what=f"planned node {node} has {gpus_of(free, 'free')}",
         limit=f"the plan needs {known.record.plan.gpus_per_node} there",
         remedy="it is planned anew when it is deployed; change the spec to see another plan now",
     )

@@ -16,7 +16,7 @@ from shardwright.api.published import (
     ShownFailure,
     ShownGroup,
 )
-from shardwright.planning.phrases import copies, letters
+from shardwright.planning.phrases import letters, on_gpus
 from shardwright.reconcile.conditions import conditions
 from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import waiting_sentence
@@ -25,7 +25,6 @@ from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
-from shardwright.reporting.figures import format_plural
 
 GROUPS_MAX_BYTES: Final = 256 * 1024
 """What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis:
@@ -86,8 +85,7 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
     out.
     """
     if found.plan:
-        count = format_plural(found.plan.layout.gpus, "GPU")
-        yield f"{copies(found.plan.layout)} on {count} of {found.plan.pool}"
+        yield f"{on_gpus(found.plan.layout)} of {found.plan.pool}"
     summary = summarise(found)
     yield (
         f"{summary.reason}: {summary.message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from shardwright.cli.advice import BY_REASON, advice
 from shardwright.cli.model_state import Loading, ModelState, standing_of
 from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import print_lines
+from shardwright.reconcile.life_rules import ROLLBACK_TO
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -103,6 +105,65 @@ def test_a_model_that_serves() -> None:
         "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
         "llama  True   2/2     7m     TP8     16    Serving",
     ]
+
+
+def test_what_is_said_beside_the_plan_stands_in_one_column() -> None:
+    operator = _after(600, ONE_NODE)
+    engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    operator.edit(engine=engine)
+    operator.run(1200)
+    operator.annotations = {ROLLBACK_TO: "1"}
+    operator.run(1200)
+
+    asked, plan, serves = _lines(_standing(operator), operator)[1:4]
+
+    assert asked.startswith("  Asked   revision 3 (")
+    assert plan.startswith("  Plan    TP8 on 8 GPUs of 1 node")
+    assert serves.startswith("  Serves  http://")
+
+
+def test_a_plan_of_one_gpu_that_is_only_shown() -> None:
+    operator = _after(60, {"mode": "PlanOnly", "replicas": 2})
+    standing = _standing(operator)
+    (_, row) = table_lines([standing], operator.cluster.now, 110, namespaces=False)
+
+    assert row.plain().split() == [
+        *("llama", "True", "-"),
+        *(row.plain().split()[3], "TP1", "2", "PlanOnly"),
+    ]
+    one = replace(standing, plan={**standing.plan, "gpus": 1})
+    assert _lines(one, operator)[1].startswith("  Plan  TP1 on 1 GPU of ")
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "said"),
+    [
+        (
+            "meta-lama/Llama-3.1-8B-Instrct",
+            Reason.CONFIG_FETCHING,
+            (
+                "  Model  not built in; did you mean meta-llama/Llama-3.1-8B-Instruct or "
+            ),
+        ),
+        ("acme/own-model-of-ours", Reason.CONFIG_FETCHING, ""),
+        ("meta-lama/Llama-3.1-8B-Instrct", Reason.QUOTA_EXCEEDED, ""),
+    ],
+)
+def test_a_model_that_is_looked_for_may_be_a_misspelt_one(
+    model: str, reason: Reason, said: str
+) -> None:
+    operator = _after(20)
+    content = dict(a_live_model(operator).content)
+    ready = {"type": "Ready", "status": "False", "reason": reason}
+    content |= {
+        "spec": {**content["spec"], "model": {"id": model}},
+        "status": {"conditions": [ready]},
+    }
+    standing = standing_of(content, None, None, operator.cluster.now)
+
+    line = _lines(standing, operator, 140)[1]
+
+    assert line.startswith(said or "What to type")
 
 
 def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:

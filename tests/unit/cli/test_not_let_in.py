@@ -258,6 +258,19 @@ def test_who_has_no_kubeconfig_is_told_before_anything_is_loaded(
     assert (code, loaded) == ("3", [])
 
 
+def test_a_context_that_is_not_there_is_said_with_those_that_are(
+    tmp_path: Path,
+) -> None:
+    kubeconfig = _kubeconfig(tmp_path, "http://127.0.0.1:1")
+    err, (code, *_) = _run(tmp_path, kubeconfig, "status", "--context", "foo")
+
+    assert err == (
+        f"error[NoKubeconfig]: no access to a cluster: there is no context foo in {kubeconfig}; "
+        "there is: c\n"
+    )
+    assert code == "3"
+
+
 def test_what_is_typed_wrong_is_said_before_a_cluster_is_asked(tmp_path: Path) -> None:
     for words in (
         ["plan", "-o", "json"],

@@ -137,22 +137,45 @@ def test_a_server_needs_no_kubeconfig(
     )
 
 
-@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "there"),
     [
-        ({"context": "nope"}, "Expected object with name nope in"),
-        ({"user": "nope"}, "Expected object with name nope in"),
-        (
-            {"certificate_authority": "/none.crt"},
-            "/none.crt: No such file or directory",
-        ),
+        ({"context": "nope"}, "prod, test"),
+        ({"cluster": "nope"}, "a, b"),
+        ({"user": "nope"}, "ada, bob"),
     ],
-    ids=("context", "user", "file"),
+    ids=("context", "cluster", "user"),
 )
-def test_what_is_not_there_is_said(flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(AccessError, match=said):
+def test_a_name_that_no_kubeconfig_has_is_said_with_those_that_there_are(
+    flags: dict[str, str], there: str, files: Path
+) -> None:
+    (kind,) = flags
+    with pytest.raises(AccessError) as raised:
         open_connection(Connection(**flags))
+
+    assert str(raised.value) == (
+        f"there is no {kind} nope in {files / 'first'}, {files / 'second'}"
+    )
+    assert raised.value.hint == f"there are: {there}"
+
+
+def test_a_context_whose_user_or_cluster_is_missing_is_said_so(tmp_path: Path) -> None:
+    context = {"name": "c", "context": {"cluster": "a", "user": "eve"}}
+    cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}
+    current = {"current-context": "c"}
+    one = _write(tmp_path, "one", contexts=[context], clusters=[cluster], **current)
+    other = _write(tmp_path, "other", contexts=[context], **current)
+
+    for file, said in ((one, "no user eve"), (other, "no cluster a")):
+        with pytest.raises(AccessError, match=f"there is {said} in {file}") as raised:
+            open_connection(Connection(kubeconfig=file))
+        assert raised.value.hint == f"it has no {said.split()[1]} at all"
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_that_is_not_there_is_said() -> None:
+    with pytest.raises(AccessError, match=r"/none.crt: No such file or directory"):
+        open_connection(Connection(certificate_authority="/none.crt"))
 
 
 def test_no_kubeconfig_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.events import Event, events_of, plan_event
 from shardwright.reconcile.findings import Findings
@@ -157,4 +158,6 @@ def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:
-    assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 on h100, 16 GPUs"
+    assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 on 16 GPUs of h100"
+    one = replace(a_plan(), layout=Layout())
+    assert plan_event(one).note == "one GPU of h100"
