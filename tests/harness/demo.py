@@ -112,6 +112,7 @@ class Demo:
         cp = self.control_plane
         self._say(f"Control plane ready after {cp.start_seconds:.1f} s.")
         cp.create_namespace(NAMESPACE)
+        cp.kubectl("config", "set-context", "--current", f"--namespace={NAMESPACE}")
         create_fleet(cp, *fleet())
         self._say(f"{len(cp.nodes.names())} nodes made from real label dumps.")
         cp.helm(
@@ -176,22 +177,31 @@ class Demo:
     def say_how_to_look_further(self) -> None:
         """Print the commands that a curious person types next."""
         cp = self.control_plane
-        kubectl = cp.bin / "kubectl"
         assert self.operator is not None
+        port = self.operator.replicas[0].metrics_port
         self._say(
-            f"\nLook further, in another terminal:\n"
-            f"  export KUBECONFIG={cp.kubeconfig}\n"
-            f'  alias kubectl="{kubectl} -n {NAMESPACE}"\n'
-            f"  kubectl get smodel,statefulsets,pods -o wide\n"
-            "  kubectl describe smodel llama-405b            # the plan, its reasons, what was "
-            "ruled out\n"
-            f"  kubectl get smodel llama-405b -o yaml\n"
-            f"  kubectl explain shardedmodel.spec.workload\n"
-            f"  curl -s http://127.0.0.1:{self.operator.replicas[0].metrics_port}/metrics | grep "
-            "^shardwright_plan\n",
+            how_to_look_further(cp.kubeconfig, cp.bin, port),
             highlight=False,
             soft_wrap=True,
         )
+
+
+def how_to_look_further(kubeconfig: Path, binaries: Path, metrics_port: int) -> str:
+    """Return the commands that a curious person types next; the plugin of kubectl stands beside
+    this Python.
+    """
+    programs = f"{binaries}:{Path(sys.executable).parent}"
+    return f"""
+Look further, in another terminal:
+  export KUBECONFIG={kubeconfig}
+  export PATH={programs}:$PATH
+  kubectl get smodel,statefulsets,pods -o wide
+  kubectl shardwright status                    # how the models stand, and what to type next
+  kubectl describe smodel llama-405b            # the plan, its reasons, what was ruled out
+  kubectl get smodel llama-405b -o yaml
+  kubectl explain shardedmodel.spec.workload
+  curl -s http://127.0.0.1:{metrics_port}/metrics | grep ^shardwright_plan
+"""
 
 
 def create_fleet(cp: ControlPlane, nodes: list[Manifest], pods: list[Manifest]) -> None:

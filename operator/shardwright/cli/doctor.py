@@ -68,10 +68,12 @@ def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
         )
         for finding in one.findings:
             result = Result.WRONG if finding.wrong else Result.NOTED
+            # The line above says it already of a finding of its own kind.
+            told_apart = "" if result is one.result else f"{_SIGNS[result]}: "
             yield from paragraph(
                 sentence(finding),
                 width=width,
-                first=[Span(f"      {_SIGNS[result]}: ", _ROLES[result])],
+                first=[Span(f"      {told_apart}", _ROLES[result])],
             )
             yield line(
                 Span("        $ ", Role.FAINT),

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from shardwright.cli.advice import Advice, advice
 from shardwright.cli.model_state import ModelState, StandingGroup
-from shardwright.documents import to_camel
 from shardwright.hardware.untrusted import mapping
 from shardwright.layouts.layout import Layout
 from shardwright.planning.phrases import letters
@@ -102,11 +101,14 @@ def layout_of(plan: Any) -> str:
     ('TP8·PP2', 'TP1', '-')
     """
     layout = mapping(mapping(plan).get("layout"))
-    degrees = {name: _degree(layout.get(to_camel(name))) for name in _DEGREES}
-    return letters(Layout(**degrees)) if layout else "-"
-
-
-_DEGREES: Final = ("tensor", "pipeline", "attention_data", "expert", "context")
+    degrees = Layout(
+        tensor=_degree(layout.get("tensor")),
+        pipeline=_degree(layout.get("pipeline")),
+        attention_data=_degree(layout.get("attentionData")),
+        expert=_degree(layout.get("expert")),
+        context=_degree(layout.get("context")),
+    )
+    return letters(degrees) if layout else "-"
 
 
 def _degree(value: object) -> int:

@@ -556,8 +556,8 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
 
     assert capsys.readouterr().out.splitlines() == [
         "WRONG models and their groups",
-        "      WRONG: models/stuck has not been ready for more than",
-        "             60 minutes: Progressing: why",
+        "      models/stuck has not been ready for more than 60",
+        "      minutes: Progressing: why",
         "        $ kubectl -n models describe smodel stuck",
         "-     network policies are enforced (not measured:",
         "      --network-policies does, with two short-lived pods)",

@@ -147,7 +147,7 @@ def test_a_server_needs_no_kubeconfig(
     ids=("context", "cluster", "user"),
 )
 def test_a_name_that_no_kubeconfig_has_is_said_with_those_that_there_are(
-    flags: dict[str, str], there: str, files: Path
+    flags: dict[str, Any], there: str, files: Path
 ) -> None:
     (kind,) = flags
     with pytest.raises(AccessError) as raised:
