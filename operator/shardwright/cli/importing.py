@@ -64,7 +64,10 @@ def _in_turn(
     return found, problems
 
 
-def _print(found: Sequence[Imported], form: str) -> None:
+def _print(
+    found: Sequence[Imported],
+    form: str,
+) -> None:
     if form == "json":
         items = [
             {
@@ -137,7 +140,11 @@ def _from_cluster(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
         yield partial(_imported, arguments, KINDS[kind], name)
 
 
-def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
+def _imported(
+    arguments: Namespace,
+    kind: ImportedKind,
+    name: str,
+) -> Imported:
     cluster: Target = arguments.target
     content, others = cluster.ask(
         partial(_read, kind=kind, namespace=cluster.namespace, name=name)
@@ -190,5 +197,8 @@ async def _object(
     raise InputError([_unclear(what, "--context names another cluster, -f a file")])
 
 
-def _unclear(what: str, remedy: str) -> Problem:
+def _unclear(
+    what: str,
+    remedy: str,
+) -> Problem:
     return Problem(code="ImportUnclear", path="KIND/NAME", what=what, remedy=remedy)

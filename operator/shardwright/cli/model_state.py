@@ -173,7 +173,10 @@ def _wanted(content: Content) -> int | None:
     return replicas if isinstance(replicas, int) else 1
 
 
-def _meant(content: Content, ready: Content) -> tuple[str, ...]:
+def _meant(
+    content: Content,
+    ready: Content,
+) -> tuple[str, ...]:
     """Return known models like one that is looked for at the hub: its id may be misspelt."""
     if ready.get("reason") not in _UNREAD_CONFIG:
         return ()

@@ -179,7 +179,10 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> PlannedCopy:
         )
 
 
-async def _subject(client: Client, live: LiveModel) -> Subject | None:
+async def _subject(
+    client: Client,
+    live: LiveModel,
+) -> Subject | None:
     """Return what a copy asks for, None if only the operator knows its model."""
     try:
         return await unless_forbidden(
@@ -279,7 +282,10 @@ def _lines(copy: PlannedCopy) -> list[Line]:
     return lines
 
 
-def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
+def explanation_of_copy(
+    copy: PlannedCopy,
+    record: PlanRecord,
+) -> Explanation:
     """Return the explanation of the operator's plan, and in words what this program cannot know of
     it.
     """

@@ -15,23 +15,51 @@ from shardwright.reconcile.drift import LIST_KEYS, NO_VALUE
 
 DEFAULTED: Final = frozenset(
     {
-        *("apiVersion", "defaultMode", "dnsPolicy", "enableServiceLinks"),
-        *("failureThreshold", "imagePullPolicy", "periodSeconds", "protocol"),
-        *("persistentVolumeClaimRetentionPolicy", "podManagementPolicy"),
-        *("revisionHistoryLimit", "updateStrategy"),
-        *("restartPolicy", "schedulerName", "scheme", "serviceAccount"),
-        *("successThreshold", "targetPort", "terminationGracePeriodSeconds"),
-        *("terminationMessagePath", "terminationMessagePolicy", "timeoutSeconds"),
-        *("kind", "status", "volumeMode"),
-        *("clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies"),
-        *("ipFamilyPolicy", "sessionAffinity", "type"),
+        "apiVersion",
+        "clusterIP",
+        "clusterIPs",
+        "defaultMode",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "failureThreshold",
+        "imagePullPolicy",
+        "internalTrafficPolicy",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "kind",
+        "periodSeconds",
+        "persistentVolumeClaimRetentionPolicy",
+        "podManagementPolicy",
+        "protocol",
+        "restartPolicy",
+        "revisionHistoryLimit",
+        "schedulerName",
+        "scheme",
+        "serviceAccount",
+        "sessionAffinity",
+        "status",
+        "successThreshold",
+        "targetPort",
+        "terminationGracePeriodSeconds",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "timeoutSeconds",
+        "type",
+        "updateStrategy",
+        "volumeMode",
     }
 )
 """Fields of pods, StatefulSets, claims and Services that the API server fills in, and has down as
 ours once a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
 """
 
-_NOT_WRITTEN: Final = frozenset({"apiVersion", "kind", "status"})
+_NOT_WRITTEN: Final = frozenset(
+    {
+        "apiVersion",
+        "kind",
+        "status",
+    }
+)
 _WRITTEN_METADATA: Final = frozenset({"labels", "annotations"})
 _SHARED: Final = frozenset({*_WRITTEN_METADATA, "data", "nodeSelector"})
 
@@ -48,7 +76,14 @@ def removed_fields(
     >>> removed_fields({"spec": {"env": [{"name": "A"}]}}, {"spec": live})
     ('spec.env[A].value', 'spec.env[B]')
     """
-    return tuple(_removed(_written(rendered), _written(live), _owned(live), ""))
+    return tuple(
+        _removed(
+            _written(rendered),
+            _written(live),
+            _owned(live),
+            "",
+        )
+    )
 
 
 def _written(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +108,12 @@ def _owned(live: Mapping[str, Any]) -> Owned:
     return ours if managers else None
 
 
-def _removed(rendered: Any, live: Any, owned: Owned, path: str) -> Iterator[str]:
+def _removed(
+    rendered: Any,
+    live: Any,
+    owned: Owned,
+    path: str,
+) -> Iterator[str]:
     if isinstance(live, Mapping) and isinstance(rendered, Mapping):
         for name, value in live.items():
             below = f"{path}.{name}" if path else str(name)
@@ -83,11 +123,18 @@ def _removed(rendered: Any, live: Any, owned: Owned, path: str) -> Iterator[str]
         yield from _of_list(rendered, live, owned, path)
 
 
-def _of_field(rendered: Any, live: Any, owned: Owned, path: str) -> Iterator[str]:
+def _of_field(
+    rendered: Any,
+    live: Any,
+    owned: Owned,
+    path: str,
+) -> Iterator[str]:
     """Yield what is removed at and below a field; of what many write, each part is named."""
     name = path.rsplit(".", 1)[-1]
-    if rendered is None:
-        rendered = () if name in LIST_KEYS else {} if name in _SHARED else None
+    if rendered is None and name in LIST_KEYS:
+        rendered = ()
+    if rendered is None and name in _SHARED:
+        rendered = {}
     if rendered is not None:
         yield from _removed(rendered, live, owned, path)
     elif live not in NO_VALUE and name not in DEFAULTED and owned != []:
@@ -95,7 +142,10 @@ def _of_field(rendered: Any, live: Any, owned: Owned, path: str) -> Iterator[str
 
 
 def _of_list(
-    rendered: Sequence[Any], live: Sequence[Any], owned: Owned, path: str
+    rendered: Sequence[Any],
+    live: Sequence[Any],
+    owned: Owned,
+    path: str,
 ) -> Iterator[str]:
     key = LIST_KEYS.get(path.rsplit(".", 1)[-1])
     if key is None:
@@ -106,12 +156,21 @@ def _of_list(
         return
     by_key = {item[key]: item for item in rendered}
     for item in live:
-        sign = json.dumps({key: item[key]}, separators=(",", ":"), ensure_ascii=False)
+        name = item[key]
+        sign = json.dumps({key: name}, separators=(",", ":"), ensure_ascii=False)
         there = _below(owned, f"k:{sign}")
-        yield from _of_field(by_key.get(item[key]), item, there, f"{path}[{item[key]}]")
+        yield from _of_field(
+            by_key.get(name),
+            item,
+            there,
+            f"{path}[{name}]",
+        )
 
 
-def _below(owned: Owned, field: str) -> Owned:
+def _below(
+    owned: Owned,
+    field: str,
+) -> Owned:
     """Return what we own below a field: all of it, where the API server has it down as one."""
     if owned is None:
         return None

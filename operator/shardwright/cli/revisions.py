@@ -64,7 +64,11 @@ async def read_sayings(
     return {digest: said for digest, said in found.items() if isinstance(said, Saying)}
 
 
-async def _said(client: Client, owner: Owner, revision: Revision) -> Saying | Problem:
+async def _said(
+    client: Client,
+    owner: Owner,
+    revision: Revision,
+) -> Saying | Problem:
     content = await client.get(
         CONTROLLER_REVISIONS,
         owner.namespace,

@@ -16,7 +16,12 @@ from shardwright.cli.clusters import Target
 from shardwright.cli.diff import changed_values
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import condition_of, no_such_model
-from shardwright.cli.output import print_lines, print_note, print_text, width_of_output
+from shardwright.cli.output import (
+    print_lines,
+    print_note,
+    print_text,
+    width_of_output,
+)
 from shardwright.cli.outputs import print_list
 from shardwright.cli.revisions import read_sayings
 from shardwright.cluster.client import MERGE_PATCH, Client
@@ -26,13 +31,28 @@ from shardwright.errors import InputError, Problem
 from shardwright.planning.phrases import letters
 from shardwright.reconcile.course_choice import SPEC
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.revisions import OF_NOW, Revision, Saying, revisions_of
+from shardwright.reconcile.revisions import (
+    OF_NOW,
+    Revision,
+    Saying,
+    revisions_of,
+)
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
-_UNSETTLED: Final = (ConditionType.ROLLED_BACK, ConditionType.ROLLOUT_STOPPED)
+_UNSETTLED: Final = (
+    ConditionType.ROLLED_BACK,
+    ConditionType.ROLLOUT_STOPPED,
+)
 
-HEADER: Final = ("REVISION", "RUNS", "FIRST SERVED", "LAYOUT", "CHANGED", "IMAGE")
+HEADER: Final = (
+    "REVISION",
+    "RUNS",
+    "FIRST SERVED",
+    "LAYOUT",
+    "CHANGED",
+    "IMAGE",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +124,11 @@ def serves_its_spec(content: Mapping[str, Any]) -> bool:
     )
 
 
-async def _live(client: Client, namespace: str, name: str) -> Mapping[str, Any]:
+async def _live(
+    client: Client,
+    namespace: str,
+    name: str,
+) -> Mapping[str, Any]:
     found: Mapping[str, Any] | None = await client.get(SHARDED_MODELS, namespace, name)
     return await no_such_model(client, namespace, name) if found is None else found
 
@@ -143,7 +167,10 @@ def shown_revisions(
     ]
 
 
-def _changes(before: Saying, now: Saying) -> Iterator[str]:
+def _changes(
+    before: Saying,
+    now: Saying,
+) -> Iterator[str]:
     """Yield the fields of the spec in which a revision differs, and what differs beside it."""
     was, wanted = (
         {name: value for name, value in item.spec.items() if name not in OF_NOW}
@@ -161,7 +188,10 @@ def _changes(before: Saying, now: Saying) -> Iterator[str]:
         yield "the layout"
 
 
-def _leaves(path: str, value: Any) -> Iterator[str]:
+def _leaves(
+    path: str,
+    value: Any,
+) -> Iterator[str]:
     """Yield the fields of a part of the spec that was added or taken out as a whole."""
     if not isinstance(value, dict) or not value:
         yield path
@@ -170,7 +200,10 @@ def _leaves(path: str, value: Any) -> Iterator[str]:
         yield from _leaves(f"{path}.{name}", below)
 
 
-def print_history(revisions: Sequence[PastRevision], form: str) -> None:
+def print_history(
+    revisions: Sequence[PastRevision],
+    form: str,
+) -> None:
     """Print revisions, oldest first: as a table, or as a list for a program."""
     if form != "text":
         items = [
@@ -180,7 +213,14 @@ def print_history(revisions: Sequence[PastRevision], form: str) -> None:
         print_list("RevisionList", items, form)
     elif revisions:
         rows = [tuple(map(_word, astuple(item))) for item in revisions]
-        print_lines(table(HEADER, rows, width=width_of_output(), indent=""))
+        print_lines(
+            table(
+                HEADER,
+                rows,
+                width=width_of_output(),
+                indent="",
+            )
+        )
     else:
         print_note("there is no revision yet: one is kept when all groups serve")
 
@@ -221,7 +261,10 @@ def _wanted(
     )
 
 
-def _there(numbers: Sequence[int], runs: frozenset[int]) -> str:
+def _there(
+    numbers: Sequence[int],
+    runs: frozenset[int],
+) -> str:
     """Say which revisions there are."""
     if not numbers:
         return "there is none yet, as one is kept when all groups serve"

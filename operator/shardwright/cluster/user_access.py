@@ -121,7 +121,12 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     return {"name": name, "namespace": found.get("namespace")}
 
 
-def _check_name(merged: Any, kind: str, name: str, paths: Sequence[str]) -> None:
+def _check_name(
+    merged: Any,
+    kind: str,
+    name: str,
+    paths: Sequence[str],
+) -> None:
     """Refuse the name of a context, cluster or user that no kubeconfig has: of an unknown user the
     library would go on as nobody.
 

@@ -41,14 +41,20 @@ _LLM_INFERENCE_SERVICE: Final = ImportedKind(
     brought_by="KServe",
     group="serving.kserve.io",
     plural="llminferenceservices",
-    versions=("v1alpha2", "v1alpha1"),
+    versions=(
+        "v1alpha2",
+        "v1alpha1",
+    ),
 )
 _WORKSPACE: Final = ImportedKind(
     kind="Workspace",
     brought_by="KAITO",
     group="kaito.sh",
     plural="workspaces",
-    versions=("v1beta1", "v1alpha1"),
+    versions=(
+        "v1beta1",
+        "v1alpha1",
+    ),
 )
 
 KINDS: Final = {
