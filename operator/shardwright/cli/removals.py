@@ -19,6 +19,7 @@ DEFAULTED: Final = frozenset(
         "clusterIP",
         "clusterIPs",
         "defaultMode",
+        "disruptionMode",
         "dnsPolicy",
         "enableServiceLinks",
         "failureThreshold",
@@ -49,8 +50,8 @@ DEFAULTED: Final = frozenset(
         "volumeMode",
     }
 )
-"""Fields of pods, StatefulSets, claims and Services that the API server fills in, and has down as
-ours once a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
+"""Fields of pods, StatefulSets, claims, Services and PodGroups that the API server fills in, and
+has down as ours once a POST of ours made the object. Source: ``SetDefaults_*`` of Kubernetes 1.36.
 """
 
 _NOT_WRITTEN: Final = frozenset(
