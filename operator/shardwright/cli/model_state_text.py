@@ -15,7 +15,15 @@ from shardwright.planning.phrases import letters
 from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
 from shardwright.reconcile.states import Situation
 from shardwright.reporting.figures import format_plural, format_seconds
-from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
+from shardwright.reporting.lines import (
+    Line,
+    Role,
+    Span,
+    line,
+    paragraph,
+    table,
+    whole_rows,
+)
 
 BAR: Final = 20  #: cells of the bar of a group that loads
 
@@ -59,7 +67,11 @@ def table_lines(
         )
         for item in found
     ]
-    yield from table(header, rows, width=width, indent="")
+    yield from (
+        whole_rows(header, rows)
+        if wide
+        else table(header, rows, width=width, indent="")
+    )
 
 
 def _row(item: ModelState, now: datetime) -> tuple[str, ...]:

@@ -34,7 +34,9 @@ GPUS: Final = "--gpus"
 
 MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
 
-_NAMED: Final = re.compile(r"([0-9]{1,6})x([A-Za-z0-9][A-Za-z0-9 ._-]{0,62})", re.ASCII)
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}"
+_PRODUCT: Final = re.compile(_NAME, re.ASCII)
+_NAMED: Final = re.compile(rf"([0-9]{{1,6}})x({_NAME})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +57,29 @@ def read_named_gpus(
     *,
     gpus_per_node: int | None = None,
     network_gbps_per_gpu: float | None = None,
+    counted: bool = True,
 ) -> tuple[NamedGpus, ...]:
-    """Read the GPUs that ``--gpus`` names, each as COUNTxGPU. The product is an id of the catalogue
-    or any name that means one.
+    """Read the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product where they are
+    not ``counted``. The product is an id of the catalogue or any name that means one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
     """
+    parse = _counted if counted else _product
     found: list[NamedGpus] = []
     problems: list[Problem] = []
     for text in texts:
-        read = _read(text, gpus_per_node, network_gbps_per_gpu)
+        parsed = parse(text.strip())
+        read = (
+            parsed
+            if isinstance(parsed, Problem)
+            else _read(
+                *parsed,
+                gpus_per_node,
+                network_gbps_per_gpu,
+                example="8x" if counted else "",
+            )
+        )
         if isinstance(read, Problem):
             problems.append(read)
         else:
@@ -116,10 +130,8 @@ def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _read(
-    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
-) -> NamedGpus | Problem:
-    match = _NAMED.fullmatch(text.strip())
+def _counted(text: str) -> tuple[int, str] | Problem:
+    match = _NAMED.fullmatch(text)
     if match is None:
         return Problem(
             code="GpusUnreadable",
@@ -128,7 +140,7 @@ def _read(
             limit="must be a number, x and a GPU",
             remedy="write for example 16xH100",
         )
-    count, name = int(match[1]), match[2]
+    count = int(match[1])
     if not 1 <= count <= MOST_GPUS:
         return Problem(
             code="OutOfRange",
@@ -136,9 +148,35 @@ def _read(
             what=f"{count:,} GPUs",
             limit=f"must be from 1 to {MOST_GPUS:,}",
         )
+    return count, match[2]
+
+
+def _product(text: str) -> tuple[int, str] | Problem:
+    match = _NAMED.fullmatch(text)
+    if _PRODUCT.fullmatch(text) and match is None:
+        return 1, text
+    limit = "has a number, which is what size finds" if match else "must be a GPU"
+    return Problem(
+        code="GpusUnreadable",
+        path=GPUS,
+        what=f"{text!r:.80}",
+        limit=limit,
+        remedy=f"write {match[2]}" if match else "write for example H100",
+    )
+
+
+def _read(
+    count: int,
+    name: str,
+    gpus_per_node: int | None,
+    network_gbps_per_gpu: float | None,
+    *,
+    example: str,
+) -> NamedGpus | Problem:
+    """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
     gpu = find_gpu(name)
     if gpu is None:
-        return _unknown(name)
+        return _unknown(name, example)
     if gpu.vendor not in VENDORS.values():
         return Problem(
             code="GpuUnknown",
@@ -165,7 +203,7 @@ def _read(
     )
 
 
-def _unknown(name: str) -> Problem:
+def _unknown(name: str, example: str) -> Problem:
     ids = catalogue_ids(name)
     if ids:
         return Problem(
@@ -173,7 +211,7 @@ def _unknown(name: str) -> Problem:
             path=GPUS,
             what=f"{name!r}",
             limit=f"may be {' or '.join(ids)}",
-            remedy=f"write for example 8x{ids[-1]}",
+            remedy=f"write for example {example}{ids[-1]}",
         )
     near = nearest_gpus(name)
     remedy = (
