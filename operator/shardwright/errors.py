@@ -4,6 +4,7 @@ A problem is a value. Only bad input is raised (:class:`InputError`); that nothi
 answer.
 """
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -71,3 +72,17 @@ class InputError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(problem.sentence() for problem in self.problems))
+
+
+def hint_for(word: str, known: Iterable[str]) -> str:
+    """Return the way out of a misspelt name: the known one that is like it, or all that are known.
+
+    >>> hint_for("tensr", ("tensor", "pipeline")), hint_for("foo", ("tensor", "pipeline"))
+    ('did you mean tensor?', 'known here: tensor, pipeline')
+    """
+    names = list(known)
+    lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {lower[close[0]]}?"
+    return f"known here: {', '.join(names)}" if names else "remove it"

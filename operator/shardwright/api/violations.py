@@ -2,9 +2,8 @@
 way out.
 """
 
-import difflib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shardwright.api.structural import structural
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError, Problem, hint_for
 
 Location = Sequence[int | str]
 Schema = Mapping[str, Any]
@@ -138,7 +137,7 @@ def _unknown(location: Location, _detail: ErrorDetails, parent: Schema) -> Probl
         code="UnknownField",
         path=path_of(location),
         what="is not a field of this resource",
-        remedy=_hint(str(location[-1]), known),
+        remedy=hint_for(str(location[-1]), known),
     )
 
 
@@ -149,7 +148,7 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
         if allowed
         else f"must be {detail.get('ctx', {}).get('expected', '')}"
     )
-    remedy = _hint(str(detail["input"]), allowed) if len(allowed) > 1 else "write that"
+    remedy = hint_for(str(detail["input"]), allowed) if len(allowed) > 1 else "write that"
     return Problem(
         code="NotAllowed",
         path=path_of(location),
@@ -240,15 +239,6 @@ def _child(schema: Schema, step: int | str) -> Schema:
             step, schema.get("additionalProperties", {})
         )
     return child if isinstance(child, Mapping) else {}
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {lower[close[0]]}?"
-    return f"known here: {', '.join(known)}" if known else "remove it"
 
 
 def _either(words: Sequence[str]) -> str:

@@ -322,7 +322,7 @@ def _add_predict(commands: Commands) -> None:
     command = _add_command(
         commands,
         "predict",
-        summary="predict memory and speed of many cases, one JSON object a line",
+        summary="predict memory and speed of many cases, one JSON object per line",
         epilog=PREDICT_EXAMPLES,
     )
     command.add_argument(

@@ -26,6 +26,27 @@ from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.modelspec.stored import STORED, stored_as
 
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "": (
+        "id",
+        "model",
+        "weights",
+        "kvCache",
+        "engine",
+        "hardware",
+        "parallelism",
+        "workload",
+        "maxModelLen",
+        "memoryUtilization",
+    ),
+    "model": ("config", "name"),
+    "engine": ("name", "version"),
+    "hardware": ("gpuProduct", "gpusPerNode", "nodes", "nvlinkDomainGpus"),
+    "parallelism": ("tensor", "pipeline", "expert", "attentionData", "replicas"),
+    "workload": ("inputTokens", "outputTokens", "concurrency", "arrival"),
+}
+"""The fields of a case and of its parts; what is in ``model.config`` is the model's."""
+
 _CACHES: Final = (
     "auto",
     "fp16",
@@ -61,7 +82,7 @@ class Cases:
             InputError: a field is missing, of the wrong type or out of bounds, the model cannot be
                 read, or the GPU is unknown.
         """
-        top = CaseReader(record, "", [])
+        top = CaseReader(record, "", [], FIELDS)
         engine = top.section("engine")
         name = engine.choice("name", BY_LOWER_NAME)
         version = engine.text("version")

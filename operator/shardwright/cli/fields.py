@@ -1,14 +1,14 @@
 """The fields of one JSON object, each within its bounds; faults are collected, with their paths.
 
-A field that nobody asks for is not looked at.
+A field that is not known is a fault: a misspelt one would be answered as if it were not there.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from shardwright.errors import Problem
+from shardwright.errors import Problem, hint_for
 
 _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
 
@@ -17,9 +17,19 @@ class CaseReader:
     """Reads the fields of one case; every problem has the path of its field."""
 
     def __init__(
-        self, values: Mapping[str, Any], path: str, problems: list[Problem]
+        self,
+        values: Mapping[str, Any],
+        path: str,
+        problems: list[Problem],
+        known: Mapping[str, tuple[str, ...]],
     ) -> None:
+        """Take an object and what its fields are: ``known`` has the names by the path of the
+        object; an object whose path is not in it may hold anything.
+        """
         self.values, self._path, self.problems = values, path, problems
+        self._known = known
+        if path in known:
+            self.problems += _unknown(values, path, known[path])
 
     def section(self, name: str) -> "CaseReader":
         """Return a part of the case; empty, with a problem, if it is missing."""
@@ -27,7 +37,10 @@ class CaseReader:
         if not isinstance(value, Mapping):
             self.refuse(name, "must be an object")
             value = {}
-        return CaseReader(value, f"{self._path}{name}.", self.problems)
+        return CaseReader(value, self._at(name), self.problems, self._known)
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path else name
 
     def number(
         self, name: str, *, default: float | None = None, least: float = 1
@@ -87,8 +100,22 @@ class CaseReader:
         self.problems.append(
             Problem(
                 code="CaseInvalid",
-                path=f"{self._path}{name}",
+                path=self._at(name),
                 what=f"{shown:.60}",
                 limit=limit,
             )
         )
+
+
+def _unknown(
+    values: Mapping[str, Any], path: str, known: tuple[str, ...]
+) -> Iterator[Problem]:
+    for name in values:
+        if name not in known:
+            problem = Problem(
+                code="CaseInvalid",
+                path=f"{name if name.isidentifier() else ascii(name):.60}",
+                what="is not a field",
+                remedy=hint_for(name, known),
+            )
+            yield problem.under(path) if path else problem

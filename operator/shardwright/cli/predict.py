@@ -1,4 +1,4 @@
-"""The command ``predict``: many what-ifs, one JSON object a line in and out; a bad line gets its
+"""The command ``predict``: many what-ifs, one JSON object per line in and out; a bad line gets its
 answer too.
 
 Chooses nothing: a case names its layout.
@@ -33,7 +33,7 @@ def predict(arguments: Namespace) -> Exit:
     cases, failed = Cases(), False
     if arguments.input == STDIN and sys.stdin.isatty():
         print_note(
-            "cases are read from here: one JSON object a line, Ctrl-D at the end"
+            "cases are read from here: one JSON object per line, Ctrl-D at the end"
         )
     with (
         _opened(arguments.input, "r") as source,
@@ -97,23 +97,24 @@ def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
 
 
 def _parsed(line: str, number: int) -> Mapping[str, Any]:
-    problem = None
+    found: object = None
+    gap = ""
     try:
-        record = json.loads(line) if len(line) <= _LONGEST_LINE else None
-    except (ValueError, RecursionError) as error:
-        record, problem = None, str(error)[:200]
-    if not isinstance(record, Mapping):
-        raise InputError(
-            [
-                Problem(
-                    code="CaseInvalid",
-                    what=f"line {number}",
-                    limit="must be a JSON object",
-                    gap=problem or "",
-                )
-            ]
-        )
-    return record
+        if len(line) <= _LONGEST_LINE:
+            found = json.loads(line)
+        else:
+            gap = f"and is longer than {_LONGEST_LINE:,} characters"
+    except json.JSONDecodeError as error:
+        gap = f"and is no JSON from character {error.pos + 1:,} on"
+    except (ValueError, RecursionError):
+        gap = "and has a number too long, or parts too deep in each other"
+    if isinstance(found, Mapping):
+        return found
+    limit = "must be a JSON object"
+    problem = Problem(
+        code="CaseInvalid", what=f"line {number:,}", limit=limit, gap=gap
+    )
+    raise InputError([problem])
 
 
 def _prediction(case: Case, cases: Cases) -> dict[str, Any]:

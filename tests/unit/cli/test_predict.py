@@ -105,6 +105,77 @@ def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(
 
 
 @pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (
+            "parallelism__tensr",
+            "parallelism.tensr: is not a field; did you mean tensor?",
+        ),
+        (
+            "foo",
+            "foo: is not a field; known here: id, model, weights, kvCache, engine, hardware, "
+            "parallelism, workload, maxModelLen, memoryUtilization",
+        ),
+        (
+            "engine__max model len",
+            "engine.'max model len': is not a field; known here: name, version",
+        ),
+    ],
+)
+def test_a_field_that_is_not_known_is_refused_with_the_one_that_was_probably_meant(
+    tmp_path: Path, path: str, message: str
+) -> None:
+    (answer,) = _predict(tmp_path, _case(**{path: 8}), code=2)
+
+    assert answer["error"] == [{"code": "CaseInvalid", "message": message}]
+
+
+def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
+    """What the scorer of the published measurements sends, nulls among it."""
+    case = _case(
+        model__name="Llama-3.1-8B",
+        weights="fp8",
+        kvCache="fp8",
+        hardware__nvlinkDomainGpus=None,
+        parallelism={
+            "tensor": 1,
+            "pipeline": 1,
+            "expert": 1,
+            "attentionData": 1,
+            "replicas": 1,
+        },
+        workload__arrival="Saturated",
+        workload__concurrency=None,
+        maxModelLen=None,
+        memoryUtilization=0.9,
+    )
+    case["model"]["config"] = {**case["model"]["config"], "of_this_model_alone": 1}
+
+    (answer,) = _predict(tmp_path, case)
+
+    assert answer["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "nothing",
+            "line 2 must be a JSON object, and is no JSON from character 1 on",
+        ),
+        ('{"id": }', "line 2 must be a JSON object, and is no JSON from character 8 on"),
+        ("[]", "line 2 must be a JSON object"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named_once_in_our_words(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    _, answer = _predict(tmp_path, CASE, line, code=2)
+
+    assert answer["error"] == [{"code": "CaseInvalid", "message": message}]
+
+
+@pytest.mark.parametrize(
     ("path", "value"),
     [
         ("workload__inputTokens", -1),
@@ -199,7 +270,7 @@ def test_who_types_cases_is_told_that_they_are_waited_for(
 
     assert main(["predict"]) == 0
     assert capsys.readouterr().err == (
-        "note: cases are read from here: one JSON object a line, Ctrl-D at the end\n"
+        "note: cases are read from here: one JSON object per line, Ctrl-D at the end\n"
     )
 
 
