@@ -16,7 +16,8 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_with_survey
 from shardwright.planning.report import NoPlan
 from shardwright.planning.survey import Surveyed
-from shardwright.reporting.candidates import full_layout, tradeoff
+from shardwright.reporting.candidates import tradeoff
+from shardwright.reporting.figures import format_layout
 from shardwright.resolving.subject import resolve
 
 ARRIVAL_FACTORS: Final = (
@@ -150,7 +151,7 @@ def _point(
     speed = outcome.performance
     return {
         "chosen": _place(
-            full_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts
+            format_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts
         ),
         "carriesLoad": outcome.carries_load,
         "ttftSeconds": speed.ttft_seconds,
@@ -170,7 +171,9 @@ def _speeds(
     for one in surveyed:
         speed = tradeoff(one)
         if speed is not None and not one.codes:
-            place = _place(full_layout(one.layout), one.pool, one.layout.gpus, layouts)
+            place = _place(
+                format_layout(one.layout), one.pool, one.layout.gpus, layouts
+            )
             yield [
                 place,
                 _short(speed.tpot_seconds),

@@ -223,11 +223,13 @@ def _gated(request: Request) -> Iterator[str]:
             f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
             "gated, and no token is named"
         )
-        create = "kubectl create secret generic hub-token --from-literal=token=hf_..."
-        patch = f"kubectl patch smodel NAME --type merge -p '{named}'"
+        namespace, name = request.owner
+        kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
+        secret = "create secret generic hub-token --from-literal=token=hf_..."  # noqa: S105 - no token
+        patch = f"{kubectl} patch smodel {name} --type merge -p '{named}'"
         yield (
             f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and "
-            f"you type `{create}` and `{patch}`"
+            f"you run `{kubectl} {secret}` and `{patch}`"
         )
 
 

@@ -20,7 +20,7 @@ from shardwright.planning.formats import dtype_problems
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.offload import host_problems
 from shardwright.planning.phrases import gpus_of, nodes_of
-from shardwright.planning.request import Objective, Request, Statistic
+from shardwright.planning.request import Request, Statistic
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 
@@ -118,7 +118,7 @@ class Judge:
     def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
         objective = self._request.objective
         if objective.ttft_seconds is not None or objective.tpot_seconds is not None:
-            yield from limit_violations(prices.speed(candidate), objective)
+            yield from limit_violations(prices.speed(candidate), self._request)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
@@ -207,11 +207,18 @@ def _missing_replicas(
     candidate: Candidate, placement: Placement, *, idle: bool
 ) -> tuple[str, str, float]:
     replicas, fit = candidate.layout.replicas, len(placement.groups)
+    now = min(fit, len(candidate.placement.groups))
     room = gpus_of(placement.gpus_per_node, "healthy" if idle else "free")
     what = (
         f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
     )
-    return what, f"{fit} fit, {replicas - fit} short", (replicas - fit) / replicas
+    gap = f"{fit} fit{_not_free(fit - now)}, {replicas - now} short"
+    return what, gap, (replicas - fit) / replicas
+
+
+def _not_free(count: int) -> str:
+    """Return how much of what there is somebody else holds: that much more is missing now."""
+    return f", {count} of them not free" if count > 0 else ""
 
 
 def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
@@ -226,7 +233,9 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
         f"{gpus_of(placement.gpus_per_node, 'healthy' if absent else 'free')}{each}"
     )
     if absent:
-        return what, f"{max(0, wanted - short)} there, {short} short", short / wanted
+        now = max(absent, placement.missing_nodes)
+        gap = f"{max(0, wanted - absent)} there{_not_free(now - absent)}, {now} short"
+        return what, gap, absent / wanted
     free = sum(node.free >= placement.gpus_per_node for node in pool.nodes)
     return what, f"{free} free of {len(pool.nodes)}, {short} short", short / wanted
 
@@ -369,10 +378,11 @@ def _cache_violation(
     return Violation(problem=problem, miss=missing / longest)
 
 
-def limit_violations(speed: Performance, objective: Objective) -> Iterator[Violation]:
+def limit_violations(speed: Performance, request: Request) -> Iterator[Violation]:
     """Yield the limits on latency that the predicted mean, or the percentile that is derived from
     it, exceeds.
     """
+    objective = request.objective
     of = objective.statistic
     which = "" if of is Statistic.MEAN else f"an assumed {of} of the "
     limits = (
@@ -395,13 +405,43 @@ def limit_violations(speed: Performance, objective: Objective) -> Iterator[Viola
         if limit is not None and predicted > limit:
             problem = Problem(
                 code=code,
-                what=f"{which}{name} of {to_milliseconds(predicted):,} ms",
-                limit=f"must be at most {to_milliseconds(limit):,} ms",
-                gap=f"{predicted / limit - 1:.0%} over",
-                remedy="relax the limit, lower the concurrency or use more replicas",
+                what=f"{which}{name} of {_time(predicted)}",
+                limit=f"must be at most {_time(limit)}",
+                gap=_excess(predicted / limit),
+                remedy=_relief(request),
                 path=f"spec.objective.{field}",
             )
             yield Violation(problem=problem, miss=predicted / limit - 1)
+
+
+def _time(seconds: float) -> str:
+    """Return a time as one compares it with a limit: to the millisecond where it may be near one.
+
+    >>> _time(0.0416), _time(9.876), _time(30), _time(716.8)
+    ('42 ms', '9,876 ms', '30 s', '12 min')
+    """
+    if seconds < 10:  # noqa: PLR2004 - limits that people set
+        return f"{to_milliseconds(seconds):,} ms"
+    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"  # noqa: PLR2004 - nobody counts seconds
+
+
+def _excess(ratio: float) -> str:
+    """Return by how much a limit is exceeded.
+
+    >>> _excess(1.25), _excess(358.4)
+    ('25% over', '358 times as long')
+    """
+    return f"{ratio - 1:.0%} over" if ratio < 10 else f"{ratio:,.0f} times as long"  # noqa: PLR2004 - a percentage of four digits says nothing
+
+
+def _relief(request: Request) -> str:
+    """Return what would help, as far as the request leaves it open: a load may be stated as a rate,
+    and the replicas may be those that fill the budget.
+    """
+    load = "concurrency" if request.workload.requests_per_second is None else "rate"
+    if request.space.fill:
+        return f"relax the limit or lower the {load}"
+    return f"relax the limit, lower the {load} or use more replicas"
 
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:

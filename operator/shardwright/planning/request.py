@@ -51,8 +51,9 @@ class Request:
     ``file_bytes`` is the least size of the weights' files, ``cache_bytes`` the size of the claim
     that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
     commit to download, ``commit_missed`` that somebody wants one to be named and none is. ``gated``
-    are models that the hub gives to nobody without a token, if none is named. With ``deploy`` a
-    layout that can be run goes before one that can only be shown.
+    are models that the hub gives to nobody without a token, if none is named; ``owner`` is
+    namespace (empty: the context's) and name of the ShardedModel, for commands about it. With
+    ``deploy`` a layout that can be run goes before one that can only be shown.
     """
 
     workload: Workload
@@ -65,4 +66,5 @@ class Request:
     pinned: bool = False
     commit_missed: bool = False
     gated: tuple[str, ...] = ()
+    owner: tuple[str, str] = ("", "NAME")
     deploy: bool = False

@@ -7,7 +7,6 @@ None is left out for being ruled out: it is there with the reasons.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.figures import format_layout
@@ -59,7 +58,7 @@ def draw_candidates(
 
 def _drawn(one: Surveyed, *, chosen: bool) -> DrawnCandidate:
     return DrawnCandidate(
-        layout=full_layout(one.layout),
+        layout=format_layout(one.layout),
         pool=one.pool,
         gpus=one.layout.gpus,
         chosen=chosen,
@@ -82,9 +81,3 @@ def tradeoff(one: Surveyed) -> Tradeoff | None:
         / one.layout.gpus,
         output_tokens_per_second_per_user=1 / speed.tpot_seconds,
     )
-
-
-def full_layout(layout: Layout) -> str:
-    """Return a layout with all that tells it from others: how its layers are cut, too."""
-    cut = f", layers {'+'.join(map(str, layout.partition))}" if layout.partition else ""
-    return f"{format_layout(layout)}{cut}"

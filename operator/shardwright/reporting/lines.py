@@ -3,6 +3,7 @@
 Knows no colours.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,9 +72,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of spans, without its line end."""
+    """One line of spans, without its line end; one that is ``whole`` is never cut off."""
 
     spans: tuple[Span, ...] = ()
+    whole: bool = False
 
     def plain(self) -> str:
         """Return the words without their roles and without trailing blanks."""
@@ -127,6 +129,31 @@ def paragraph(
     return [head, *(Line((Span(" " * indent), Span(row, role))) for row in rows[1:])]
 
 
+_COMMAND: Final = re.compile(r"(?:^|\s+)(?:and\s+)?`([^`]+ [^`]+)`")
+
+
+def with_commands(
+    text: str, *, width: int, first: Sequence[Span], role: Role = Role.PLAIN
+) -> list[Line]:
+    """Return a paragraph whose commands (words in backticks) stand whole on lines of their own, so
+    that they can be copied.
+
+    >>> said = "until you run `kubectl get pods -A -o wide` and `kubectl get nodes`"
+    >>> lines = with_commands(said, width=24, first=[Span("- ")])
+    >>> [one.plain() for one in lines]
+    ['- until you run', '      kubectl get pods -A -o wide', '      kubectl get nodes']
+    """
+    indent = " " * (_length(tuple(first)) + UNDER)
+    lines: list[Line] = []
+    for index, part in enumerate(_COMMAND.split(text)):
+        if index % 2:
+            lines.append(Line((Span(indent), Span(part, Role.COMMAND))))
+        elif part:
+            before = [Span(" " * _length(tuple(first)))] if lines else first
+            lines += paragraph(part.strip(), width=width, first=before, role=role)
+    return lines
+
+
 def _wrapped(text: str, width: int) -> list[str]:
     """Return text in rows of so many columns at most; where signs take two, each row has half as
     many.
@@ -139,8 +166,8 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def clipped(one: Line, width: int) -> Line:
-    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command
-    stays whole: a terminal wraps it.
+    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command and
+    a line of a listing stay whole: a terminal wraps them.
 
     >>> (
     ...     clipped(line("tensor ", "eight"), 9).plain(),
@@ -148,9 +175,9 @@ def clipped(one: Line, width: int) -> Line:
     ... )
     ('tensor e\u2026', 'tensor')
     """
-    if columns(one.plain()) <= width or any(
-        span.role is Role.COMMAND for span in one.spans
-    ):
+    if one.whole or any(span.role is Role.COMMAND for span in one.spans):
+        return one
+    if columns(one.plain()) <= width:
         return one
     spans: list[Span] = []
     room = width - 1
@@ -191,6 +218,21 @@ def table(
             for row in cells
             for one in _row(row, widths, width=width, indent=indent)
         ),
+    ]
+
+
+def listing(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
+    """Return rows under their header, each on one line, however wide that is: for ``-o wide``.
+
+    >>> [one.plain() for one in listing(("ID", "SOURCE"), [("a", "b c"), ("de", "")])]
+    ['ID  SOURCE', 'a   b c', 'de']
+    """
+    cells = [[_spans(cell) for cell in row] for row in rows]
+    widths = _widths(header, cells)
+    head = _padded([(Span(name, Role.LABEL),) for name in header], widths)
+    return [
+        Line(row, whole=True)
+        for row in (head, *(_padded(row, widths) for row in cells))
     ]
 
 

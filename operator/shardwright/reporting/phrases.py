@@ -90,8 +90,9 @@ def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
         for item in excluded
         if item.code not in PHRASES
     ]
+    several = " (a layout can break several rules)" if len(layouts) > 1 else ""
     said = (
-        f"of {format_plural(considered, 'layout')} tried: {', '.join(layouts) or 'none'}"
+        f"of {format_plural(considered, 'layout')} tried: {', '.join(layouts) or 'none'}{several}"
         if considered
         else "no layout was tried"
     )

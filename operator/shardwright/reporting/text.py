@@ -21,6 +21,7 @@ from shardwright.reporting.lines import (
     paragraph,
     table,
     table_width,
+    with_commands,
 )
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
@@ -43,10 +44,8 @@ PARTS: Final = (
     ("overhead", Role.OVERHEAD),
     ("K/V cache", Role.KV_CACHE),
 )
-_SETTLED_LATER: Final = (
-    "which of these nodes holds which stage is settled when the pods start"
-)
-_NO_ROOM: Final = "no room for {}: a wider terminal or -o markdown has all"
+_SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
+_NO_ROOM: Final = "no room for {}: -o markdown has all"
 STAGE_ROLES: Final = (
     Role.STAGE_0,
     Role.STAGE_1,
@@ -127,7 +126,7 @@ def _bullets(
         *(
             one
             for sentence in sentences
-            for one in paragraph(sentence, width=width, first=first, role=role)
+            for one in with_commands(sentence, width=width, first=first, role=role)
         ),
     ]
 
@@ -346,7 +345,7 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
         ),
         *(
             paragraph(
-                _NO_ROOM.format(", ".join(hidden)),
+                _NO_ROOM.format("; ".join(hidden)),
                 width=width,
                 first=[Span("  ")],
                 role=Role.FAINT,

@@ -108,6 +108,7 @@ def resolve(question: Question) -> Subject:
             file_bytes=stored.least_bytes,
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
+            owner=(resource.metadata.namespace or "", resource.metadata.name),
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
         terms=terms_of(spec),

@@ -13,10 +13,11 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
-from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.checks import Judge, Verdict, limit_violations
 from shardwright.planning.request import Request
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
+from tests.support.builders_reporting import a_reported_performance
 
 
 def _verdict(
@@ -175,7 +176,7 @@ def test_limits_on_latency_name_the_field_and_the_share() -> None:
         "llama-70b",
         Layout(tensor=4),
         a_pool(),
-        a_request(ttft_seconds=0.05, tpot_seconds=0.001),
+        a_request(ttft_seconds=0.5, tpot_seconds=0.001),
     )
 
     assert {code: problem.path for code, problem in problems.items()} == {
@@ -183,7 +184,44 @@ def test_limits_on_latency_name_the_field_and_the_share() -> None:
         "TpotLimitExceeded": "spec.objective.tpotMilliseconds",
     }
     assert problems["TpotLimitExceeded"].limit == "must be at most 1 ms"
-    assert problems["TpotLimitExceeded"].gap.endswith("% over")
+    assert problems["TpotLimitExceeded"].gap.endswith(" times as long")
+    assert problems["TtftLimitExceeded"].gap.endswith("% over")
+
+
+@pytest.mark.parametrize(
+    ("load", "space", "relief"),
+    [
+        (
+            {},
+            {},
+            "relax the limit, lower the concurrency or use more replicas",
+        ),
+        (
+            {"requests_per_second": 20.0},
+            {"fill": True, "max_gpus": 8},
+            "relax the limit or lower the rate",
+        ),
+    ],
+)
+def test_what_would_help_against_a_limit_is_what_the_request_leaves_open(
+    load: dict[str, Any], space: dict[str, Any], relief: str
+) -> None:
+    request = a_request(tpot_seconds=0.001, **space)
+    request = replace(request, workload=replace(request.workload, **load))
+
+    (problem,) = _problems("llama-70b", Layout(tensor=4), a_pool(), request).values()
+
+    assert problem.remedy == relief
+
+
+def test_a_time_far_over_its_limit_is_said_in_units_that_can_be_read() -> None:
+    speed = replace(a_reported_performance(), ttft_seconds=716.834)
+
+    (violation,) = limit_violations(speed, a_request(ttft_seconds=2.0))
+
+    assert replace(violation.problem, path="", remedy="").sentence() == (
+        "time to first token of 12 min must be at most 2,000 ms, 358 times as long"
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,8 +272,19 @@ def test_a_small_pool_is_too_small_whatever_is_free() -> None:
 
     assert (
         problem.sentence()
-        == "needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs each, 1 there, 1 short; add nodes"
+        == "needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs each, 1 there, 1 of them not free, "
+        "2 short; add nodes"
     )
+
+
+def test_a_pool_too_small_for_its_replicas_counts_what_is_not_free_among_what_is_missing() -> (
+    None
+):
+    problem = _problems(
+        "llama-8b", Layout(tensor=8, replicas=5), a_pool(nodes=3, free={0: 4})
+    )["PoolTooSmall"]
+
+    assert problem.gap == "3 fit, 1 of them not free, 3 short"
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:

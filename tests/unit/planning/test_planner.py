@@ -914,7 +914,11 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
 
 
 def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
-    asked = replace(a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",))
+    asked = replace(
+        a_request(),
+        gated=("meta-llama/Llama-3.1-8B-Instruct",),
+        owner=("models", "llama-8b"),
+    )
     warnings = [
         _plan(
             "llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)
@@ -928,11 +932,11 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         "(401, 403)"
     )
     assert (
-        "`kubectl create secret generic hub-token --from-literal=token=hf_...`"
+        "`kubectl -n models create secret generic hub-token --from-literal=token=hf_...`"
         in warning
     )
     assert (
-        "`kubectl patch smodel NAME --type merge -p 'spec: {model: {weights: {huggingFace: "
+        "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: {huggingFace: "
         "{tokenSecretRef: {name: hub-token}}}}}'`"
     ) in warning
     assert warnings[1] == ()

@@ -229,8 +229,8 @@ def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
     explanation = explain(a_report(excluded=excluded, considered=1032))
 
     assert explanation.ruled_out == (
-        "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has; "
-        "nodes not used: 2 cordoned"
+        "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has "
+        "(a layout can break several rules); nodes not used: 2 cordoned"
     )
     assert [item.code for item in explanation.exclusions] == [
         "WeightsExceedMemory",
@@ -352,7 +352,7 @@ def test_one_layout_does_in_the_singular() -> None:
 
     assert ruled_out == (
         "of 3 layouts tried: 1 does not divide the attention heads, 1 has more ranks than "
-        "experts; nodes not used: 1 MIG enabled"
+        "experts (a layout can break several rules); nodes not used: 1 MIG enabled"
     )
 
 

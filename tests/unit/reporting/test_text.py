@@ -69,19 +69,23 @@ def test_each_replica_is_labelled_once() -> None:
         "              b  [ 1 1 1 1 1 1 1 1 ]  stage 1",
         "  replica 1   c  [ 0 0 0 0 0 0 0 0 ]  stage 0",
         "              d  [ 1 1 1 1 1 1 1 1 ]  stage 1",
-        "  which of these nodes holds which stage is settled when the pods start",
+        "  which node gets which stage is decided when the pods start",
     ]
 
 
 def test_a_column_of_times_that_has_no_room_is_named() -> None:
     long = an_alternative(Layout(tensor=8, pipeline=7, partition=(18,) * 7), "loses")
+    copies = an_alternative(Layout(tensor=8, replicas=2), "loses, too")
     shares = (TimeShare(name="Weights", seconds=0.02),)
     plan = a_reported_plan(
         performance=replace(a_reported_performance(), decode_shares=shares)
     )
 
     text = to_text(
-        explain(a_report(plan, alternatives=(long,))), title="m", width=60, full=True
+        explain(a_report(plan, alternatives=(long, copies))),
+        title="m",
+        width=60,
+        full=True,
     )
 
     times = (
@@ -90,7 +94,7 @@ def test_a_column_of_times_that_has_no_room_is_named() -> None:
         .replace("\n  ", " ")
     )
     assert times.endswith(
-        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers): a wider terminal or -o "
+        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers); tensor 8, 2 replicas: -o "
         "markdown has all"
     )
 
