@@ -77,7 +77,10 @@ class InputError(ValueError):
 def hint_for(word: str, known: Iterable[str]) -> str:
     """Return the way out of a misspelt name: the known one that is like it, or all that are known.
 
-    >>> hint_for("tensr", ("tensor", "pipeline")), hint_for("foo", ("tensor", "pipeline"))
+    >>> (
+    ...     hint_for("tensr", ("tensor", "pipeline")),
+    ...     hint_for("foo", ("tensor", "pipeline")),
+    ... )
     ('did you mean tensor?', 'known here: tensor, pipeline')
     """
     names = list(known)

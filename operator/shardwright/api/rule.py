@@ -14,7 +14,7 @@ class Rule:
     """What must hold of the objects at ``path`` (``[]``: of every item of a list).
 
     ``field`` is the field under it that the user would change, as the API server's ``fieldPath``
-    names it.
+    names it. ``figures`` says the same of the objects at hand in their numbers, which CEL cannot.
     """
 
     code: str
@@ -23,3 +23,4 @@ class Rule:
     cel: str
     message: str
     holds: Callable[[Any], bool]
+    figures: Callable[[Any], str] | None = None

@@ -37,7 +37,11 @@ from shardwright.errors import Problem
 def broken_rules(spec: Spec) -> tuple[Problem, ...]:
     """Return one problem for every rule that does not hold, in the order of the table."""
     return tuple(
-        Problem(code=rule.code, path=f"{path}{rule.field}", what=rule.message)
+        Problem(
+            code=rule.code,
+            path=f"{path}{rule.field}",
+            what=rule.figures(value) if rule.figures else rule.message,
+        )
         for rule in RULES
         for path, value in _located(spec, rule.path)
         if not rule.holds(value)
@@ -242,6 +246,7 @@ RULES: Final = (
         message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or "
         "lower the other two",
         holds=workload.request_fits_model_length,
+        figures=workload.lengths_in_figures,
     ),
     Rule(
         code="ArrivalTwice",

@@ -3,7 +3,9 @@ way out.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -148,28 +150,41 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
         if allowed
         else f"must be {detail.get('ctx', {}).get('expected', '')}"
     )
-    remedy = hint_for(str(detail["input"]), allowed) if len(allowed) > 1 else "write that"
+    hint = hint_for(str(detail["input"]), allowed)
+    several = "write one of them" if hint.startswith("known") else hint
     return Problem(
         code="NotAllowed",
         path=path_of(location),
         what=_shown(detail["input"]),
         limit=limit,
-        remedy=remedy,
+        remedy=several if len(allowed) > 1 else "write that",
     )
 
 
 def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     low, high, value = schema["minimum"], schema["maximum"], detail["input"]
-    gap = f"{value - high:,} too many" if value > high else f"{low - value:,} too few"
+    whole = schema.get("type") == "integer"
+    above, below = ("too many", "too few") if whole else ("too much", "too little")
+    gap = (
+        f"{_figure(value - high)} {above}"
+        if value > high
+        else f"{_figure(low - value)} {below}"
+    )
     return Problem(
         code="OutOfRange",
         path=path_of(location),
-        what=f"{value:,}",
+        what=_figure(value),
         limit=f"must be from {low:,} to {high:,}",
         gap=gap,
         remedy=f"set it to {high if value > high else low:,} or "
         f"{'less' if value > high else 'more'}",
     )
+
+
+def _figure(value: float) -> str:
+    """Return a number as it is typed: a whole one without a point."""
+    whole = isfinite(value) and value == int(value)
+    return f"{int(value) if whole else round(value, 6):,}"
 
 
 def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
@@ -210,11 +225,8 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     wanted = _TYPES.get(schema.get("type", ""), "a string or an integer")
     found = detail["input"]
-    quotes = isinstance(found, str) and schema.get("type") in (
-        "integer",
-        "number",
-        "boolean",
-    )
+    meant = _UNQUOTED.get(schema.get("type", ""))
+    quotes = isinstance(found, str) and meant is not None and meant.fullmatch(found)
     remedy = "remove the quotes" if quotes else f"write {wanted}"
     return Problem(
         code="WrongType",
@@ -258,6 +270,13 @@ _TYPES: Final = {
     "object": "an object",
     "array": "a list",
 }
+
+_UNQUOTED: Final = {
+    "integer": re.compile(r"[+-]?[0-9]+", re.ASCII),
+    "number": re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII),
+    "boolean": re.compile(r"true|false"),
+}
+"""Texts that the type would take without their quotes."""
 
 _BY_KIND: Final[
     tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]

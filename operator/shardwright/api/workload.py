@@ -216,6 +216,16 @@ def request_fits_model_length(workload: Workload) -> bool:
     )
 
 
+def lengths_in_figures(workload: Workload) -> str:
+    """Return the lengths that do not go together, in their numbers."""
+    inputs, outputs = workload.input_tokens, workload.output_tokens
+    return (
+        f"{workload.max_model_len:,} must be at least {inputs + outputs:,} "
+        f"(inputTokens {inputs:,} + outputTokens {outputs:,}); raise maxModelLen or lower the "
+        "other two"
+    )
+
+
 def one_way_of_arrival(workload: Workload) -> bool:
     """Return whether it is said once how requests arrive."""
     return workload.concurrency is None or workload.requests_per_second is None

@@ -171,9 +171,13 @@ class Parser(argparse.ArgumentParser):
         """
         found, lost = super().parse_known_args(args, namespace)
         if lost and self._subparsers is None:
-            near = difflib.get_close_matches(lost[0], self._option_string_actions, n=1)
+            # Behind an option that is not known nobody knows what is its value.
+            options = [word for word in lost if word.startswith("-") and word != "-"]
+            near = difflib.get_close_matches(
+                lost[0].partition("=")[0], self._option_string_actions, n=1
+            )
             hint = f" (did you mean {near[0]}?)" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(lost)}{hint}")
+            self.error(f"unrecognized arguments: {' '.join(options or lost)}{hint}")
         return found, lost
 
 
@@ -289,7 +293,7 @@ def _add_size(commands: Commands) -> None:
     command.add_argument(
         "model", metavar="MODEL", help="id of a model, as Hugging Face writes it"
     )
-    _add_typed(command)
+    _add_typed(command, replicas=False)
     command.add_argument(
         "--fetch",
         action="store_true",
@@ -525,9 +529,9 @@ def _add_nodes_of(there: ArgumentGroup) -> None:
     )
 
 
-def _add_typed(command: argparse.ArgumentParser) -> None:
+def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
     """Add the options that describe a model without a manifest; ``typed`` says which field each
-    stands for.
+    stands for. ``replicas`` are left to commands that do not choose them.
     """
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
@@ -572,9 +576,10 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
         metavar="AIM",
         help="Balanced, Latency or Throughput (default: Balanced)",
     )
-    typed.add_argument(
-        "--replicas", metavar="COUNT", help="replicas of the model (default: 1)"
-    )
+    if replicas:
+        typed.add_argument(
+            "--replicas", metavar="COUNT", help="replicas of the model (default: 1)"
+        )
 
 
 def _add_output(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shardwright import __version__
 from shardwright.api.names import API_VERSION
-from shardwright.cli.named_gpus import usual_node
+from shardwright.cli.named_gpus import nearest_gpus, usual_node
 from shardwright.cli.output import (
     IN_A_FILE_COLUMNS,
     print_lines,
@@ -26,7 +26,7 @@ from shardwright.modelspec.catalogue import (
     listing_of,
 )
 from shardwright.modelspec.parse import CONFIG_FILE
-from shardwright.reporting.lines import Line, paragraph, table
+from shardwright.reporting.lines import Line, listing, paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
@@ -35,7 +35,7 @@ _WITHOUT_CONFIG = (
     "spec.model.configMapRef"
 )
 _TABLES = ("text", "wide")
-_MORE_OF_GPUS = ("VENDOR", "GPUS A NODE", "LINK GB/S")
+_MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
 _ABOUT_PRICES = (
     "PRICE: what an hour of it costs, in hours of an H100, by "
@@ -72,7 +72,7 @@ def list_models(arguments: Namespace) -> None:
         *(("REVISION", "CONFIG FROM") if wide else ()),
     )
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
-    _print_table(header, cells, missing=missing)
+    _print_table(header, cells, missing=missing, wide=wide)
 
 
 def list_gpus(arguments: Namespace) -> None:
@@ -90,12 +90,13 @@ def list_gpus(arguments: Namespace) -> None:
     wide = arguments.output == "wide"
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
     header = (*header, *(_MORE_OF_GPUS if wide else ()))
+    near = " or ".join(nearest_gpus(_searched(arguments)))
     missing = (
         f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; "
-        f"{_OTHER_GPUS}"
+        f"{f'did you mean {near}?' if near else _OTHER_GPUS}"
     )
     cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]
-    _print_table(header, cells, missing=missing)
+    _print_table(header, cells, missing=missing, wide=wide)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
         width = width_of_output(IN_A_FILE_COLUMNS)
         print_lines([Line(), *paragraph(_ABOUT_PRICES, width=width)], width=width)
@@ -155,13 +156,16 @@ def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> N
 
 
 def _print_table(
-    header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str
+    header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str, wide: bool
 ) -> None:
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
     width = width_of_output(IN_A_FILE_COLUMNS)
-    print_lines(table(header, cells, width=width, indent=""), width=width)
+    lines = (
+        listing(header, cells) if wide else table(header, cells, width=width, indent="")
+    )
+    print_lines(lines, width=width)
 
 
 def _model(model_id: str) -> dict[str, str | None]:

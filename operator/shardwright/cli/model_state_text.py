@@ -13,7 +13,15 @@ from shardwright.hardware.untrusted import mapping
 from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
 from shardwright.reconcile.states import Situation
 from shardwright.reporting.figures import format_plural, format_seconds
-from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
+from shardwright.reporting.lines import (
+    Line,
+    Role,
+    Span,
+    line,
+    listing,
+    paragraph,
+    table,
+)
 
 BAR: Final = 20  #: cells of the bar of a group that loads
 
@@ -57,7 +65,9 @@ def table_lines(
         )
         for item in found
     ]
-    yield from table(header, rows, width=width, indent="")
+    yield from (
+        listing(header, rows) if wide else table(header, rows, width=width, indent="")
+    )
 
 
 def _row(item: ModelState, now: datetime) -> tuple[str, ...]:

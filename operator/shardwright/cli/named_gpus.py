@@ -34,7 +34,9 @@ GPUS: Final = "--gpus"
 
 MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
 
-_NAMED: Final = re.compile(r"([0-9]{1,6})x([A-Za-z0-9][A-Za-z0-9 ._-]{0,62})", re.ASCII)
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}"
+_PRODUCT: Final = re.compile(_NAME, re.ASCII)
+_NAMED: Final = re.compile(rf"([0-9]{{1,6}})x({_NAME})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +64,30 @@ def read_named_gpus(
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
     """
-    found: list[NamedGpus] = []
-    problems: list[Problem] = []
-    for text in texts:
-        read = _read(text, gpus_per_node, network_gbps_per_gpu)
-        if isinstance(read, Problem):
-            problems.append(read)
-        else:
-            found.append(read)
-    if problems:
+    return _all(_read(text, gpus_per_node, network_gbps_per_gpu) for text in texts)
+
+
+def read_products(
+    texts: Iterable[str],
+    *,
+    gpus_per_node: int | None = None,
+    network_gbps_per_gpu: float | None = None,
+) -> tuple[NamedGpus, ...]:
+    """Read one GPU of each product that ``size --gpus`` names, without a number.
+
+    Raises:
+        InputError: with one problem for each text that does not name GPUs that can be planned.
+    """
+    return _all(
+        _read_product(text, gpus_per_node, network_gbps_per_gpu) for text in texts
+    )
+
+
+def _all(read: Iterable[NamedGpus | Problem]) -> tuple[NamedGpus, ...]:
+    found = tuple(read)
+    if problems := [one for one in found if isinstance(one, Problem)]:
         raise InputError(problems)
-    return tuple(found)
+    return tuple(one for one in found if isinstance(one, NamedGpus))
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
@@ -136,9 +151,43 @@ def _read(
             what=f"{count:,} GPUs",
             limit=f"must be from 1 to {MOST_GPUS:,}",
         )
+    return _named(count, name, "8x", gpus_per_node, network_gbps_per_gpu)
+
+
+def _read_product(
+    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
+) -> NamedGpus | Problem:
+    name = text.strip()
+    if counted := _NAMED.fullmatch(name):
+        return Problem(
+            code="GpusUnreadable",
+            path=GPUS,
+            what=f"{text!r:.80}",
+            limit="has a number, which is what size finds",
+            remedy=f"write {counted[2]}",
+        )
+    if not _PRODUCT.fullmatch(name):
+        return Problem(
+            code="GpusUnreadable",
+            path=GPUS,
+            what=f"{text!r:.80}",
+            limit="must be a GPU",
+            remedy="write for example H100",
+        )
+    return _named(1, name, "", gpus_per_node, network_gbps_per_gpu)
+
+
+def _named(
+    count: int,
+    name: str,
+    example: str,
+    gpus_per_node: int | None,
+    network_gbps_per_gpu: float | None,
+) -> NamedGpus | Problem:
+    """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
     gpu = find_gpu(name)
     if gpu is None:
-        return _unknown(name)
+        return _unknown(name, example)
     if gpu.vendor not in VENDORS.values():
         return Problem(
             code="GpuUnknown",
@@ -165,7 +214,7 @@ def _read(
     )
 
 
-def _unknown(name: str) -> Problem:
+def _unknown(name: str, example: str) -> Problem:
     ids = catalogue_ids(name)
     if ids:
         return Problem(
@@ -173,7 +222,7 @@ def _unknown(name: str) -> Problem:
             path=GPUS,
             what=f"{name!r}",
             limit=f"may be {' or '.join(ids)}",
-            remedy=f"write for example 8x{ids[-1]}",
+            remedy=f"write for example {example}{ids[-1]}",
         )
     near = nearest_gpus(name)
     remedy = (

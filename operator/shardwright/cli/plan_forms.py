@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shardwright.cli.output import print_yaml, width_of_output
+from shardwright.cli.output import print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
-from shardwright.reporting.lines import Line, table
+from shardwright.reporting.lines import Line, listing
 
 
 def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
@@ -20,18 +20,14 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
         "OUTPUT",
         "FIRST TOKEN",
         "PER TOKEN",
+        "REASON",
     )
-    return table(
-        header,
-        [(name, *_row(outcome)) for name, outcome in plans],
-        width=width_of_output(),
-        indent="",
-    )
+    return listing(header, [(name, *_row(outcome)) for name, outcome in plans])
 
 
 def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
     if isinstance(outcome, NoPlan):
-        return (outcome.problem.code, *[""] * 6)
+        return (*["-"] * 7, outcome.problem.code)
     speed = outcome.performance
     return (
         format_layout(outcome.layout),
@@ -41,6 +37,7 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         f"{format_count(speed.output_tokens_per_second)} tok/s",
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
+        "",
     )
 
 

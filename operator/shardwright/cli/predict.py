@@ -111,9 +111,7 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         return found
     limit = "must be a JSON object"
-    problem = Problem(
-        code="CaseInvalid", what=f"line {number:,}", limit=limit, gap=gap
-    )
+    problem = Problem(code="CaseInvalid", what=f"line {number:,}", limit=limit, gap=gap)
     raise InputError([problem])
 
 

@@ -5,9 +5,8 @@ Refuses a product behind a number: it finds that number.
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -17,9 +16,8 @@ from typing import Any, Final
 from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
-from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
+from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_products
 from shardwright.cli.output import (
-    IN_A_FILE_COLUMNS,
     print_lines,
     print_text,
     width_of_output,
@@ -28,7 +26,7 @@ from shardwright.cli.output import (
 from shardwright.cli.outputs import print_document
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
@@ -36,14 +34,19 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
-from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
+from shardwright.reporting.lines import (
+    Line,
+    Role,
+    Span,
+    line,
+    listing,
+    paragraph,
+    table,
+)
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import to_milliseconds
-
-COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
-"""A product behind a number, as ``plan`` takes it."""
 
 USUAL: Final = (
     "L40S-48GB",
@@ -81,7 +84,7 @@ class Counted(StrEnum):
 
 
 _PRICE_HEADERS: Final = {
-    Counted.STATED: ("AN HOUR",),
+    Counted.STATED: ("PER HOUR",),
     Counted.RELATIVE: ("H100 HOURS",),
     Counted.GPUS: (),
 }
@@ -139,11 +142,9 @@ def print_size(arguments: Namespace) -> Exit:
     """Print the fewest GPUs of each product that carry the load; the exit code says whether any
     does.
     """
-    if problems := tuple(_problems_of_gpus(arguments.gpus)):
-        raise InputError(problems)
     settings = _settings(arguments)
-    named = read_named_gpus(
-        (f"1x{text}" for text in arguments.gpus or USUAL),
+    named = read_products(
+        arguments.gpus or USUAL,
         gpus_per_node=arguments.nodes_of,
         network_gbps_per_gpu=arguments.network,
     )
@@ -160,8 +161,7 @@ def print_size(arguments: Namespace) -> Exit:
         case "text":
             print_lines(_lines(arguments, found, by))
         case "wide":
-            width = width_of_output(IN_A_FILE_COLUMNS)
-            print_lines(_wide(found, width), width=width)
+            print_lines(_wide(found))
         case "name":
             for sized in found:
                 if sized.best:
@@ -169,19 +169,6 @@ def print_size(arguments: Namespace) -> Exit:
         case form:
             print_document("GpuSizes", _document(arguments, found), form)
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
-
-
-def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
-    for text in texts:
-        if counted := COUNTED.fullmatch(text):
-            what, limit = f"{text!r:.80}", "has a number, which is what size finds"
-            yield Problem(
-                code="GpusUnreadable",
-                path="--gpus",
-                what=what,
-                limit=limit,
-                remedy=f"write {counted[1]}",
-            )
 
 
 def _settings(arguments: Namespace) -> Settings:
@@ -278,13 +265,11 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
         headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
     )
     yield Line()
-    header = (
-        "GPU",
-        *_COLUMNS,
-        *_PRICE_HEADERS[by],
-    )
-    yield from table(
-        header, [(*_row(sized), *_price(sized, by)) for sized in found], width=width
+    header = ("GPU", *_COLUMNS, *_PRICE_HEADERS[by])
+    rows = [(*_row(sized), *_price(sized, by)) for sized in found]
+    yield from table(header, rows, width=width)
+    yield from _reasons(
+        ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
     )
     notes = (
         *((ABOUT_H100_HOURS,) if by is Counted.RELATIVE else ()),
@@ -297,17 +282,30 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
         return
     yield Line()
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
-    yield from table(_COLUMNS, [_cells(step) for step in _near(first)], width=width)
+    near = list(_near(first))
+    yield from table(_COLUMNS, [_cells(step) for step in near], width=width)
+    yield from _reasons(
+        ((f"{step.gpus} GPUs", _shortfall(step)) for step in near), width
+    )
 
 
-def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
-    """Yield one line for each product, with both prices."""
+def _reasons(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
+    """Yield under a table why some of its rows do not carry the load."""
+    for name, reason in said:
+        if reason:
+            first = [Span(f"  {name}: ", Role.FAINT)]
+            yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
+
+
+def _wide(found: Sequence[Sized]) -> list[Line]:
+    """Return one line for each product, with both prices."""
     header = (
         "GPU",
         *_COLUMNS,
-        "OUTPUT A GPU",
+        "OUTPUT/GPU",
         *_PRICE_HEADERS[Counted.RELATIVE],
         *_PRICE_HEADERS[Counted.STATED],
+        "REASON",
     )
     rows = [
         (
@@ -315,15 +313,16 @@ def _wide(found: Sequence[Sized], width: int) -> Iterator[Line]:
             _output_of_a_gpu(sized),
             *_price(sized, Counted.RELATIVE),
             "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
+            _why_not(sized),
         )
         for sized in found
     ]
-    yield from table(header, rows, width=width, indent="")
+    return listing(header, rows)
 
 
 def _output_of_a_gpu(sized: Sized) -> str:
     if sized.best is None or not isinstance(sized.best.outcome, Plan):
-        return ""
+        return "-"
     each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
     return f"{format_count(each)} tok/s"
 
@@ -339,11 +338,11 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     if first.best is None:
         outcome = first.steps[-1].outcome
         why = (
-            outcome.problem.sentence()
+            of_option(outcome.problem).sentence()
             if isinstance(outcome, NoPlan)
             else "the load is more than they carry"
         )
-        return f"{model}: {MOST_GPUS:,} GPUs do not do. {why}"
+        return f"{model}: {MOST_GPUS:,} GPUs are not enough. {why}"
     cheapest = (
         _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
     )
@@ -352,12 +351,7 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
 
 def _row(sized: Sized) -> tuple[str, ...]:
     if sized.best is None:
-        return (
-            sized.named.gpu.id,
-            "-",
-            _why_not(sized.steps[-1].outcome),
-            *(["", "", ""]),
-        )
+        return (sized.named.gpu.id, *["-"] * len(_COLUMNS))
     return (sized.named.gpu.id, *_cells(sized.best))
 
 
@@ -367,7 +361,7 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
     if by is Counted.GPUS:
         return ()
     if relative is None:
-        return ("",)
+        return ("-",)
     if by is Counted.STATED:
         return (f"{sized.hour_price:,.2f}",)
     return (
@@ -377,22 +371,29 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
 
 def _cells(step: SizedOutcome) -> tuple[str, ...]:
     if not isinstance(step.outcome, Plan):
-        return (str(step.gpus), _why_not(step.outcome), "", "", "")
+        return (str(step.gpus), *["-"] * (len(_COLUMNS) - 1))
     performance = step.outcome.performance
     return (
         str(step.gpus),
-        format_layout(step.outcome.layout)
-        + ("" if step.carries else ", does not carry the load"),
+        format_layout(step.outcome.layout),
         f"{format_count(performance.output_tokens_per_second)} tok/s",
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),
     )
 
 
-def _why_not(outcome: Plan | NoPlan) -> str:
+def _why_not(sized: Sized) -> str:
+    """Return why no number of GPUs of a product does, empty if one does."""
+    return "" if sized.best else _shortfall(sized.steps[-1])
+
+
+def _shortfall(step: SizedOutcome) -> str:
+    """Return why a number of GPUs does not do, empty if it does."""
+    if step.carries:
+        return ""
     return (
-        outcome.problem.code
-        if isinstance(outcome, NoPlan)
+        step.outcome.problem.code
+        if isinstance(step.outcome, NoPlan)
         else "does not carry the load"
     )
 

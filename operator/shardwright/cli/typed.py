@@ -135,11 +135,15 @@ OPTIONS: Final = (
 """What can be typed; ``arguments`` has the help of each."""
 
 
+BETWEEN_FIELDS: Final = frozenset({"ArrivalTwice", "RequestsExceedModelLength"})
+"""Rules that name several fields, each of which has an option."""
+
+
 def typed_manifest(arguments: Namespace) -> dict[str, Any]:
     """Return the ShardedModel that the options describe, as YAML would hold it."""
     spec: dict[str, Any] = {"model": {"id": arguments.model}}
     for option in OPTIONS:
-        text = getattr(arguments, option.attribute)
+        text = getattr(arguments, option.attribute, None)
         if text is not None:
             *parents, name = option.field
             place = spec
@@ -176,7 +180,7 @@ def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
         option.read(text)
         for option in OPTIONS
         if option.read is not str
-        and (text := getattr(arguments, option.attribute)) is not None
+        and (text := getattr(arguments, option.attribute, None)) is not None
     )
     if not any(isinstance(value, str) for value in read):
         return ()
@@ -201,6 +205,8 @@ def of_option(problem: Problem) -> Problem:
     )
     if option is None:
         return problem
+    if problem.code in BETWEEN_FIELDS:
+        return replace(problem, path=option.flag, what=_of_flags(problem.what))
     if problem.code != "WrongType" or not option.example:
         return replace(problem, path=option.flag)
     limit = "must be a time" if option.read is milliseconds else problem.limit
@@ -212,12 +218,22 @@ def of_option(problem: Problem) -> Problem:
     )
 
 
+def _of_flags(text: str) -> str:
+    """Return a sentence about fields as one about the options that stand for them.
+
+    >>> _of_flags("requestsPerSecond and concurrency must not both be set")
+    '--rps and --concurrency must not both be set'
+    """
+    flags = {option.field[-1]: option.flag for option in OPTIONS}
+    return re.sub(r"\b[a-zA-Z]+\b", lambda match: flags.get(match[0], match[0]), text)
+
+
 def typed_options(arguments: Namespace) -> tuple[str, ...]:
     """Return the options for a typed model that were given."""
     return tuple(
         option.flag
         for option in OPTIONS
-        if getattr(arguments, option.attribute) is not None
+        if getattr(arguments, option.attribute, None) is not None
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.cli.cases import FIELDS
 from shardwright.cli.main import main
 from tests.support.builders_plan import CONFIGS
 
@@ -113,8 +114,7 @@ def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(
         ),
         (
             "foo",
-            "foo: is not a field; known here: id, model, weights, kvCache, engine, hardware, "
-            "parallelism, workload, maxModelLen, memoryUtilization",
+            f"foo: is not a field; known here: {', '.join(FIELDS[''])}",
         ),
         (
             "engine__max model len",
@@ -163,7 +163,10 @@ def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
             "nothing",
             "line 2 must be a JSON object, and is no JSON from character 1 on",
         ),
-        ('{"id": }', "line 2 must be a JSON object, and is no JSON from character 8 on"),
+        (
+            '{"id": }',
+            "line 2 must be a JSON object, and is no JSON from character 8 on",
+        ),
         ("[]", "line 2 must be a JSON object"),
     ],
 )

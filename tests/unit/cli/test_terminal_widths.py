@@ -50,12 +50,16 @@ SCREENS: Final = (
     ),
     "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S",
     "size meta-llama/Llama-3.1-405B-Instruct --ttft 1ms --gpus H100",
-    "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S -o wide",
     "models",
-    "models llama-3.1 -o wide",
     "gpus",
-    "gpus -o wide",
     "version -o wide",
+)
+
+LISTINGS: Final = (
+    "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S -o wide",
+    "models llama-3.1-8b -o wide",
+    "gpus l40 -o wide",
+    "plan meta-llama/Llama-3.1-8B-Instruct --gpus 1xH100 --ttft 1ms -o wide",
 )
 
 
@@ -110,11 +114,16 @@ def shown(text: str) -> list[str]:
     return [re.sub(r"\x1b\[\?25[lh]|\x1b\[[0-9]*[AKG]", "", line) for line in lines]
 
 
+def without_commands(lines: list[str]) -> list[str]:
+    """Return lines without the commands, which stay whole to be copied."""
+    return [line for line in lines if not line.lstrip().startswith("kubectl ")]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_of_any_screen_is_wider_than_the_terminal(width: int) -> None:
     lines = shown(in_terminal(width, "-c", PROGRAM, "\n".join(SCREENS)))
 
-    assert [line for line in lines if cell_len(line) > width] == []
+    assert [line for line in without_commands(lines) if cell_len(line) > width] == []
     assert [line for line in lines if line != line.rstrip()] == []
     assert sum(line.startswith("# ") for line in lines) == len(SCREENS)
 
@@ -128,8 +137,31 @@ def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_eve
     paged = shown(in_terminal(64, "-c", THROUGH_CAT, SCREENS[0]))
     in_terminal(64, "-c", f"import subprocess; subprocess.run({in_file!r}, shell=True)")
 
-    assert 50 < max(map(cell_len, paged)) <= 64
-    assert 90 < max(map(cell_len, file.read_text().splitlines())) <= 110
+    assert 50 < max(map(cell_len, without_commands(paged))) <= 64
+    assert (
+        90 < max(map(cell_len, without_commands(file.read_text().splitlines()))) <= 110
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, 200])
+def test_a_wide_listing_has_a_line_for_each_however_narrow_the_terminal_is(
+    width: int,
+) -> None:
+    """As kubectl's: to be searched and cut by columns, the same in a terminal, a pipe and a file."""
+    in_a_pipe = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "\n".join(LISTINGS)],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    notes = {"", *(line for line in in_a_pipe if line.startswith(("PRICE:", "*:")))}
+
+    lines = shown(in_terminal(width, "-c", PROGRAM, "\n".join(LISTINGS)))
+
+    rows = [line for line in in_a_pipe if line not in notes]
+    assert [row for row in rows if row not in lines] == []
+    assert max(map(cell_len, rows)) > 100
 
 
 @pytest.mark.parametrize(

@@ -189,10 +189,126 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
         'error[WrongType]: --ttft: "2" must be a time; write for example 2s or 500ms',
         'error[WrongType]: --concurrency: "2k" must be an integer; write for example 64',
         (
-            "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few; set it to "
-            "0.001 or more"
+            "error[OutOfRange]: --rps: 0 must be from 0.001 to 100,000, 0.001 too little; set it "
+            "to 0.001 or more"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--max-model-len", "1000"),
+            (
+                "error[RequestsExceedModelLength]: --max-model-len: 1,000 must be at least 2,560 "
+                "(--input-tokens 2,048 + --output-tokens 512); raise --max-model-len or lower the "
+                "other two"
+            ),
+        ),
+        (
+            ("--rps", "5", "--concurrency", "5"),
+            (
+                "error[ArrivalTwice]: --rps: --rps and --concurrency must not both be set: each says "
+                "how requests arrive; remove one of them"
+            ),
+        ),
+        (
+            ("--optimize-for", "Speed"),
+            (
+                'error[NotAllowed]: --optimize-for: "Speed" must be Balanced, Latency or Throughput; '
+                "write one of them"
+            ),
+        ),
+        (
+            ("--optimize-for", "latency"),
+            (
+                'error[NotAllowed]: --optimize-for: "latency" must be Balanced, Latency or '
+                "Throughput; did you mean Latency?"
+            ),
+        ),
+    ],
+)
+def test_a_sentence_about_options_names_options_and_numbers(
+    capsys: Capture, words: tuple[str, ...], line: str
+) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", *words]) == 2
+
+    assert _errors(capsys) == [line]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("8xH100", "'8xH100' has a number, which is what size finds; write H100"),
+        (
+            "A100",
+            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example A100-SXM4-80GB",
+        ),
+        ("??", "'??' must be a GPU; write for example H100"),
+    ],
+)
+def test_size_advises_a_product_without_a_number(
+    capsys: Capture, text: str, sentence: str
+) -> None:
+    assert main(["size", LLAMA, "--gpus", text]) == 2
+
+    assert [line.partition(" ")[2] for line in _errors(capsys)] == [
+        f"--gpus: {sentence}"
+    ]
+
+
+def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
+    capsys: Capture,
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["size", LLAMA, "--replicas", "2"])
+    assert "unrecognized arguments: --replicas" in capsys.readouterr().err
+
+    load = ("--rps", "20", "--ttft", "1ms", "--gpus", "H100")
+    assert main(["size", LLAMA, *load]) == 1
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert "GPUs are not enough. --ttft: time to first token of" in out
+    assert "; relax the limit or lower the rate GPU GPUS LAYOUT" in out
+
+
+def test_a_size_that_does_not_do_has_its_reason_under_the_table_not_in_a_column(
+    capsys: Capture,
+) -> None:
+    main(["size", LLAMA, "--rps", "20", "--ttft", "1ms", "--gpus", "H100"])
+    table = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    main(["plan", LLAMA, "--gpus", "1xH100", "--ttft", "1ms", "-o", "wide"])
+    header, row = capsys.readouterr().out.splitlines()
+
+    assert [line.split() for line in table[1:]] == [
+        ["H100-SXM-80GB", "-", "-", "-", "-", "-"],
+        ["H100-SXM-80GB:", "TtftLimitExceeded"],
+    ]
+    assert (header.split()[-1], row.split()[-1]) == ("REASON", "TtftLimitExceeded")
+    assert row.split()[1:-1] == ["-"] * 7
+
+
+def test_the_value_behind_an_option_that_is_not_known_is_not_called_unknown(
+    capsys: Capture,
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--gpu", "16xH100", LLAMA])
+
+    assert _errors(capsys) == [
+        (
+            "error[NotAllowed]: unrecognized arguments: --gpu (did you mean --gpus?); see "
+            "'shardwright plan --help'"
+        )
+    ]
+
+
+def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> None:
+    main(["gpus", "h101"])
+
+    assert capsys.readouterr().err == (
+        "no GPU of the catalogue has an id with 'h101' in it; did you mean H100-SXM-80GB?\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,7 +379,7 @@ def test_an_option_is_written_out(capsys: Capture) -> None:
 
     (line,) = _errors(capsys)
     assert line == (
-        "error[NotAllowed]: unrecognized arguments: --gpu 8xH100 (did you mean --gpus?); see "
+        "error[NotAllowed]: unrecognized arguments: --gpu (did you mean --gpus?); see "
         "'shardwright plan --help'"
     )
 
@@ -330,7 +446,7 @@ def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(
 def test_wide_tables_have_more_columns(capsys: Capture) -> None:
     for command, more in (
         ("models", ["REVISION", "CONFIG", "FROM"]),
-        ("gpus", ["VENDOR", "GPUS", "A", "NODE", "LINK", "GB/S"]),
+        ("gpus", ["VENDOR", "GPUS/NODE", "LINK", "GB/S"]),
     ):
         main([command])
         plain = capsys.readouterr().out.splitlines()[0].split()
@@ -415,7 +531,7 @@ def test_a_table_of_sizes_says_what_its_prices_are(
     )
     stated = capsys.readouterr().out
     assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
-    assert "AN HOUR" in stated
+    assert "PER HOUR" in stated
     assert "H100 HOURS" not in stated
 
 
@@ -424,4 +540,4 @@ def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(
 ) -> None:
     assert main(["size", LLAMA, "--tpot", "1ms", "--gpus", "T4"]) == 1
 
-    assert "1,024 GPUs do not do" in capsys.readouterr().out
+    assert "1,024 GPUs are not enough." in capsys.readouterr().out
