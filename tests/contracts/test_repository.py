@@ -153,6 +153,9 @@ def test_bare_make_prints_help() -> None:
     assert all(
         target in said for target in ("test", "demo", "lint", "setup", "generate")
     )
+    assert "\x1b" not in said
+    assert [line for line in said.splitlines() if len(line) > 100] == []
+    assert [line for line in said.splitlines() if line[22:24] != "  "] == []
 
 
 def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:

@@ -17,13 +17,15 @@ from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
-_SCREEN_LINES = 50  # what a terminal shows at once
+_MOST_OPTIONS = 12  # in full they are more lines than a terminal shows at once
 
 PLAN_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
-  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 --rps 5 --ttft 2s --tpot 50ms
-  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 -o manifest | kubectl apply -f -
+  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 \\
+    --rps 5 --ttft 2s --tpot 50ms
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
+    -o manifest | kubectl apply -f -
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
@@ -35,7 +37,7 @@ exit codes:
   0  there is a plan
   1  nothing fits; the explanation says why and what is closest
   2  the input must be changed; each problem is one line on stderr
-  3  the cluster or the hub cannot be reached, or a fault of ours
+  3  the cluster or the hub cannot be reached, or an internal error
 """
 EXPLAIN_EXAMPLES = """\
 examples:
@@ -47,7 +49,7 @@ exit codes: as for plan
 REPORT_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > plan.html
-  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 > plan.html
+  %(prog)s meta-llama/Llama-3.1-8B-Instruct --gpus 2xH100 > plan.html
 
 The page needs no network. Beside the plan it holds what would be planned under up to 63 other loads, so it takes
 some seconds of CPU. It shows one ShardedModel.
@@ -63,8 +65,10 @@ exit codes: as for plan; 1 also for a plan that can be shown but not yet deploye
 """
 SIZE_EXAMPLES = """\
 examples:
-  %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s --gpus H100 --gpus L40S
-  %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms --gpus H200 --network 400 -o json
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s \\
+    --gpus H100 --gpus L40S
+  %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms \\
+    --gpus H200 --network 400 -o json
 
 exit codes: 0 some number of GPUs carries the load, 1 none does, 2 and 3 as for plan
 """
@@ -73,17 +77,19 @@ examples:
   %(prog)s --input cases.jsonl --output predictions.jsonl
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
-exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 a fault of ours
+exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 an internal error
 """  # noqa: E501
 FETCH_EXAMPLES = """\
 examples:
-  %(prog)s acme/llama-3.1-70b-support | kubectl apply --server-side -n NAMESPACE -f -
-  HF_TOKEN=hf_... %(prog)s acme/private --revision 0123456789abcdef0123456789abcdef01234567
+  %(prog)s acme/llama-3.1-70b-support | \\
+    kubectl apply --server-side -n NAMESPACE -f -
+  HF_TOKEN=hf_... %(prog)s acme/private \\
+    --revision 0123456789abcdef0123456789abcdef01234567
 
 As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept), HF_ENDPOINT, HF_HUB_OFFLINE (then
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
-exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
+exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or an internal error
 """  # noqa: E501
 MODELS_EXAMPLES = """\
 examples:
@@ -157,12 +163,13 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def format_help(self) -> str:
-        """Return the first screen of a command that has more than one, else all of it."""
-        whole = super().format_help()
+        """Return the first screen of a command that has more than one, else all of it: which
+        of both does not depend on the width of the terminal.
+        """
         return (
             first_screen(self, self._action_groups)
-            if whole.count("\n") > _SCREEN_LINES
-            else whole
+            if len(self._actions) > _MOST_OPTIONS
+            else super().format_help()
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -185,7 +192,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = Parser(
         prog=program,
-        description="Cut a large language model over the GPUs you have: see the plan, the "
+        description="Split a large language model across your GPUs: see the plan, the "
         "manifests, and why.",
         epilog=f"'{program} COMMAND --help' explains a command.",
     )
@@ -407,7 +414,7 @@ def _add_gpus(commands: Commands) -> None:
     _add_output(
         command,
         ("text", "wide", "name", "json", "yaml"),
-        "a table, wide with vendor, GPUs a node and speed of the link; the ids; or one list",
+        "a table, wide with vendor, GPUs per node and speed of the link; the ids; or one list",
     )
 
 
@@ -450,6 +457,7 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
     wanted.add_argument(
         "-n",
         "--namespace",
+        metavar="NAME",
         default="",
         help="namespace of ShardedModels that name none (default: the context's)",
     )
@@ -470,8 +478,8 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
             nargs="?",
             action=PlannedByServer,
             metavar="URL",
-            help="alone: let the operator plan a copy of -f; for whoever may not list nodes: the "
-            "copy has mode PlanOnly, and is deleted again; with a URL: address of the API server",
+            help="have the operator plan a copy of -f; for whoever may not list nodes: the copy "
+            "has mode PlanOnly, and is deleted again; with a URL: address of the API server",
         )
 
 
@@ -491,8 +499,8 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="COUNTxGPU",
-        help="so many free GPUs of a product, such as 16xH100; 'shardwright gpus' lists "
-        "products; may be repeated",
+        help="this many free GPUs, such as 16xH100; 'shardwright gpus' lists products; may be "
+        "repeated",
     )
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
@@ -519,13 +527,13 @@ def _add_nodes_of(there: ArgumentGroup) -> None:
         "--nodes-of",
         type=count_of,
         metavar="COUNT",
-        help="of --gpus: GPUs in a node (default: as in the largest usual instance, at most 8)",
+        help="GPUs per node (with --gpus; default: as in the largest usual instance, at most 8)",
     )
     there.add_argument(
         "--network",
         type=gbps_of,
         metavar="GBPS",
-        help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)",
+        help="Gbit/s between nodes per GPU (with --gpus; default: assumed, little)",
     )
 
 

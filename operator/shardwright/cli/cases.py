@@ -39,11 +39,33 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         "maxModelLen",
         "memoryUtilization",
     ),
-    "model": ("config", "name"),
-    "engine": ("name", "version"),
-    "hardware": ("gpuProduct", "gpusPerNode", "nodes", "nvlinkDomainGpus"),
-    "parallelism": ("tensor", "pipeline", "expert", "attentionData", "replicas"),
-    "workload": ("inputTokens", "outputTokens", "concurrency", "arrival"),
+    "model": (
+        "config",
+        "name",
+    ),
+    "engine": (
+        "name",
+        "version",
+    ),
+    "hardware": (
+        "gpuProduct",
+        "gpusPerNode",
+        "nodes",
+        "nvlinkDomainGpus",
+    ),
+    "parallelism": (
+        "tensor",
+        "pipeline",
+        "expert",
+        "attentionData",
+        "replicas",
+    ),
+    "workload": (
+        "inputTokens",
+        "outputTokens",
+        "concurrency",
+        "arrival",
+    ),
 }
 """The fields of a case and of its parts; what is in ``model.config`` is the model's."""
 

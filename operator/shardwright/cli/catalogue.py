@@ -26,7 +26,7 @@ from shardwright.modelspec.catalogue import (
     listing_of,
 )
 from shardwright.modelspec.parse import CONFIG_FILE
-from shardwright.reporting.lines import Line, listing, paragraph, table
+from shardwright.reporting.lines import Line, paragraph, table, whole_rows
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
@@ -163,7 +163,9 @@ def _print_table(
         return
     width = width_of_output(IN_A_FILE_COLUMNS)
     lines = (
-        listing(header, cells) if wide else table(header, cells, width=width, indent="")
+        whole_rows(header, cells)
+        if wide
+        else table(header, cells, width=width, indent="")
     )
     print_lines(lines, width=width)
 

@@ -8,35 +8,36 @@ from shardwright.cli.numbers import OutputForm, count_of
 
 STATUS_EXAMPLES = """\
 examples:
-  %(prog)s                 # all of the context's namespace; -A: of all namespaces
+  %(prog)s                 # of the context's namespace; -A: of all
   %(prog)s llama-405b -w
   %(prog)s -A -o json
 
-exit codes: 0 printed, 2 there is no such model, 3 the cluster cannot be reached, or a fault of ours
-"""
+exit codes: 0 printed, 2 there is no such model, 3 the cluster cannot be reached, or an internal error
+"""  # noqa: E501
 DIFF_EXAMPLES = """\
 examples:
-  %(prog)s -f model.yaml               # what would an edit restart, and for how long?
-  %(prog)s llama-405b                  # what would an operator of this release change?
+  %(prog)s -f model.yaml  # what would an edit restart, for how long?
+  %(prog)s llama-405b     # what would this release change?
   %(prog)s llama-405b --operator-version 0.1.0 -o json
 
-exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or a fault
+exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or an internal error
 """  # noqa: E501
 
 
 IMPORT_EXAMPLES = """\
 examples:
   %(prog)s -f lws.yaml > model.yaml
-  %(prog)s deployment/llama -n models | kubectl shardwright plan -f - --server
+  %(prog)s deployment/llama -n models | \\
+    kubectl shardwright plan -f - --server
   kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
 
-exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or a fault of ours
-"""
+exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or an internal error
+"""  # noqa: E501
 
 
 COMPLETION_EXAMPLES = """\
 examples:
-  source <(%(prog)s bash)                                            # in ~/.bashrc
+  source <(%(prog)s bash)         # in ~/.bashrc
   %(prog)s zsh > "${fpath[1]}/_shardwright"
   %(prog)s fish > ~/.config/fish/completions/shardwright.fish
 
@@ -48,10 +49,11 @@ DOCTOR_EXAMPLES = """\
 examples:
   %(prog)s
   %(prog)s --network-policies
-  %(prog)s --network-policies --trial-namespace models --image registry.example/python:3.11
+  %(prog)s --network-policies --trial-namespace models \\
+    --image registry.example/python:3.11
   %(prog)s -o json | jq -r '.checks[].findings[].command'
 
-exit codes: 0 nothing is wrong, 1 something is, 2 the options must be changed, 3 the cluster cannot be reached, or a fault of ours
+exit codes: 0 nothing is wrong, 1 something is, 2 the options must be changed, 3 the cluster cannot be reached, or an internal error
 """  # noqa: E501
 
 
@@ -62,7 +64,7 @@ examples:
   %(prog)s undo llama -n models --to-revision 2
   %(prog)s retry llama -n models
 
-exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or a fault of ours
+exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or an internal error
 """  # noqa: E501
 
 
@@ -100,7 +102,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "status",
-        summary="say who waits for whom, since when, and what to type",
+        summary="say who waits for whom, since when, and what to run",
         epilog=STATUS_EXAMPLES,
     )
     command.add_argument(
@@ -184,7 +186,7 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "doctor",
-        summary="say what is wrong with an installation, and what to type",
+        summary="say what is wrong with an installation, and what to run",
         epilog=DOCTOR_EXAMPLES,
     )
     command.add_argument(
@@ -196,12 +198,13 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--trial-namespace",
         default="",
-        metavar="NAMESPACE",
+        metavar="NAME",
         help="where these pods run (default: one that is made and deleted)",
     )
     command.add_argument(
         "--image",
         default="",
+        metavar="IMAGE",
         help="of these pods, with Python 3 in it (default: the operator's)",
     )
     _add_output(

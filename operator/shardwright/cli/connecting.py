@@ -102,7 +102,7 @@ def add_namespace(
     one_of.add_argument(
         "-n",
         "--namespace",
-        metavar="NAMESPACE",
+        metavar="NAME",
         default="",
         help="namespace (default: the context's)",
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 CONNECTION: Final = "Connection, with the flags of kubectl"
 """The group of kubectl's own flags: whoever knows kubectl knows them."""
 
-_EXAMPLES_SHOWN: Final = 4
+_EXAMPLES_SHOWN: Final = 3
 _NARROWEST: Final = 60
 _CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
 
@@ -82,14 +82,14 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
         "",
         *textwrap.wrap(parser.description or "", width),
     ]
-    for group in groups:
-        rows = list(_rows(group)) if group.title != CONNECTION else []
-        if rows:
-            lines += [
-                "",
-                f"{group.title}:",
-                *(_line(option, said, width) for option, said in rows),
-            ]
+    shown = [
+        (group.title, rows)
+        for group in groups
+        if group.title != CONNECTION and (rows := list(_rows(group)))
+    ]
+    room = max(len(option) for _, rows in shown for option, *_ in rows)
+    for title, rows in shown:
+        lines += ["", f"{title}:", *(_line(*row, room, width) for row in rows)]
     lines += [
         "",
         *_examples(parser),
@@ -98,25 +98,47 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(group: Any) -> Iterator[tuple[str, str]]:
-    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
-        if action.help is argparse.SUPPRESS or any(
-            name.startswith("--help") for name in action.option_strings
-        ):
+def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield of each option how it is typed, what it does, and its default; help and traceback,
+    which every command has, come last.
+    """
+    actions = sorted(
+        group._group_actions,  # noqa: SLF001 - argparse has no public way
+        key=lambda action: action.dest in {"help", "debug"},
+    )
+    for action in actions:
+        if action.help is argparse.SUPPRESS or action.option_strings == ["--help-all"]:
             continue
         names = ", ".join(action.option_strings)
         if action.choices and names:
-            yield f"{names} FORM", ", ".join(action.choices)
+            default = f" (default: {action.default})"
+            yield f"{names} FORM", ", ".join(action.choices), default
             continue
         metavar = "" if action.nargs == 0 else str(action.metavar or "")
-        yield (
-            f"{names} {metavar}".strip(),
-            str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""},
-        )
+        taken = f"[{metavar}]" if action.nargs == "?" and names else metavar
+        said, default = _parted(str(action.help or ""))
+        yield f"{names} {taken}".strip(), said, default
 
 
-def _line(option: str, said: str, width: int) -> str:
-    text = f"  {option:<24} {said}"
+def _parted(text: str) -> tuple[str, str]:
+    """Return the first words of a help, and the default in it.
+
+    >>> (
+    ...     _parted("mean length; of all (default: 64)"),
+    ...     _parted("GPUs (with x; default: 8)"),
+    ... )
+    (('mean length', ' (default: 64)'), ('GPUs (with x)', ''))
+    """
+    if inner := re.search(r"; default: [^)]*\)", text):
+        return f"{text[: inner.start()]})", ""
+    default = re.search(r" \(default: [^)]*\)", text)
+    return re.split(r" \(default|;", text, maxsplit=1)[0], default[0] if default else ""
+
+
+def _line(option: str, said: str, default: str, room: int, width: int) -> str:
+    text = f"  {option:<{room}}  {said}"
+    if len(text) + len(default) <= width:
+        return text + default
     return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -127,7 +149,7 @@ def _examples(parser: argparse.ArgumentParser) -> list[str]:
         .replace("%(prog)s", parser.prog)
         .splitlines()
     )
-    shown = [line for line in examples if line.startswith(("examples", "  "))][
-        : 1 + _EXAMPLES_SHOWN
-    ]
-    return [*shown, ""] if shown else []
+    # A line that goes on with a command of the line before is set in further.
+    starts = [index for index, line in enumerate(examples) if re.match(r"  [^ ]", line)]
+    beyond = starts[_EXAMPLES_SHOWN] if starts[_EXAMPLES_SHOWN:] else len(examples)
+    return [*examples[:beyond], ""] if starts else []

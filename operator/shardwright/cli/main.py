@@ -169,8 +169,8 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
             "".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr
         )
     print_error(
-        f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the "
-        "output of --debug"
+        f"{type(error).__name__}: {error}; this is an internal error: please report it with "
+        "the output of --debug"
     )
     return Exit.FAULT
 

@@ -18,9 +18,9 @@ from shardwright.reporting.lines import (
     Role,
     Span,
     line,
-    listing,
     paragraph,
     table,
+    whole_rows,
 )
 
 BAR: Final = 20  #: cells of the bar of a group that loads
@@ -66,7 +66,9 @@ def table_lines(
         for item in found
     ]
     yield from (
-        listing(header, rows) if wide else table(header, rows, width=width, indent="")
+        whole_rows(header, rows)
+        if wide
+        else table(header, rows, width=width, indent="")
     )
 
 

@@ -57,37 +57,36 @@ def read_named_gpus(
     *,
     gpus_per_node: int | None = None,
     network_gbps_per_gpu: float | None = None,
+    counted: bool = True,
 ) -> tuple[NamedGpus, ...]:
-    """Read the GPUs that ``--gpus`` names, each as COUNTxGPU. The product is an id of the catalogue
-    or any name that means one.
+    """Read the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product where they are
+    not ``counted``. The product is an id of the catalogue or any name that means one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
     """
-    return _all(_read(text, gpus_per_node, network_gbps_per_gpu) for text in texts)
-
-
-def read_products(
-    texts: Iterable[str],
-    *,
-    gpus_per_node: int | None = None,
-    network_gbps_per_gpu: float | None = None,
-) -> tuple[NamedGpus, ...]:
-    """Read one GPU of each product that ``size --gpus`` names, without a number.
-
-    Raises:
-        InputError: with one problem for each text that does not name GPUs that can be planned.
-    """
-    return _all(
-        _read_product(text, gpus_per_node, network_gbps_per_gpu) for text in texts
-    )
-
-
-def _all(read: Iterable[NamedGpus | Problem]) -> tuple[NamedGpus, ...]:
-    found = tuple(read)
-    if problems := [one for one in found if isinstance(one, Problem)]:
+    parse = _counted if counted else _product
+    found: list[NamedGpus] = []
+    problems: list[Problem] = []
+    for text in texts:
+        parsed = parse(text.strip())
+        read = (
+            parsed
+            if isinstance(parsed, Problem)
+            else _read(
+                *parsed,
+                gpus_per_node,
+                network_gbps_per_gpu,
+                example="8x" if counted else "",
+            )
+        )
+        if isinstance(read, Problem):
+            problems.append(read)
+        else:
+            found.append(read)
+    if problems:
         raise InputError(problems)
-    return tuple(one for one in found if isinstance(one, NamedGpus))
+    return tuple(found)
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
@@ -131,10 +130,8 @@ def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _read(
-    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
-) -> NamedGpus | Problem:
-    match = _NAMED.fullmatch(text.strip())
+def _counted(text: str) -> tuple[int, str] | Problem:
+    match = _NAMED.fullmatch(text)
     if match is None:
         return Problem(
             code="GpusUnreadable",
@@ -143,7 +140,7 @@ def _read(
             limit="must be a number, x and a GPU",
             remedy="write for example 16xH100",
         )
-    count, name = int(match[1]), match[2]
+    count = int(match[1])
     if not 1 <= count <= MOST_GPUS:
         return Problem(
             code="OutOfRange",
@@ -151,38 +148,30 @@ def _read(
             what=f"{count:,} GPUs",
             limit=f"must be from 1 to {MOST_GPUS:,}",
         )
-    return _named(count, name, "8x", gpus_per_node, network_gbps_per_gpu)
+    return count, match[2]
 
 
-def _read_product(
-    text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None
-) -> NamedGpus | Problem:
-    name = text.strip()
-    if counted := _NAMED.fullmatch(name):
-        return Problem(
-            code="GpusUnreadable",
-            path=GPUS,
-            what=f"{text!r:.80}",
-            limit="has a number, which is what size finds",
-            remedy=f"write {counted[2]}",
-        )
-    if not _PRODUCT.fullmatch(name):
-        return Problem(
-            code="GpusUnreadable",
-            path=GPUS,
-            what=f"{text!r:.80}",
-            limit="must be a GPU",
-            remedy="write for example H100",
-        )
-    return _named(1, name, "", gpus_per_node, network_gbps_per_gpu)
+def _product(text: str) -> tuple[int, str] | Problem:
+    match = _NAMED.fullmatch(text)
+    if _PRODUCT.fullmatch(text) and match is None:
+        return 1, text
+    limit = "has a number, which is what size finds" if match else "must be a GPU"
+    return Problem(
+        code="GpusUnreadable",
+        path=GPUS,
+        what=f"{text!r:.80}",
+        limit=limit,
+        remedy=f"write {match[2]}" if match else "write for example H100",
+    )
 
 
-def _named(
+def _read(
     count: int,
     name: str,
-    example: str,
     gpus_per_node: int | None,
     network_gbps_per_gpu: float | None,
+    *,
+    example: str,
 ) -> NamedGpus | Problem:
     """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
     gpu = find_gpu(name)

@@ -6,7 +6,7 @@ from typing import Any
 from shardwright.cli.output import print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
-from shardwright.reporting.lines import Line, listing
+from shardwright.reporting.lines import Line, whole_rows
 
 
 def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
@@ -22,7 +22,7 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
         "PER TOKEN",
         "REASON",
     )
-    return listing(header, [(name, *_row(outcome)) for name, outcome in plans])
+    return whole_rows(header, [(name, *_row(outcome)) for name, outcome in plans])
 
 
 def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:

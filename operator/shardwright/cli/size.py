@@ -16,7 +16,7 @@ from typing import Any, Final
 from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
-from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_products
+from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
 from shardwright.cli.output import (
     print_lines,
     print_text,
@@ -39,9 +39,9 @@ from shardwright.reporting.lines import (
     Role,
     Span,
     line,
-    listing,
     paragraph,
     table,
+    whole_rows,
 )
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
@@ -143,8 +143,9 @@ def print_size(arguments: Namespace) -> Exit:
     does.
     """
     settings = _settings(arguments)
-    named = read_products(
+    named = read_named_gpus(
         arguments.gpus or USUAL,
+        counted=False,
         gpus_per_node=arguments.nodes_of,
         network_gbps_per_gpu=arguments.network,
     )
@@ -265,7 +266,11 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
         headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
     )
     yield Line()
-    header = ("GPU", *_COLUMNS, *_PRICE_HEADERS[by])
+    header = (
+        "GPU",
+        *_COLUMNS,
+        *_PRICE_HEADERS[by],
+    )
     rows = [(*_row(sized), *_price(sized, by)) for sized in found]
     yield from table(header, rows, width=width)
     yield from _reasons(
@@ -317,7 +322,7 @@ def _wide(found: Sequence[Sized]) -> list[Line]:
         )
         for sized in found
     ]
-    return listing(header, rows)
+    return whole_rows(header, rows)
 
 
 def _output_of_a_gpu(sized: Sized) -> str:

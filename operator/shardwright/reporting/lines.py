@@ -136,10 +136,10 @@ def with_commands(
     text: str, *, width: int, first: Sequence[Span], role: Role = Role.PLAIN
 ) -> list[Line]:
     """Return a paragraph whose commands (words in backticks) stand whole on lines of their own, so
-    that they can be copied.
+    that they can be copied; a long one goes on behind a backslash.
 
     >>> said = "until you run `kubectl get pods -A -o wide` and `kubectl get nodes`"
-    >>> lines = with_commands(said, width=24, first=[Span("- ")])
+    >>> lines = with_commands(said, width=38, first=[Span("- ")])
     >>> [one.plain() for one in lines]
     ['- until you run', '      kubectl get pods -A -o wide', '      kubectl get nodes']
     """
@@ -147,11 +147,33 @@ def with_commands(
     lines: list[Line] = []
     for index, part in enumerate(_COMMAND.split(text)):
         if index % 2:
-            lines.append(Line((Span(indent), Span(part, Role.COMMAND))))
+            lines += (
+                Line((Span(indent), Span(row, Role.COMMAND)))
+                for row in _continued(part, width - len(indent))
+            )
         elif part:
             before = [Span(" " * _length(tuple(first)))] if lines else first
             lines += paragraph(part.strip(), width=width, first=before, role=role)
     return lines
+
+
+def _continued(command: str, width: int) -> list[str]:
+    r"""Return a command in rows that a shell reads as one, broken before its options.
+
+    >>> _continued("kubectl patch smodel m --type merge -p 'a - b'", 38)
+    ['kubectl patch smodel m --type merge \\', "  -p 'a - b'"]
+    """
+    first, *options = re.split(r" (?=-)", command)
+    rows = [first]
+    for option in options:
+        longer = f"{rows[-1]} {option}"
+        quoted = rows[-1].count("'") % 2
+        if quoted or columns(longer) + len(" \\") <= width:
+            rows[-1] = longer
+        else:
+            rows[-1] += " \\"
+            rows.append(f"  {option}")
+    return rows
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -221,10 +243,13 @@ def table(
     ]
 
 
-def listing(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
+def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
     """Return rows under their header, each on one line, however wide that is: for ``-o wide``.
 
-    >>> [one.plain() for one in listing(("ID", "SOURCE"), [("a", "b c"), ("de", "")])]
+    >>> [
+    ...     one.plain()
+    ...     for one in whole_rows(("ID", "SOURCE"), [("a", "b c"), ("de", "")])
+    ... ]
     ['ID  SOURCE', 'a   b c', 'de']
     """
     cells = [[_spans(cell) for cell in row] for row in rows]

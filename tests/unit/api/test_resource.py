@@ -61,6 +61,20 @@ def test_a_quoted_number_is_told_to_lose_its_quotes() -> None:
     ]
 
 
+def test_a_word_in_place_of_a_number_has_no_quotes_to_lose() -> None:
+    assert sentences(replicas="lots", workload={"requestsPerSecond": "many"}) == [
+        'spec.replicas: "lots" must be an integer; write an integer',
+        'spec.workload.requestsPerSecond: "many" must be a number; write a number',
+    ]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_out_of_range(value: float) -> None:
+    (sentence,) = sentences(workload={"requestsPerSecond": value})
+
+    assert sentence.startswith("spec.workload.requestsPerSecond: ")
+
+
 def test_a_word_outside_an_enum_is_told_the_words_and_the_nearest() -> None:
     assert sentences(objective={"optimizeFor": "latency"}) == [
         (

@@ -1,4 +1,4 @@
-"""What ``status`` says: who waits for whom, since when, and what to type."""
+"""What ``status`` says: who waits for whom, since when, and what to run."""
 
 from __future__ import annotations
 
@@ -103,6 +103,18 @@ def test_a_model_that_serves() -> None:
         "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
         "llama  True   2/2     7m     TP8     16    Serving",
     ]
+    wide = [
+        one.plain()
+        for one in table_lines(
+            [_standing(operator)],
+            operator.cluster.now,
+            60,
+            namespaces=True,
+            wide=True,
+        )
+    ]
+    assert wide[1].endswith("  http://llama.models.svc.cluster.local:8000")
+    assert len(wide) == 2
 
 
 def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:

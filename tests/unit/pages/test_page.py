@@ -266,6 +266,22 @@ def test_text_that_means_harm_is_text() -> None:
         assert json.loads(read.scripts["explanation"]) == hostile(document, text[:2000])
 
 
+def test_no_page_is_printed_into_a_terminal(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    assert main(["report", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "2xH100"]) == 2
+
+    assert capsys.readouterr() == (
+        "",
+        (
+            "error[NotAllowed]: the page is HTML for a browser, not for a terminal; redirect it: > "
+            "plan.html\n"
+        ),
+    )
+
+
 def test_several_models_are_refused_with_the_way_out(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
