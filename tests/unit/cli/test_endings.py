@@ -137,7 +137,7 @@ def test_a_fault_of_ours_asks_to_be_reported(
 
     assert main(["version"]) == 3
     assert capsys.readouterr().err == (
-        "error: RuntimeError: the moon; this is a fault of ours: please report it with the output "
+        "error: RuntimeError: the moon; this is an internal error: please report it with the output "
         "of --debug\n"
     )
 

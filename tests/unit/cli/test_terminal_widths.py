@@ -115,8 +115,10 @@ def shown(text: str) -> list[str]:
 
 
 def without_commands(lines: list[str]) -> list[str]:
-    """Return lines without the commands, which stay whole to be copied."""
-    return [line for line in lines if not line.lstrip().startswith("kubectl ")]
+    """Return lines without the commands, whose parts stay whole to be copied."""
+    return [
+        line for line in lines if not line.lstrip().startswith(("kubectl ", "-p '"))
+    ]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
