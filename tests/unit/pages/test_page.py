@@ -179,8 +179,8 @@ def test_a_load_that_the_resource_does_not_take_says_why() -> None:
 
     assert points[-1] == {
         "problem": (
-            "maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or "
-            "lower the other two"
+            "3,000 must be at least 5,120 (inputTokens 4,096 + outputTokens 1,024); raise "
+            "maxModelLen or lower the other two"
         ),
         "speeds": [],
     }
