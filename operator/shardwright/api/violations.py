@@ -5,7 +5,6 @@ way out.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -165,11 +164,13 @@ def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> P
     low, high, value = schema["minimum"], schema["maximum"], detail["input"]
     whole = schema.get("type") == "integer"
     above, below = ("too many", "too few") if whole else ("too much", "too little")
-    gap = (
-        f"{_figure(value - high)} {above}"
-        if value > high
-        else f"{_figure(low - value)} {below}"
-    )
+    gap = ""
+    if _is_readable(value):
+        gap = (
+            f"{_figure(value - high)} {above}"
+            if value > high
+            else f"{_figure(low - value)} {below}"
+        )
     return Problem(
         code="OutOfRange",
         path=path_of(location),
@@ -182,9 +183,23 @@ def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> P
 
 
 def _figure(value: float) -> str:
-    """Return a number as it is typed: a whole one without a point."""
-    whole = isfinite(value) and value == int(value)
-    return f"{int(value) if whole else round(value, 6):,}"
+    """Return a number as it is typed: a whole one without a point.
+
+    >>> _figure(65536), _figure(0.5), _figure(3.0), _figure(-1e-7), _figure(10**400)
+    ('65,536', '0.5', '3', '-1e-07', 'a very large number')
+    """
+    if not _is_readable(value):
+        return "a very large number"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def _is_readable(value: float) -> bool:
+    """Return whether a number is one to write out, and to reckon with as a float."""
+    return isinstance(value, float) or value.bit_length() <= LONGEST_FIGURE_BITS
+
+
+LONGEST_FIGURE_BITS: Final = 64
+"""Basis: chosen; no field takes a number that is longer."""
 
 
 def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:

@@ -12,12 +12,13 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from json import dumps, loads
 from time import monotonic
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
-from shardwright.api.record import PlanRecord
+from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.api.resource import parse_manifest, read_stored
 from shardwright.api.settings import Settings
 from shardwright.cli.clusters import Target, unless_forbidden
@@ -171,12 +172,30 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> PlannedCopy:
                     _silent(copy["metadata"]["annotations"][COPY_OF], why)
                 )
             await asyncio.sleep(LOOK_SECONDS)
-        live = await read_model(client, namespace, name)
+        live = _said_of_the_original(await read_model(client, namespace, name), copy)
         return PlannedCopy(
             live=live,
             subject=await _subject(client, live),
             surroundings=await unless_forbidden(read_live_surroundings(client)),
         )
+
+
+def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel:
+    """Return a planned copy whose texts name the original: a command about the copy would come too
+    late.
+    """
+    name, original = copy["metadata"]["name"], copy["metadata"]["annotations"][COPY_OF]
+    record = (
+        decode(encode(live.record).replace(name, original)) if live.record else None
+    )
+    return replace(
+        live,
+        content={
+            **live.content,
+            "status": loads(dumps(live.content["status"]).replace(name, original)),
+        },
+        record=None if isinstance(record, Problem) else record,
+    )
 
 
 async def _subject(

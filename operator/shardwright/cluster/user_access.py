@@ -7,6 +7,7 @@ The operator has no user: its own way is in ``access``.
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,13 +111,17 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
         _check_name(merged, "context", name, paths)
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
     meant = _with_flags(merged, found, connection)
-    for kind in ("cluster", "user"):
-        if meant.get(kind):
+    by_flags = bool(connection.token or connection.client_certificate)
+    for kind, needed in (
+        ("cluster", True),
+        ("user", bool(connection.user) or not by_flags),
+    ):
+        if meant.get(kind) and needed:
             _check_name(merged, kind, meant[kind], paths)
     loader = KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None)
     with _faults_of_the_library() as said:
         loader.load_and_set(configuration)
-    if not (connection.token or connection.client_certificate):
+    if not by_flags:
         _check_login(configuration, _login_of(merged, meant), said)
     return {"name": name, "namespace": found.get("namespace")}
 
@@ -177,11 +182,13 @@ def _check_login(
         return
     command, hint = str(login.get("command")), login.get("installHint")
     hint = " ".join(str(hint or "").split()).rstrip(".")
-    if shutil.which(command) is None:
+    if "/" not in command and shutil.which(command) is None:
         raise LoginError(
             f"{command} is not installed", hint or "install it where $PATH finds it"
         )
-    raise LoginError(f"{command} fails: {' '.join(' '.join(said).split())}")
+    # To a terminal it has spoken itself, which the library does not expect.
+    why = "it says why above" if sys.stdout.isatty() else " ".join(said)
+    raise LoginError(f"{command} fails: {' '.join(why.split())}")
 
 
 def _merged(paths: Sequence[str]) -> Any:

@@ -405,8 +405,8 @@ def limit_violations(speed: Performance, request: Request) -> Iterator[Violation
         if limit is not None and predicted > limit:
             problem = Problem(
                 code=code,
-                what=f"{which}{name} of {_time(predicted)}",
-                limit=f"must be at most {_time(limit)}",
+                what=f"{which}{name} of {_time(predicted, limit)}",
+                limit=f"must be at most {_time(limit, limit)}",
                 gap=_excess(predicted / limit),
                 remedy=_relief(request),
                 path=f"spec.objective.{field}",
@@ -414,24 +414,34 @@ def limit_violations(speed: Performance, request: Request) -> Iterator[Violation
             yield Violation(problem=problem, miss=predicted / limit - 1)
 
 
-def _time(seconds: float) -> str:
-    """Return a time as one compares it with a limit: to the millisecond where it may be near one.
+FAR: Final = 10
+"""From how many times a limit on it is far exceeded: no percentage says anything. Basis: chosen."""
 
-    >>> _time(0.0416), _time(9.876), _time(30), _time(716.8)
-    ('42 ms', '9,876 ms', '30 s', '12 min')
+
+def _time(seconds: float, limit: float) -> str:
+    """Return a time as one compares it with a limit: in its unit, unless it is far beyond it.
+
+    >>> _time(0.0416, 0.04), _time(30.3, 30), _time(30, 30), _time(716.8, 2)
+    ('42 ms', '30.3 s', '30.0 s', '12 min')
     """
-    if seconds < 10:  # noqa: PLR2004 - limits that people set
-        return f"{to_milliseconds(seconds):,} ms"
+    if seconds < FAR * limit:
+        return (
+            f"{to_milliseconds(seconds):,} ms"
+            if limit < 10  # noqa: PLR2004 - limits that people set
+            else f"{seconds:,.1f} s"
+        )
     return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"  # noqa: PLR2004 - nobody counts seconds
 
 
 def _excess(ratio: float) -> str:
     """Return by how much a limit is exceeded.
 
-    >>> _excess(1.25), _excess(358.4)
-    ('25% over', '358 times as long')
+    >>> _excess(1.003), _excess(1.25), _excess(358.4)
+    ('< 1% over', '25% over', '358 times as long')
     """
-    return f"{ratio - 1:.0%} over" if ratio < 10 else f"{ratio:,.0f} times as long"  # noqa: PLR2004 - a percentage of four digits says nothing
+    if ratio < 1.01:  # noqa: PLR2004 - rounds to nothing
+        return "< 1% over"
+    return f"{ratio - 1:.0%} over" if ratio < FAR else f"{ratio:,.0f} times as long"
 
 
 def _relief(request: Request) -> str:

@@ -21,10 +21,15 @@ from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
-from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
+from shardwright.reconcile.members import (
+    mounted_config_maps,
+    mounted_secrets,
+    peers_service_of,
+)
 from shardwright.reconcile.observed import (
     CONFIG_MAP,
     SECRET,
+    SERVICE,
     STATEFUL_SET,
     Observed,
     controller,
@@ -314,6 +319,9 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     there = {member.group for member in members}
     for key, live in observed.objects.items():
         if key[0] == STATEFUL_SET:
+            # A group that keeps its template may be one of several pods where new ones have one.
+            if peers := peers_service_of(live["spec"]):
+                yield SERVICE, peers
             yield from (
                 (CONFIG_MAP, name)
                 for name in mounted_config_maps(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.templates import own_hash_in
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.names import LEADER_VARIABLE
 
 REVISION_LABEL: Final = "controller-revision-hash"
 
@@ -169,6 +170,19 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
         for volume in pod_spec.get("volumes") or ()
     }
     return tuple(sorted(mounted - {""}))
+
+
+def peers_service_of(spec: Mapping[str, Any]) -> str | None:
+    """Return the name of the Service by which the pods of a StatefulSet's spec find each other,
+    None for a group of one pod.
+    """
+    pod = (spec.get("template") or {}).get("spec") or {}
+    named = {
+        variable.get("name")
+        for container in pod.get("containers") or ()
+        for variable in container.get("env") or ()
+    }
+    return spec.get("serviceName") if LEADER_VARIABLE in named else None
 
 
 def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
+SERVICE: Final = "Service"
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 
 

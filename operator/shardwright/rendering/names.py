@@ -129,6 +129,10 @@ def number_of(group: str) -> int:
     return int(generation_of(group)[0].rpartition("-")[2])
 
 
+LEADER_VARIABLE: Final = "SHARDWRIGHT_LEADER"
+"""Variable of the pods of a group of several: the name by which they find the first of them."""
+
+
 def peers_service(group: str) -> str:
     """Return the name of the headless Service that the ranks of the group of this name find each
     other by; a group of one pod has no such Service.

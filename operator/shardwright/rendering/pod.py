@@ -44,7 +44,7 @@ from shardwright.rendering.labels import (
     group_selector,
 )
 from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
-from shardwright.rendering.names import peers_service
+from shardwright.rendering.names import LEADER_VARIABLE, peers_service
 from shardwright.rendering.resources import workers_per_pod
 from shardwright.rendering.scripts import (
     HTTP_PORT,
@@ -525,7 +525,7 @@ def _group_environment(
     own = deployment.group_name(group)
     name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501
     return [
-        {"name": "SHARDWRIGHT_LEADER", "value": name},
+        {"name": LEADER_VARIABLE, "value": name},
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from shardwright.api.admission import lacks_revision
 from shardwright.api.request import to_request
+from shardwright.api.resource import Metadata
 from shardwright.api.settings import with_defaults
 from shardwright.api.spec import Spec
 from shardwright.api.workload import head_of
@@ -108,7 +109,7 @@ def resolve(question: Question) -> Subject:
             file_bytes=stored.least_bytes,
             commit_missed=_misses_commit(spec, question),
             gated=tuple(_gated(spec)),
-            owner=(resource.metadata.namespace or "", resource.metadata.name),
+            owner=(_stated_namespace(resource.metadata), resource.metadata.name),
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
         terms=terms_of(spec),
@@ -123,6 +124,11 @@ def resolve(question: Question) -> Subject:
         default_version=version if leaves_version_open(spec.engine) else "",
         unadmitted=unadmitted_images(spec.engine, question.settings, version),
     )
+
+
+def _stated_namespace(metadata: Metadata) -> str:
+    """Return the namespace that a resource names, empty if it lands in that of the context."""
+    return metadata.namespace if "namespace" in metadata.model_fields_set else ""
 
 
 def _gated(spec: Spec) -> Iterator[str]:

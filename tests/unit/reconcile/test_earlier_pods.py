@@ -258,6 +258,27 @@ def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_
     assert ("Service", "llama-0-peers") not in operator.cluster.objects
 
 
+def test_a_group_of_two_pods_that_keeps_its_template_keeps_their_service_whatever_is_lost() -> (
+    None
+):
+    wide = {**ONE_NODE, "parallelism": {"tensor": 8, "pipeline": 2}}
+    operator = serving(4, **wide, replicas=2)
+    operator.edit(parallelism={"tensor": 8}, rollout={"partition": 2})
+    operator.run(SETTLED)
+    assert len(uids(operator)) == 4
+
+    operator.cluster.pods.clear()
+    operator.cluster.version += 1
+    operator.run(2 * SETTLED)
+
+    assert (ready(operator)[0], len(uids(operator))) == ("True", 4)
+    assert {name for kind, name in operator.cluster.objects if kind == "Service"} == {
+        "llama",
+        "llama-0-peers",
+        "llama-1-peers",
+    }
+
+
 def test_what_follows_from_the_generation_of_a_group_is_as_this_release_makes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
