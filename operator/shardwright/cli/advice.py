@@ -162,7 +162,7 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
         "": _OPERATOR,
     }
 )
-"""What to type for a reason of Ready; any other one has its events."""
+"""What to run for a reason of Ready; any other one has its events."""
 
 
 def _of_model(standing: ModelState, program: str) -> Iterator[Advice]:

@@ -180,7 +180,9 @@ def _meant(
     """Return known models like one that is looked for at the hub: its id may be misspelt."""
     if ready.get("reason") not in _UNREAD_CONFIG:
         return ()
-    return like_ids(text_or_empty(mapping(content["spec"].get("model")).get("id")))
+    return like_ids(
+        text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id"))
+    )
 
 
 def _worth_saying(conditions: Sequence[Content], ready: Content) -> Iterable[Content]:

@@ -159,7 +159,7 @@ def detail_lines(
     for group in item.groups:
         yield from _group(group, now, width)
     if found := advice(item, program):
-        yield line(Span("What to type", Role.SECTION))
+        yield line(Span("What to run", Role.SECTION))
         for one in found:
             yield from _advice(one, width)
 

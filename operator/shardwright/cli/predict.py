@@ -105,7 +105,7 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
         else:
             gap = f"and is longer than {_LONGEST_LINE:,} characters"
     except json.JSONDecodeError as error:
-        gap = f"and is no JSON from character {error.pos + 1:,} on"
+        gap = f"and is not valid JSON at character {error.pos + 1:,}"
     except (ValueError, RecursionError):
         gap = "and has a number too long, or parts too deep in each other"
     if isinstance(found, Mapping):

@@ -33,7 +33,12 @@ from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
+from shardwright.reporting.figures import (
+    format_count,
+    format_layout,
+    format_plural,
+    format_seconds,
+)
 from shardwright.reporting.lines import (
     Line,
     Role,
@@ -290,7 +295,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     near = list(_near(first))
     yield from table(_COLUMNS, [_cells(step) for step in near], width=width)
     yield from _reasons(
-        ((f"{step.gpus} GPUs", _shortfall(step)) for step in near), width
+        ((format_plural(step.gpus, "GPU"), _shortfall(step)) for step in near), width
     )
 
 

@@ -175,7 +175,7 @@ def test_a_model_that_is_looked_for_may_be_a_misspelt_one(
 
     line = _lines(standing, operator, 140)[1]
 
-    assert line.startswith(said or "What to type")
+    assert line.startswith(said or "What to run")
 
 
 def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
@@ -189,7 +189,7 @@ def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
         "  llama-0  starting",
         "    rank 0 waits for rank 1",
         "    rank 1: engine ImagePullBackOff; rank 0: runs, and has not met all ranks of its group",
-        "What to type",
+        "What to run",
         "  kubectl -n models describe pod llama-0-1  # what the pod waits for",
         "  kubectl -n models events --for smodel/llama  # what has happened to it",
     ]
@@ -220,7 +220,7 @@ def test_without_the_right_to_see_pods_the_status_speaks() -> None:
     assert _lines(_standing(operator, may_see=False), operator)[4:] == [
         "  llama-0  not ready",
         "    ranks 0, 1: starting",
-        "What to type",
+        "What to run",
         "  kubectl -n models events --for smodel/llama  # what has happened to it",
     ]
 

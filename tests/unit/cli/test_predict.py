@@ -161,11 +161,11 @@ def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
     [
         (
             "nothing",
-            "line 2 must be a JSON object, and is no JSON from character 1 on",
+            "line 2 must be a JSON object, and is not valid JSON at character 1",
         ),
         (
             '{"id": }',
-            "line 2 must be a JSON object, and is no JSON from character 8 on",
+            "line 2 must be a JSON object, and is not valid JSON at character 8",
         ),
         ("[]", "line 2 must be a JSON object"),
     ],
