@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
+from shardwright.cli.changed_values import changed_values
 from shardwright.cli.clusters import Target
-from shardwright.cli.diff import changed_values
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import condition_of, no_such_model
 from shardwright.cli.output import (
