@@ -12,6 +12,7 @@ BROKEN_PIPE: Final = (
 TERMINATED: Final = (
     143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
 )
+NOT_ALLOWED: Final = "NotAllowedInCluster"
 
 
 class Exit(IntEnum):
@@ -37,3 +38,8 @@ class UnreachableError(Exception):
     def code(self) -> str:
         """Return the word under which docs/reasons.md explains it."""
         return self.problem.code
+
+    @property
+    def forbidden(self) -> bool:
+        """Return whether the cluster knows us, and does not let us do this one thing."""
+        return self.code == NOT_ALLOWED
