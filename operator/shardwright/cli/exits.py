@@ -12,7 +12,6 @@ BROKEN_PIPE: Final = (
 TERMINATED: Final = (
     143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
 )
-NOT_ALLOWED: Final = "NotAllowedInCluster"
 
 
 class Exit(IntEnum):
@@ -42,4 +41,4 @@ class UnreachableError(Exception):
     @property
     def forbidden(self) -> bool:
         """Return whether the cluster knows us, and does not let us do this one thing."""
-        return self.code == NOT_ALLOWED
+        return self.code == "NotAllowedInCluster"

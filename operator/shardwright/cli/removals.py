@@ -83,25 +83,49 @@ class _Place:
     theirs: Owned
     free: bool = False
 
-    def field(self, name: str) -> "_Place":
+    def field(
+        self,
+        name: str,
+    ) -> "_Place":
         """Return the place of a field of it."""
         path = f"{self.path}.{name}" if self.path else name
-        return self._below(name, path, lambda owned: _below(owned, f"f:{name}"))
+        return self._below(
+            name,
+            path,
+            lambda owned: _below(owned, f"f:{name}"),
+        )
 
-    def keyed(self, key: str, value: Any) -> "_Place":
+    def keyed(
+        self,
+        key: str,
+        value: Any,
+    ) -> "_Place":
         """Return the place of an item of it that has this key."""
         sign = json.dumps({key: value}, separators=(",", ":"), ensure_ascii=False)
         return self._below(
-            "", f"{self.path}[{value}]", lambda owned: _below(owned, f"k:{sign}")
+            "",
+            f"{self.path}[{value}]",
+            lambda owned: _below(owned, f"k:{sign}"),
         )
 
-    def item(self, index: int, live: Any) -> "_Place":
+    def item(
+        self,
+        index: int,
+        live: Any,
+    ) -> "_Place":
         """Return the place of an item of it that is known by its index alone."""
         return self._below(
-            "", f"{self.path}[{index}]", lambda owned: _of_item(owned, live)
+            "",
+            f"{self.path}[{index}]",
+            lambda owned: _of_item(owned, live),
         )
 
-    def _below(self, name: str, path: str, owned: Callable[[Owned], Owned]) -> "_Place":
+    def _below(
+        self,
+        name: str,
+        path: str,
+        owned: Callable[[Owned], Owned],
+    ) -> "_Place":
         return _Place(
             name=name,
             path=path,
@@ -122,7 +146,13 @@ def removed_fields(
     """
     ours, theirs = _owned(live)
     place = _Place(ours=ours, theirs=theirs)
-    return tuple(_removed(_written(rendered), _written(live), place))
+    return tuple(
+        _removed(
+            _written(rendered),
+            _written(live),
+            place,
+        )
+    )
 
 
 def _written(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +205,10 @@ def _of_field(
         yield from _removed(rendered, live, place)
 
 
-def _leaves_alone(live: Any, place: _Place) -> bool:
+def _leaves_alone(
+    live: Any,
+    place: _Place,
+) -> bool:
     """Return whether an apply without a field takes nothing away: it has no value, or it is the API
     server's or somebody else's, too.
     """
@@ -216,7 +249,10 @@ def _below(
     return None if any(not one for one in found) else found
 
 
-def _of_item(owned: Owned, live: Any) -> Owned:
+def _of_item(
+    owned: Owned,
+    live: Any,
+) -> Owned:
     """Return what is owned of an item of a list, all of it where the list has no keys."""
     signs = [sign for one in owned or () for sign in one if sign.startswith("k:")]
     if not signs:

@@ -4,7 +4,7 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
-from shardwright.cli.exits import NOT_ALLOWED, UnreachableError
+from shardwright.cli.exits import UnreachableError
 from shardwright.cluster.calls import (
     DEADLINE_EXCEEDED,
     NOT_A_STATUS,
@@ -51,7 +51,7 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
     if error.code == _FORBIDDEN:
         of_nodes = str(error).startswith("nodes is forbidden")
         return Problem(
-            code=NOT_ALLOWED,
+            code="NotAllowedInCluster",
             what=str(error),
             remedy=_OPERATOR_PLANS if of_nodes else _ASK_FOR_IT,
         )
