@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
+from shardwright.cli.changed_values import FieldChange, changed_values
 from shardwright.cli.clusters import Target
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
@@ -25,7 +26,7 @@ from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.rehearsal import FieldChange, ModelDifference, rehearse
+from shardwright.cli.rehearsal import ModelDifference, rehearse
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import Client
@@ -211,16 +212,3 @@ def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldC
         item.spec.model_dump(mode="json", by_alias=True) for item in (before, after)
     )
     yield from changed_values(was, wanted, "spec")
-
-
-def changed_values(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
-    """Yield the values at and below a path in which two objects differ."""
-    if before == after:
-        return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in dict.fromkeys((*before, *after)):
-            yield from changed_values(
-                before.get(name), after.get(name), f"{path}.{name}"
-            )
-    else:
-        yield FieldChange(path=path, before=before, after=after)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from shardwright import __version__
 from shardwright.api.plan_status import planned_nodes
+from shardwright.cli.changed_values import FieldChange
 from shardwright.cli.rehearsal import (
     Fate,
-    FieldChange,
     GroupFate,
     ModelDifference,
     ObjectChange,

@@ -37,3 +37,8 @@ class UnreachableError(Exception):
     def code(self) -> str:
         """Return the word under which docs/reasons.md explains it."""
         return self.problem.code
+
+    @property
+    def forbidden(self) -> bool:
+        """Return whether the cluster knows us, and does not let us do this one thing."""
+        return self.code == "NotAllowedInCluster"

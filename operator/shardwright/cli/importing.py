@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.exits import Exit
+from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.imports.draft import Content, Imported
 from shardwright.cli.imports.kinds import (
     READERS,
@@ -37,7 +37,7 @@ def import_models(arguments: Namespace) -> Exit:
 
     Raises:
         InputError: nothing that is named can be imported.
-        UnreachableError: the cluster cannot be reached, or does not let us.
+        UnreachableError: the cluster cannot be reached, or does not know us.
     """
     found, problems = _in_turn(
         _from_cluster(arguments) if arguments.name else _from_files(arguments)
@@ -61,6 +61,10 @@ def _in_turn(
             found.append(reading())
         except InputError as error:
             problems += error.problems
+        except UnreachableError as error:
+            if not error.forbidden:
+                raise
+            problems.append(error.problem)
     return found, problems
 
 

@@ -50,6 +50,6 @@ def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surro
     try:
         return read_surroundings_of(cluster, stated)
     except UnreachableError as error:
-        if record is None or error.code != "NotAllowedInCluster":
+        if record is None or not error.forbidden:
             raise
         return Surroundings(nodes=(), usage=())

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
+from shardwright.cli.changed_values import FieldChange
 from shardwright.cli.live_models import LiveModel
 from shardwright.cli.removals import removed_fields
 from shardwright.cli.surroundings import Surroundings
@@ -136,15 +137,6 @@ class Rehearsed:
     def report(self) -> Report | None:
         """Return the plan that would be shown."""
         return self.published.report
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldChange:
-    """A field of the spec: its value in the cluster and the coming one, None if it is not there."""
-
-    path: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,15 @@ of it, it writes nothing.
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
+from shardwright.cli.changed_values import changed_values
 from shardwright.cli.clusters import Target
-from shardwright.cli.diff import changed_values
 from shardwright.cli.exits import Exit
-from shardwright.cli.live_models import condition_of, no_such_model
+from shardwright.cli.live_models import LiveModel, condition_of, read_model
 from shardwright.cli.output import (
     print_lines,
     print_note,
@@ -24,12 +24,12 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.outputs import print_list
 from shardwright.cli.revisions import read_sayings
-from shardwright.cluster.client import MERGE_PATCH, Client
+from shardwright.cluster.client import MERGE_PATCH
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.documents import to_camel
 from shardwright.errors import InputError, Problem
 from shardwright.planning.phrases import letters
-from shardwright.reconcile.course_choice import SPEC
+from shardwright.reconcile.course_choice import SPEC, request_in
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import (
     OF_NOW,
@@ -69,6 +69,18 @@ class PastRevision:
     image: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is asked of a model: the revision or spec that is ``wanted``, and whether the model
+    ``stands`` there already.
+    """
+
+    wanted: str
+    stands: bool
+    begins: str
+    nothing: str
+
+
 def rollout(arguments: Namespace) -> Exit:
     """Show the revisions of a model, or ask for one of them.
 
@@ -78,59 +90,82 @@ def rollout(arguments: Namespace) -> Exit:
     """
     cluster: Target = arguments.target
     namespace, name = cluster.namespace, arguments.name
-    live = cluster.ask(lambda client: _live(client, namespace, name))
-    shown, found = (
-        (live.get("status") or {}).get("revisions") or [],
-        revisions_of(live.get("status") or {}),
-    )
+    live = cluster.ask(lambda client: read_model(client, namespace, name))
     if arguments.action == "history":
-        said = cluster.ask(lambda client: read_sayings(client, live, found))
+        shown, found = _revisions(live.content)
+        said = cluster.ask(lambda client: read_sayings(client, live.content, found))
         print_history(shown_revisions(shown, found, said), arguments.output)
         return Exit.PLAN
-    if arguments.action == "retry":
-        wanted = "" if serves_its_spec(live) else SPEC
-        what = (
-            "its spec is tried again"
-            if wanted
-            else "nothing to retry: it serves its spec"
-        )
-    else:
-        number = _wanted(shown, found, arguments.to_revision)
-        wanted = "" if number in _running(shown) else str(number)
-        what = (
-            f"goes back to revision {wanted} until its spec changes"
-            if wanted
-            else f"nothing to undo: revision {number} runs"
-        )
-    if wanted:
+    request = (
+        _retrial(live.content)
+        if arguments.action == "retry"
+        else _going_back(live.content, arguments.to_revision)
+    )
+    sends = not (request.stands and is_settled(live))
+    if sends:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        _annotate(cluster, live["metadata"], {ROLLBACK_TO: f"{wanted}@{now}"})
+        wanted = {ROLLBACK_TO: f"{request.wanted}@{now}"}
+        _annotate(cluster, live.content["metadata"], wanted)
+    what = request.begins if sends else request.nothing
     print_text(in_terminal(f"{namespace}/{name}: {what}"))
     return Exit.PLAN
 
 
+def _retrial(content: Mapping[str, Any]) -> _Request:
+    return _Request(
+        wanted=SPEC,
+        stands=serves_its_spec(content),
+        begins="its spec is tried again",
+        nothing="nothing to retry: it serves its spec",
+    )
+
+
+def _going_back(content: Mapping[str, Any], to: int | None) -> _Request:
+    shown, found = _revisions(content)
+    # An edit that nobody has looked at is in the place of whatever runs.
+    runs = _running(shown) if _is_looked_at(content) else frozenset()
+    number = _wanted(found, runs, to)
+    return _Request(
+        wanted=str(number),
+        stands=number in runs,
+        begins=f"goes back to revision {number} until its spec changes",
+        nothing=f"nothing to undo: revision {number} runs",
+    )
+
+
+def _revisions(
+    content: Mapping[str, Any],
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
+    """Return revisions as the status shows them, and those of them that can be read."""
+    status = content.get("status") or {}
+    return status.get("revisions") or [], revisions_of(status)
+
+
+def is_settled(live: LiveModel) -> bool:
+    """Return whether the operator has looked at the spec of a model and answered what was asked of
+    it last. Until then its status says nothing about what will run.
+    """
+    asked = request_in(live.content["metadata"].get("annotations") or {})
+    answered = live.record.answered if live.record else ""
+    return _is_looked_at(live.content) and asked == answered
+
+
+def _is_looked_at(content: Mapping[str, Any]) -> bool:
+    observed = (content.get("status") or {}).get("observedGeneration")
+    return bool(observed == content["metadata"].get("generation"))
+
+
 def serves_its_spec(content: Mapping[str, Any]) -> bool:
-    """Return whether all groups of a model run its spec as it is, and no revision in its place."""
-    status, ready = (
-        content.get("status") or {},
-        condition_of(content, ConditionType.READY),
+    """Return whether all groups of a model run the spec that the operator has looked at last, and
+    no revision in its place.
+    """
+    ready = condition_of(content, ConditionType.READY)
+    return (ready.get("status"), ready.get("reason")) == (
+        "True",
+        Reason.SERVING,
+    ) and not any(
+        condition_of(content, kind).get("status") == "True" for kind in _UNSETTLED
     )
-    return (
-        status.get("observedGeneration") == content["metadata"].get("generation")
-        and (ready.get("status"), ready.get("reason")) == ("True", Reason.SERVING)
-        and not any(
-            condition_of(content, kind).get("status") == "True" for kind in _UNSETTLED
-        )
-    )
-
-
-async def _live(
-    client: Client,
-    namespace: str,
-    name: str,
-) -> Mapping[str, Any]:
-    found: Mapping[str, Any] | None = await client.get(SHARDED_MODELS, namespace, name)
-    return await no_such_model(client, namespace, name) if found is None else found
 
 
 def _annotate(
@@ -184,7 +219,8 @@ def _changes(
         yield "the model's config"
     if before.engine_version != now.engine_version:
         yield "the engine's version"
-    if before.plan.layout != now.plan.layout:
+    replicas = now.plan.layout.replicas  # how many there are is not gone back to
+    if replace(before.plan.layout, replicas=replicas) != now.plan.layout:
         yield "the layout"
 
 
@@ -237,13 +273,11 @@ def _running(shown: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     return frozenset(int(item["revision"]) for item in shown if item.get("runs"))
 
 
-def _wanted(
-    shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], number: int | None
-) -> int:
+def _wanted(found: Sequence[Revision], runs: frozenset[int], number: int | None) -> int:
     """Return the number of the revision to go back to: the newest that does not run, if none is
     named.
     """
-    numbers, runs = [item.number for item in found], _running(shown)
+    numbers = [item.number for item in found]
     others = [item for item in numbers if item not in runs]
     if number is None and others:
         return others[-1]

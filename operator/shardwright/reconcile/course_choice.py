@@ -7,6 +7,7 @@ How an earlier revision is kept and read is in ``revisions``, and which one may 
 in ``holds``.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -47,7 +48,7 @@ def course_of(seen: Seen) -> Course:
     before = _as_it_stood(record)
     if before.rollback and before.rollback.instead_of != hash_of(subject):
         before = replace(before, rollback=None)
-    request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
+    request = request_in(seen.resource.annotations)
     # The record keeps that it was unknown, not the sentence; that is made anew in each look.
     if request == before.answered and before.unknown:
         return replace(
@@ -57,6 +58,13 @@ def course_of(seen: Seen) -> Course:
     if request == before.answered or seen.resource.paused:
         return before
     return _asked(seen, subject, request, before.rollback)
+
+
+def request_in(annotations: Mapping[str, str]) -> str:
+    """Return what annotations of a model ask it to run, as a plan of record keeps the answered one;
+    empty if they ask for nothing.
+    """
+    return annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
 
 
 def _as_it_stood(record: PlanRecord | None) -> Course:

@@ -414,6 +414,31 @@ def test_what_a_cluster_does_not_have_keeps_nothing_else_back(capsys: Capture) -
     ]
 
 
+def test_what_may_not_be_read_keeps_nothing_else_back(capsys: Capture) -> None:
+    deployment = yaml.safe_load((DATA / "deployment.yaml").read_text())
+    said = 'deployments.apps "no" is forbidden'
+    api = ScriptedApi(
+        NO_SUCH_PATH,
+        by_path={
+            **LET_IN,
+            "deployments/web": Answer(body=deployment),
+            "deployments/no": Answer(403, {"message": said}),
+        },
+    )
+    there = ["--server", api.access().configuration.host, "-n", "models"]
+    try:
+        code = main(["import", "deployment/no", "deployment/web", *there, "-o", "json"])
+    finally:
+        api.stop()
+
+    printed = capsys.readouterr()
+    assert code == 2
+    assert json.loads(printed.out)["kind"] == "ImportList"
+    assert len(json.loads(printed.out)["items"]) == 1
+    assert printed.err.startswith(f"error[NotAllowedInCluster]: {said}")
+    assert printed.err.count("\n") == 1
+
+
 def test_where_nothing_can_be_imported_there_is_no_list(capsys: Capture) -> None:
     api = ScriptedApi(NO_SUCH_PATH, by_path=LET_IN)
     try:

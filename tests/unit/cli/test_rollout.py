@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from shardwright.cli.main import main
 from shardwright.cli.rollout import print_history, shown_revisions
 from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import Saying, read_revision, revisions_of
 from tests.support.builders_live import a_live_model
 from tests.support.builders_seen import ONE_NODE, OWNER, Operator
@@ -34,7 +36,12 @@ def _serving() -> Operator:
 def _cluster(operator: Operator) -> Iterator[tuple[ScriptedApi, list[str]]]:
     """Give the API server of an operator's model, and the words that name it."""
     model = Answer(body=a_live_model(operator).content)
-    by_path = {"/apis?": Answer(), f"shardedmodels/{OWNER.name}": model}
+    record = operator.cluster.objects[record_key(OWNER)]
+    by_path = {
+        "/apis?": Answer(),
+        f"shardedmodels/{OWNER.name}": model,
+        f"configmaps/{record['metadata']['name']}": Answer(body=record),
+    }
     api = ScriptedApi(Answer(404), by_path=by_path)
     host = api.access().configuration.host
     try:
@@ -101,6 +108,58 @@ def test_the_revision_that_runs_is_not_asked_for_again(capsys: Capture) -> None:
     assert capsys.readouterr().out == "models/llama: nothing to undo: revision 1 runs\n"
 
 
+def _of_two_revisions() -> Operator:
+    operator = _serving()
+    operator.edit(engine=DEBUG)
+    operator.run(1200)
+    return operator
+
+
+def _request(operator: Operator, *words: str) -> str:
+    """Return what the annotation that an action writes asks for."""
+    code, (written,) = _asked(operator, *words)
+    assert code == 0
+    request: str = written["metadata"]["annotations"][ROLLBACK_TO]
+    return request.partition("@")[0]
+
+
+@pytest.mark.parametrize("words", [["--to-revision", "2"], []])
+def test_the_revision_that_an_edit_is_about_to_replace_is_gone_back_to(
+    words: list[str],
+) -> None:
+    operator = _of_two_revisions()
+    operator.generation += 1
+
+    assert _request(operator, "undo", *words) == "2"
+
+
+def test_a_request_that_nobody_has_answered_is_replaced_by_what_runs() -> None:
+    operator = _of_two_revisions()
+    operator.annotations = {ROLLBACK_TO: "1@2026-01-01T00:00:00Z"}
+
+    assert _request(operator, "undo", "--to-revision", "2") == "2"
+    assert _request(operator, "retry") == "spec"
+
+
+def test_where_a_request_was_answered_what_runs_is_not_asked_for_again() -> None:
+    operator = _of_two_revisions()
+    operator.annotations = {ROLLBACK_TO: "1@2026-01-01T00:00:00Z"}
+    operator.run(1200)
+
+    assert _asked(operator, "undo", "--to-revision", "3") == (0, [])
+    assert _request(operator, "undo") == "2"
+
+
+def test_what_cannot_be_seen_to_be_answered_is_asked_again() -> None:
+    operator = _serving()
+    operator.annotations = {ROLLBACK_TO: "spec@2026-01-01T00:00:00Z"}
+    operator.run(60)
+    assert _asked(operator, "retry") == (0, [])
+    operator.cluster.objects[record_key(OWNER)]["data"] = {}
+
+    assert _request(operator, "retry") == "spec"
+
+
 def test_the_history_says_in_what_revisions_differ_and_when_each_served_first(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +192,24 @@ def test_the_history_says_in_what_revisions_differ_and_when_each_served_first(
         ["TP8", "spec.engine.env"],
         ["TP4", "spec.parallelism.pipeline, spec.parallelism.tensor, the layout"],
     ]
+
+
+def test_the_layout_of_a_revision_that_was_only_scaled_has_not_changed() -> None:
+    operator = _serving()
+    (revision,) = revisions_of(operator.status)
+    (said,) = (
+        saying
+        for item in operator.cluster.revisions.values()
+        if isinstance(saying := read_revision(item, OWNER.uid, revision), Saying)
+    )
+    layout = replace(said.plan.layout, replicas=said.plan.layout.replicas + 1)
+    scaled = replace(said, plan=replace(said.plan, layout=layout))
+    found = [revision, replace(revision, number=2, digest="scaled")]
+    sayings = {revision.digest: said, "scaled": scaled}
+
+    _, second = shown_revisions([], found, sayings)
+
+    assert second.changed == ()
 
 
 def test_a_revision_that_may_not_be_read_is_shown_without_what_it_says(

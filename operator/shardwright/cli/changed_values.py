@@ -1,0 +1,27 @@
+"""In which values two objects differ."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldChange:
+    """A field of the spec: its value in the cluster and the coming one, None if it is not there."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+def changed_values(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
+    """Yield the values at and below a path in which two objects differ."""
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from changed_values(
+                before.get(name), after.get(name), f"{path}.{name}"
+            )
+    else:
+        yield FieldChange(path=path, before=before, after=after)
