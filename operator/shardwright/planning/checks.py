@@ -421,15 +421,14 @@ FAR: Final = 10
 def _time(seconds: float, limit: float) -> str:
     """Return a time as one compares it with a limit: in its unit, unless it is far beyond it.
 
-    >>> _time(0.0416, 0.04), _time(30.3, 30), _time(30, 30), _time(716.8, 2)
+    >>> _time(0.0416, 0.001), _time(30.3, 30), _time(30, 30), _time(716.8, 2)
     ('42 ms', '30.3 s', '30.0 s', '12 min')
     """
-    if seconds < FAR * limit:
-        return (
-            f"{to_milliseconds(seconds):,} ms"
-            if limit < 10  # noqa: PLR2004 - limits that people set
-            else f"{seconds:,.1f} s"
-        )
+    near = seconds < FAR * limit
+    if min(seconds, limit if near else seconds) < 10:  # noqa: PLR2004 - limits that people set
+        return f"{to_milliseconds(seconds):,} ms"
+    if near:
+        return f"{seconds:,.1f} s"
     return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"  # noqa: PLR2004 - nobody counts seconds
 
 

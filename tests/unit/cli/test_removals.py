@@ -108,8 +108,11 @@ def test_a_label_or_selector_named_like_a_field_of_the_api_is_removed_as_any() -
 
 
 def test_what_somebody_else_owns_too_stays() -> None:
-    label = {"f:metadata": {"f:labels": {"f:team": {}}}}
-    affinity = {"f:nodeAffinity": {"f:required": {}}, "f:podAffinity": {"f:a": {}}}
+    label: dict[str, Any] = {"f:metadata": {"f:labels": {"f:team": {}}}}
+    affinity: dict[str, Any] = {
+        "f:nodeAffinity": {"f:required": {}},
+        "f:podAffinity": {"f:a": {}},
+    }
     content = owned(
         {**label, "f:spec": {"f:affinity": affinity}},
         {**label, "f:spec": {"f:affinity": {"f:nodeAffinity": {}}}},
@@ -125,7 +128,9 @@ def test_what_somebody_else_owns_too_stays() -> None:
 def test_a_default_of_the_server_stays_also_where_somebody_else_owns_part_of_it() -> (
     None
 ):
-    strategy = {"f:updateStrategy": {"f:rollingUpdate": {"f:partition": {}}}}
+    strategy: dict[str, Any] = {
+        "f:updateStrategy": {"f:rollingUpdate": {"f:partition": {}}}
+    }
     content = owned(
         {"f:spec": strategy},
         {"f:spec": {"f:updateStrategy": {"f:type": {}}}},
@@ -142,9 +147,9 @@ def test_a_default_of_the_server_stays_also_where_somebody_else_owns_part_of_it(
 
 def test_of_a_port_only_what_we_have_written_is_ours() -> None:
     sign = 'k:{"port":80,"protocol":"TCP"}'
-    fields = {".": {}, "f:port": {}, "f:name": {}}
+    fields: dict[str, Any] = {".": {}, "f:port": {}, "f:name": {}}
     port = {"port": 80, "protocol": "TCP", "nodePort": 30080, "name": "http"}
-    theirs = {"f:spec": {"f:ports": {sign: {"f:appProtocol": {}}}}}
+    theirs: dict[str, Any] = {"f:spec": {"f:ports": {sign: {"f:appProtocol": {}}}}}
     content = owned(
         {"f:spec": {"f:ports": {".": {}, sign: fields}}},
         theirs,
