@@ -153,7 +153,7 @@ def test_each_plans_for_its_namespace_on_its_nodes_and_for_no_other(
     for models in (a, b):
         said = models.wait_reason("more", "NothingFits")["message"]
         assert "needs 2 nodes" in said
-        assert "1 there, 1 short" in said
+        assert "1 there, 1 of them not free, 2 short" in said
     assert Models(second, others).get("ShardedModel", "nobodys")["status"] == {
         "observedGeneration": -1
     }

