@@ -84,8 +84,13 @@ def hint_for(word: str, known: Iterable[str]) -> str:
     ('did you mean tensor?', 'known here: tensor, pipeline')
     """
     names = list(known)
-    lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {lower[close[0]]}?"
+    if near := nearest(word, names):
+        return f"did you mean {near}?"
     return f"known here: {', '.join(names)}" if names else "remove it"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one is most like, None if it is like none."""
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    return lower[close[0]] if close else None

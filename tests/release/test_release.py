@@ -49,7 +49,7 @@ def test_package_chart_and_changelog_are_of_one_version(
 def test_the_section_of_the_changelog_is_read_in_one_sitting() -> None:
     section = notes.section(shardwright.__version__)
 
-    assert 10 < len(section.splitlines()) <= 50
+    assert 10 < len(section.splitlines()) <= 40
     assert "Unreleased" not in section
 
 

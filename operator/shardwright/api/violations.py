@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shardwright.api.structural import structural
-from shardwright.errors import InputError, Problem, hint_for
+from shardwright.errors import InputError, Problem, hint_for, nearest
 
 Location = Sequence[int | str]
 Schema = Mapping[str, Any]
@@ -149,8 +149,8 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
         if allowed
         else f"must be {detail.get('ctx', {}).get('expected', '')}"
     )
-    hint = hint_for(str(detail["input"]), allowed)
-    several = "write one of them" if hint.startswith("known") else hint
+    near = nearest(str(detail["input"]), allowed)
+    several = f"did you mean {near}?" if near else "write one of them"
     return Problem(
         code="NotAllowed",
         path=path_of(location),
@@ -182,6 +182,12 @@ def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> P
     )
 
 
+LONGEST_FIGURE_BITS: Final = 64
+"""The longest whole number that is written out. Unit: bits. Basis: chosen; no field takes a longer
+one, and Python makes no float of one of 1,024.
+"""
+
+
 def _figure(value: float) -> str:
     """Return a number as it is typed: a whole one without a point.
 
@@ -196,10 +202,6 @@ def _figure(value: float) -> str:
 def _is_readable(value: float) -> bool:
     """Return whether a number is one to write out, and to reckon with as a float."""
     return isinstance(value, float) or value.bit_length() <= LONGEST_FIGURE_BITS
-
-
-LONGEST_FIGURE_BITS: Final = 64
-"""Basis: chosen; no field takes a number that is longer."""
 
 
 def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:

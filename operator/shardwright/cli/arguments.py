@@ -180,11 +180,12 @@ class Parser(argparse.ArgumentParser):
         if lost and self._subparsers is None:
             # Behind an option that is not known nobody knows what is its value.
             options = [word for word in lost if word.startswith("-") and word != "-"]
+            unknown = options or lost
             near = difflib.get_close_matches(
-                lost[0].partition("=")[0], self._option_string_actions, n=1
+                unknown[0].partition("=")[0], self._option_string_actions, n=1
             )
             hint = f" (did you mean {near[0]}?)" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(options or lost)}{hint}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, lost
 
 

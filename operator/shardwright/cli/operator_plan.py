@@ -80,15 +80,16 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     if arguments.output == "text":
-        for index, copy in enumerate(found):
+        planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
+        for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
     elif arguments.output == "yaml":
-        print_yaml([document(copy.live) for copy in found])
+        print_yaml([document(live) for live in found])
     else:
-        print_list("PlanReportList", [document(copy.live) for copy in found], "json")
+        print_list("PlanReportList", [document(live) for live in found], "json")
     return (
         Exit.PLAN
-        if all(is_planned(copy.live.content) for copy in found)
+        if all(is_planned(live.content) for live in found)
         else Exit.NOTHING_FITS
     )
 
@@ -148,14 +149,14 @@ class PlannedCopy:
 
 async def _plan_all(
     client: Client, copies: Sequence[Mapping[str, Any]]
-) -> list[PlannedCopy]:
+) -> list[LiveModel]:
     task = asyncio.current_task()
     if task:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return [await _plan(client, copy) for copy in copies]
 
 
-async def _plan(client: Client, copy: Mapping[str, Any]) -> PlannedCopy:
+async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     async with _created(client, copy):
         ends = monotonic() + WAIT_SECONDS
@@ -172,12 +173,7 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> PlannedCopy:
                     _silent(copy["metadata"]["annotations"][COPY_OF], why)
                 )
             await asyncio.sleep(LOOK_SECONDS)
-        live = _said_of_the_original(await read_model(client, namespace, name), copy)
-        return PlannedCopy(
-            live=live,
-            subject=await _subject(client, live),
-            surroundings=await unless_forbidden(read_live_surroundings(client)),
-        )
+        return _said_of_the_original(await read_model(client, namespace, name), copy)
 
 
 def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel:
@@ -196,6 +192,19 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
         },
         record=None if isinstance(record, Problem) else record,
     )
+
+
+async def _all_with_surroundings(
+    client: Client, found: Sequence[LiveModel]
+) -> list[PlannedCopy]:
+    """Return the planned copies, which are gone by now, with all that can be known beside them."""
+    surroundings = await unless_forbidden(read_live_surroundings(client))
+    return [
+        PlannedCopy(
+            live=live, subject=await _subject(client, live), surroundings=surroundings
+        )
+        for live in found
+    ]
 
 
 async def _subject(

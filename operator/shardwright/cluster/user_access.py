@@ -139,7 +139,7 @@ def _check_name(
         AccessError: with the names that there are.
     """
     there = [str(item["name"]) for item in merged.value.get(f"{kind}s") or ()]
-    if name in there:
+    if str(name) in there:  # YAML reads a name of digits as a number
         return
     hint = (
         f"there {'is' if len(there) == 1 else 'are'}: {', '.join(there)}"

@@ -425,7 +425,7 @@ def _time(seconds: float, limit: float) -> str:
     ('42 ms', '30.3 s', '30.0 s', '12 min')
     """
     near = seconds < FAR * limit
-    if min(seconds, limit if near else seconds) < 10:  # noqa: PLR2004 - limits that people set
+    if seconds < 10 or (near and limit < 10):  # noqa: PLR2004 - limits that people set
         return f"{to_milliseconds(seconds):,} ms"
     if near:
         return f"{seconds:,.1f} s"
