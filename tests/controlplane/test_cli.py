@@ -81,6 +81,8 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
                 "plan",
                 "-f",
                 model,
+                "-n",
+                namespace,
                 "--kubeconfig",
                 str(control_plane.kubeconfig),
                 "-o",
@@ -90,7 +92,10 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
         == 0
     )
     live = capsys.readouterr().out
-    assert main(["plan", "-f", model, "--nodes", nodes, "-o", "json"]) == 0
+    assert (
+        main(["plan", "-f", model, "-n", namespace, "--nodes", nodes, "-o", "json"])
+        == 0
+    )
 
     assert capsys.readouterr().out == live
     assert json.loads(live)["items"][0]["plan"]["placement"]["nodes"] == fleet.names[1:]

@@ -190,6 +190,17 @@ def test_what_is_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
         open_connection(Connection(kubeconfig=str(file)))
 
 
+def test_a_context_whose_name_is_a_number_is_found(tmp_path: Path) -> None:
+    file = _write(
+        tmp_path,
+        "numbered",
+        clusters=[{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        contexts=[{"name": 5, "context": {"cluster": "a", "user": ""}}],
+        **{"current-context": 5},
+    )
+    assert _opened(kubeconfig=file)[0] == "http://127.0.0.1:1"
+
+
 LOGIN = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
 TOKEN = """\
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", \
