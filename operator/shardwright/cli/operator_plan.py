@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from json import dumps, loads
 from time import monotonic
 from typing import Any, Final
@@ -58,12 +59,10 @@ WAIT_SECONDS: Final = 120.0
 ends after a minute.
 """
 
-_UNKNOWN: Final = (
-    "not shown, and no nodes beside the plan's own: only the operator knows this model"
-)
-_UNSEEN: Final = (
-    "you may not list them: GPUs of others, and nodes that are not used, are not shown"
-)
+_UNKNOWN: Final = "not shown, and no nodes beside the plan's own: the config of the model is unknown here"
+_NOT_SHOWN: Final = "GPUs of others, and nodes that are not used, are not shown"
+
+NOTHING_SEEN: Final = Surroundings(nodes=(), usage=())
 
 LOOK_SECONDS: Final = 0.3
 """How often it is looked for. Basis: assumed."""
@@ -136,15 +135,22 @@ def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any
     }
 
 
+class Unseen(Enum):
+    """Why nodes beside the plan's own are not shown, in words."""
+
+    FORBIDDEN = "you may not list them"
+    UNREADABLE = "they could not be read"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCopy:
     """A copy that the operator has looked at, its subject as far as this program knows its model,
-    and the nodes around it (None: they may not be listed).
+    and the nodes around it, or why they are not known.
     """
 
     live: LiveModel
     subject: Subject | None
-    surroundings: Surroundings | None
+    surroundings: Surroundings | Unseen
 
 
 async def _plan_all(
@@ -198,7 +204,7 @@ async def _all_with_surroundings(
     client: Client, found: Sequence[LiveModel]
 ) -> list[PlannedCopy]:
     """Return the planned copies, which are gone by now, with all that can be known beside them."""
-    surroundings = await unless_forbidden(read_live_surroundings(client))
+    surroundings = await _around(client)
     return [
         PlannedCopy(
             live=live, subject=await _subject(client, live), surroundings=surroundings
@@ -207,16 +213,26 @@ async def _all_with_surroundings(
     ]
 
 
+async def _around(client: Client) -> Surroundings | Unseen:
+    """Return the nodes around the plans. A plan that is there is shown without them, too."""
+    try:
+        return (
+            await unless_forbidden(read_live_surroundings(client)) or Unseen.FORBIDDEN
+        )
+    except ApiError:
+        return Unseen.UNREADABLE
+
+
 async def _subject(
     client: Client,
     live: LiveModel,
 ) -> Subject | None:
-    """Return what a copy asks for, None if only the operator knows its model."""
+    """Return what a copy asks for, None if this program cannot know its model."""
     try:
         return await unless_forbidden(
             read_subject(client, live, read_stored(live.content), Settings())
         )
-    except InputError:
+    except (ApiError, InputError):
         return None
 
 
@@ -325,15 +341,16 @@ def explanation_of_copy(
         facts = Fact(label="Model", value=served), Fact(label="Load", value=_UNKNOWN)
         explanation = explain(report)
         return replace(explanation, facts=(*facts, *explanation.facts))
-    around = copy.surroundings or Surroundings(nodes=(), usage=())
-    inventory = take_stock(
-        subject, around.nodes, around.usage, list(around.reservations)
-    )
+    around = copy.surroundings
+    seen = NOTHING_SEEN if isinstance(around, Unseen) else around
+    inventory = take_stock(subject, seen.nodes, seen.usage, list(seen.reservations))
     explanation = explanation_of(
         PlannedModel(subject=subject, inventory=inventory, report=report)
     )
-    unseen = () if copy.surroundings else (Fact(label="Nodes", value=_UNSEEN),)
-    return replace(explanation, facts=(*explanation.facts, *unseen))
+    if isinstance(around, Unseen):
+        said = Fact(label="Nodes", value=f"{around.value}: {_NOT_SHOWN}")
+        return replace(explanation, facts=(*explanation.facts, said))
+    return explanation
 
 
 def document(model: LiveModel) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shardwright.cli.operator_plan import PlannedCopy, explanation_of_copy
+import pytest
+
+from shardwright.cli.operator_plan import PlannedCopy, Unseen, explanation_of_copy
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
@@ -10,7 +12,7 @@ from tests.support.builders_seen import Operator
 from tests.support.small_cluster import SmallCluster
 
 
-def _explained(*, knows: bool = True, may_list_nodes: bool = True) -> Explanation:
+def _explained(*, knows: bool = True, unseen: Unseen | None = None) -> Explanation:
     cluster = SmallCluster()
     cluster.add_nodes(2)
     operator = Operator(cluster, {"mode": "PlanOnly"})
@@ -21,7 +23,7 @@ def _explained(*, knows: bool = True, may_list_nodes: bool = True) -> Explanatio
     copy = PlannedCopy(
         live=live,
         subject=subject if knows else None,
-        surroundings=around(operator) if may_list_nodes else None,
+        surroundings=unseen or around(operator),
     )
     return explanation_of_copy(copy, live.record)
 
@@ -42,23 +44,32 @@ def test_a_plan_of_the_operator_says_what_plan_says() -> None:
     assert any("every new pod downloads" in said for said in explanation.warnings)
 
 
-def test_who_may_not_list_nodes_is_told_what_is_not_shown() -> None:
-    seen, unseen = _explained(), _explained(may_list_nodes=False)
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (Unseen.FORBIDDEN, "you may not list them"),
+        (Unseen.UNREADABLE, "they could not be read"),
+    ],
+)
+def test_who_cannot_see_nodes_is_told_why_and_what_is_not_shown(
+    why: Unseen, said: str
+) -> None:
+    seen, unseen = _explained(), _explained(unseen=why)
 
     assert unseen.facts[:3] == seen.facts[:3]
     assert unseen.facts[-1] == Fact(
         label="Nodes",
-        value="you may not list them: GPUs of others, and nodes that are not used, are not shown",
+        value=f"{said}: GPUs of others, and nodes that are not used, are not shown",
     )
     assert unseen.warnings == seen.warnings
 
 
-def test_of_a_model_that_only_the_operator_knows_the_load_is_said_not_to_be_shown() -> (
+def test_of_a_model_whose_config_is_unknown_here_the_load_is_said_not_to_be_shown() -> (
     None
 ):
     facts = _facts(_explained(knows=False))
 
     assert facts["Load"] == (
-        "not shown, and no nodes beside the plan's own: only the operator knows this model"
+        "not shown, and no nodes beside the plan's own: the config of the model is unknown here"
     )
     assert "Objective" not in facts
