@@ -103,6 +103,7 @@ _COMPLETE: Manifest = {
     },
     "placement": {
         "nodeSelector": {"example.com/pool": "blue"},
+        "migProfile": "3g.40gb",
         "tolerations": [
             {
                 "key": "dedicated",

@@ -19,6 +19,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from shardwright.hardware.slices import PROFILE_PATTERN
+
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
 LABEL_KEY = (
     r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -37,6 +39,9 @@ ARGUMENT_MAX_LENGTH = 4096
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
 QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
 """Name of a queue: also the value of a label."""
+MigProfile = Annotated[
+    str, StringConstraints(max_length=32, pattern=rf"^{PROFILE_PATTERN}$")
+]
 DataKey = Annotated[
     str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")
 ]

@@ -17,6 +17,7 @@ from shardwright.api.parts import (
     LABEL_KEY,
     Degree,
     LabelValue,
+    MigProfile,
     ObjectName,
     Part,
     QueueName,
@@ -181,6 +182,12 @@ class PlacementRules(Part):
         description="Taints that do not keep a node out of the "
         "plan. The taint of the GPU vendor is always tolerated.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    mig_profile: MigProfile | None = Field(
+        default=None,
+        description="Slices of NVIDIA GPUs (MIG) of this profile are planned on instead of whole "
+        "GPUs: one for each replica, on nodes whose slices are all of it. For example "
+        "3g.40gb; +me is written .me, as in the labels of nodes.",
     )
     scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
         default="None",

@@ -24,8 +24,10 @@ from shardwright.cli.installations import (
     of_operators,
     of_rights,
 )
+from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.scheduling import WHOLE, cut_otherwise
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty, time
 
 LEAST_KUBERNETES: Final = (1, 31)
@@ -176,11 +178,11 @@ def _of_nodes(nodes: tuple[NodeFacts | NodeExclusion, ...]) -> Iterator[Finding]
     left_out: dict[tuple[str, str], list[str]] = {}
     warned: dict[str, list[str]] = {}
     for node in nodes:
-        if isinstance(node, NodeExclusion):
-            left_out.setdefault(
-                (node.problem.code, node.problem.sentence()), []
-            ).append(node.node)
-        else:
+        problem = _problem_of(node)
+        if problem:
+            told = (problem.code, problem.sentence())
+            left_out.setdefault(told, []).append(_name_of(node))
+        elif isinstance(node, NodeFacts):
             for warning in node.warnings:
                 warned.setdefault(warning, []).append(node.name)
     for (code, said), names in sorted(left_out.items()):
@@ -198,6 +200,17 @@ def _of_nodes(nodes: tuple[NodeFacts | NodeExclusion, ...]) -> Iterator[Finding]
             said=said,
             wrong=False,
         )
+
+
+def _problem_of(node: NodeFacts | NodeExclusion) -> Problem | None:
+    """Return why models that ask for nothing special do not use a node."""
+    if isinstance(node, NodeExclusion):
+        return node.problem
+    return cut_otherwise(node, WHOLE)
+
+
+def _name_of(node: NodeFacts | NodeExclusion) -> str:
+    return node.node if isinstance(node, NodeExclusion) else node.name
 
 
 def _of_storage(chart: Chart) -> Iterator[Finding]:

@@ -59,7 +59,10 @@ WAIT_SECONDS: Final = 120.0
 ends after a minute.
 """
 
-_UNKNOWN: Final = "not shown, and no nodes beside the plan's own: the config of the model is unknown here"
+_UNKNOWN: Final = (
+    "not shown, and no nodes beside the plan's own: "
+    "the config of the model is unknown here"
+)
 _NOT_SHOWN: Final = "GPUs of others, and nodes that are not used, are not shown"
 
 NOTHING_SEEN: Final = Surroundings(nodes=(), usage=())

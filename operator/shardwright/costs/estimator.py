@@ -394,6 +394,7 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
         and plain
         and layout.context == 1
         and not candidate.pool.gpu.stated
+        and not candidate.pool.gpu.mig_profile
     )
     return workload.arrival.value if measured else ""
 

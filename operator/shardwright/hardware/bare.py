@@ -19,6 +19,7 @@ from shardwright.hardware.devices import (
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_raw
+from shardwright.hardware.slices import is_slice
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.untrusted import (
@@ -61,7 +62,11 @@ def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
     five minutes (``endpointStopGracePeriod``).
     """
     offered = (raw.allocatable, raw.capacity)
-    if any(quantity(of.get(resource)) for of in offered for resource in RESOURCES):
+    if any(
+        quantity(value) and (resource in RESOURCES or is_slice(resource))
+        for of in offered
+        for resource, value in of.items()
+    ):
         return None
     return BareNode(raw=_kept(raw), entry=read_raw(raw, stated), stated=stated)
 

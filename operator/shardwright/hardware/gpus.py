@@ -96,6 +96,7 @@ class Gpu:
     bandwidth and FLOP/s, each link has its own, and ``memory_basis`` says where the memory comes
     from; ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says
     that it is none of the catalogue's: an administrator has read it off a data sheet.
+    ``mig_profile`` is that of the slice that it is (``3g.40gb``), empty for a whole GPU.
     """
 
     id: str
@@ -114,6 +115,7 @@ class Gpu:
     cross_checked: str = "no"
     matmul_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
     stated: bool = False
+    mig_profile: str = ""
 
     @property
     def of_a_rack(self) -> bool:

@@ -23,6 +23,11 @@ from shardwright.hardware.products import (
     names_form,
     plain_name,
 )
+from shardwright.hardware.slices import (
+    WHOLE_GPU,
+    NodeSlices,
+    slice_of,
+)
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES, implausible, printable
 from shardwright.hardware.untrusted import RawNode, quantity
@@ -99,6 +104,32 @@ def identify(
         limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
         return implausible(f"{memory // MIB} MiB of GPU memory", limit)
     return _with_memory(gpu, memory), product
+
+
+def identify_slice(
+    raw: RawNode, slices: NodeSlices, stated: Stated
+) -> tuple[Gpu, str] | Problem:
+    """Return a slice of the node's GPUs, with the memory that a label says it has, and the product
+    string, or why it is not known.
+    """
+    key, product = _product(raw, WHOLE_GPU, None)
+    gpu = find_gpu(product) or stated.gpus.get(plain_name(product))
+    if gpu is None or not _PRODUCT.fullmatch(product):
+        return _unknown(key, product)
+    share = slice_of(gpu, slices.profile)
+    memory = slices.memory_bytes
+    if memory is None:
+        return share, slices.product
+    low, high = MEMORY_BOUNDS
+    if not low <= memory / share.memory_bytes <= high:
+        limit = f"must be near the {share.memory_bytes // MIB} MiB of {share.id}"
+        return implausible(f"{memory // MIB} MiB of a slice's memory", limit)
+    return _cached_slice(gpu, slices.profile, memory), slices.product
+
+
+@lru_cache(maxsize=256)
+def _cached_slice(gpu: Gpu, profile: str, memory_bytes: int) -> Gpu:
+    return slice_of(gpu, profile, memory_bytes)
 
 
 def _version(capability: tuple[int, int] | None) -> str:

@@ -15,12 +15,13 @@ from shardwright.hardware.devices import RESOURCE, NodeDevices
 from shardwright.hardware.domains import DomainKind, read_domain, read_path, stated_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Gpu
-from shardwright.hardware.identity import identify
+from shardwright.hardware.identity import identify, identify_slice
 from shardwright.hardware.instances import Instance, find_instance
 from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.hardware.slices import read_slices
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.suitability import (
     gpu_resource,
@@ -92,10 +93,15 @@ def read_raw(
     raw = _offering(raw, published) if published else raw
     resource = gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
+    slices = read_slices(raw) if devices is None else None
     found = (
         against
         or _of_others(raw, stated.node_set)
-        or identify(raw, resource, stated, published)
+        or (
+            identify_slice(raw, slices, stated)
+            if slices
+            else identify(raw, resource, stated, published)
+        )
     )
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else printable(raw.name)

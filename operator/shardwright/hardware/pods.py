@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shardwright.hardware.devices import read_claim
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.slices import is_slice
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.untrusted import (
     mapping,
@@ -67,7 +68,7 @@ def read_pod(pod: object) -> tuple[GpuUsage, ...]:
     owner, group = _model_of(metadata)
     return tuple(
         GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=group)
-        for resource in RESOURCES
+        for resource in (*RESOURCES, *_slices_named(spec))
         if (gpus := _requested(spec, resource))
     )
 
@@ -98,6 +99,22 @@ def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]
     model = labels.get(MODEL_LABEL)
     owner = (text_or_empty(metadata.get("namespace")), model) if model else None
     return owner, labels.get(GROUP_LABEL, "")
+
+
+def _slices_named(spec: Mapping[str, Any]) -> list[str]:
+    """Return the resources of slices that containers of a pod name."""
+    return sorted(
+        {
+            resource
+            for kind in ("initContainers", "containers")
+            for container in mappings(spec.get(kind))
+            for part in ("requests", "limits")
+            for resource in map(
+                str, mapping(mapping(container.get("resources")).get(part))
+            )
+            if is_slice(resource)
+        }
+    )
 
 
 def _requested(spec: Mapping[str, Any], resource: str) -> int:

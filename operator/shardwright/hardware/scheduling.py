@@ -38,14 +38,19 @@ class PodTerms:
     devices.
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
-    node.
+    node. ``mig_profile`` is that of the slices that pods use instead of whole GPUs (empty: they use
+    none).
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     rdma: RdmaRequest = field(default_factory=RdmaRequest)
     compute_domains: bool = True
+    mig_profile: str = ""
 
+
+WHOLE: Final = ""
+"""The profile of models that use whole GPUs."""
 
 _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -57,6 +62,7 @@ class NodeFilter:
     """
 
     def __init__(self, terms: PodTerms) -> None:
+        self._mig_profile = terms.mig_profile
         self._selector = sorted(terms.selector.items())
         self._tolerations = (*DEFAULT_TOLERATIONS, *terms.tolerations)
         self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
@@ -66,7 +72,8 @@ class NodeFilter:
         first.
         """
         return (
-            _selected(node, self._selector)
+            cut_otherwise(node, self._mig_profile)
+            or _selected(node, self._selector)
             or self._by_taint(node.taints)
             or _state(node)
         )
@@ -75,6 +82,29 @@ class NodeFilter:
         if taints not in self._tainted:
             self._tainted[taints] = _tainted(taints, self._tolerations)
         return self._tainted[taints]
+
+
+def cut_otherwise(node: NodeFacts, wanted: str) -> Problem | None:
+    """Return why a node's GPUs are not of the size that is asked for: whole, or of a profile."""
+    profile = node.gpu.mig_profile
+    if profile == wanted:
+        return None
+    if not wanted:
+        return Problem(
+            code="MigEnabled",
+            what=f"GPUs cut into slices of {profile} (MIG)",
+            limit="are for models that ask for them",
+            remedy=f"set spec.placement.migProfile to {profile} for a model that fits one, or "
+            "label the node nvidia.com/mig.config=all-disabled",
+            path="spec.placement.migProfile",
+        )
+    return Problem(
+        code="MigProfileMismatch",
+        what=f"slices of {profile}" if profile else "whole GPUs",
+        limit=f"must be slices of {wanted}",
+        remedy=f"label the node nvidia.com/mig.config=all-{wanted}, or ask for what it has",
+        path="spec.placement.migProfile",
+    )
 
 
 def _state(node: NodeFacts) -> Problem | None:

@@ -10,6 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.slices import (
+    SLICES_PER_GPU,
+    read_slices,
+)
 from shardwright.hardware.untrusted import RawNode, is_node_name, quantity
 
 RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
@@ -78,9 +82,11 @@ def has_accelerator(node: RawNode) -> bool:
 
 
 def gpu_resource(node: RawNode) -> str:
-    """Return the resource that pods request here: the first that is allocatable, else the likelier
-    vendor's.
+    """Return the resource that pods request here: that of its slices, the first that is
+    allocatable, else the likelier vendor's.
     """
+    if slices := read_slices(node):
+        return slices.resource
     for source in (node.allocatable, node.capacity):
         for resource in RESOURCES:
             if quantity(source.get(resource)):
@@ -169,6 +175,8 @@ def _passed_through(node: RawNode, _resource: str) -> Problem | None:
 
 
 def _sliced(node: RawNode, resource: str) -> Problem | None:
+    if read_slices(node):
+        return None
     mixed = (
         node.labels.get("nvidia.com/mig.strategy") == "mixed"
         and node.labels.get("nvidia.com/gpu.replicas") == "0"
@@ -179,10 +187,10 @@ def _sliced(node: RawNode, resource: str) -> Problem | None:
     if "-MIG-" in node.labels.get("nvidia.com/gpu.product", "") or mixed or only_slices:
         return Problem(
             code="MigEnabled",
-            what="GPUs cut into slices (MIG or compute partitions)",
-            limit="cannot be planned, only whole ones",
-            remedy="label the node nvidia.com/mig.config=all-disabled; on AMD set SPX_NPS1 and "
-            "the naming strategy single",
+            what="GPUs cut into slices of several sizes, or into compute partitions",
+            limit="cannot be planned, only whole ones and slices of one MIG profile",
+            remedy="label the node nvidia.com/mig.config=all-disabled, or all-PROFILE; on AMD set "
+            "SPX_NPS1 and the naming strategy single",
         )
     return None
 
@@ -271,11 +279,10 @@ def _counted(node: RawNode, resource: str) -> Problem | None:
             "must be a whole number of GPUs",
         )
     count = quantity(node.labels.get("nvidia.com/gpu.count")) or 0
-    if max(gpus, count) > MAX_GPUS_PER_NODE:
-        gap = f"{max(gpus, count) - MAX_GPUS_PER_NODE} too many"
-        return implausible(
-            f"{max(gpus, count)} GPUs", f"must be at most {MAX_GPUS_PER_NODE}", gap
-        )
+    most = MAX_GPUS_PER_NODE * (SLICES_PER_GPU if read_slices(node) else 1)
+    if max(gpus, count) > most:
+        gap = f"{max(gpus, count) - most} too many"
+        return implausible(f"{max(gpus, count)} GPUs", f"must be at most {most}", gap)
     if gpus == 0:
         return _none_allocatable(node, resource)
     return None

@@ -78,13 +78,13 @@ def enumerate_candidates(
     missing can be said.
     """
     # Pools with alike nodes are cut alike.
-    cuts: dict[tuple[int, int], tuple[Layout, ...]] = {}
+    cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
         most = min(
             max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1]
         )
-        key = (pool.gpus_per_node, most)
+        key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         for layout in cuts[key]:
             without = barred(pool, layout)
@@ -200,8 +200,11 @@ def _split_groups(
 
 def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
     """Yield the ranks of a tensor group and the number of such groups, as long as a node holds
-    them.
+    them; of slices (MIG), which nothing joins, one.
     """
+    if pool.gpu.mig_profile:
+        yield 1, 1
+        return
     for tensor in range(1, pool.gpus_per_node + 1):
         for groups in range(1, pool.gpus_per_node // tensor + 1):
             yield tensor, groups
@@ -209,6 +212,8 @@ def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
 
 def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
     """Yield tensor groups that fill several nodes, inside nodes or over whole ones."""
+    if pool.gpu.mig_profile:
+        return
     for nodes in (count for count in _NODE_COUNTS if count <= most_nodes):
         inside = (
             tensor

@@ -11,6 +11,7 @@ from shardwright.costs.estimates import Estimate, Performance, StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
+from shardwright.hardware.slices import whole_resource
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
@@ -105,6 +106,7 @@ class Judge:
         if candidate.uses_network:
             found += network_violations(candidate.pool)
         found += ray_violations(candidate, self._traits)
+        found += slice_violations(candidate)
         wanted, over_ray = (
             self._request.workload.kv_offload,
             self._traits.options.over_ray,
@@ -259,11 +261,27 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
         yield Violation(problem=problem)
 
 
+def slice_violations(candidate: Candidate) -> Iterator[Violation]:
+    """Yield that slices (MIG) would have to work together: CUDA shows a process one of them, and
+    NCCL joins none of the same GPU.
+    """
+    ranks, profile = candidate.layout.gpus_per_replica, candidate.pool.gpu.mig_profile
+    if profile and ranks > 1:
+        problem = Problem(
+            code="MigSlicesJoined",
+            path="spec.placement.migProfile",
+            what=f"{ranks} slices of {profile} for one replica",
+            limit="are not joined by MIG: a replica has one slice",
+            remedy="unpin the degrees, or use a larger profile or whole GPUs",
+        )
+        yield Violation(problem=problem)
+
+
 def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
     """Yield that the engine's image is built for other GPUs than the pool's."""
     if (
         traits.support.runs_on is not None
-        and pool.resource not in traits.support.runs_on
+        and whole_resource(pool.resource) not in traits.support.runs_on
     ):
         problem = Problem(
             code="EngineImageMissing",
@@ -314,7 +332,7 @@ def memory_violations(
     elif pinned_bytes is not None and pinned_bytes + worst.kv_cache_bytes > 0:
         yield _pin_violation(worst, pinned_bytes)
     else:
-        yield _weights_violation(worst)
+        yield _weights_violation(candidate, worst)
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
@@ -333,7 +351,7 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
     return Violation(problem=problem, miss=missing / pinned_bytes)
 
 
-def _weights_violation(stage: StageMemory) -> Violation:
+def _weights_violation(candidate: Candidate, stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
     beside = (
         (stage.adapter_bytes, "slots of adapters"),
@@ -349,7 +367,8 @@ def _weights_violation(stage: StageMemory) -> Violation:
         f"{format_bytes(held - stage.weights_bytes)} of buffers per GPU",
         limit=f"must be less than {format_bytes(stage.budget_bytes)}",
         gap=f"{format_bytes(held - stage.budget_bytes)} short",
-        remedy=f"use more GPUs per replica, GPUs with more memory, {fewer}or quantized weights",
+        remedy=f"use {_more_room(candidate.pool)}, GPUs with more memory, {fewer}or quantized "
+        "weights",
         path="spec.model",
     )
     return Violation(
@@ -363,7 +382,7 @@ def _cache_violation(
     longest = memory.limits.model_len
     missing = longest - memory.kv_tokens
     more = (
-        "more GPUs per replica"
+        _more_room(candidate.pool)
         if pinned_bytes is None
         else f"more than {pinned_bytes:,} bytes of K/V ({KV_BYTES_PATH})"
     )
@@ -376,6 +395,11 @@ def _cache_violation(
         path="spec.workload.maxModelLen",
     )
     return Violation(problem=problem, miss=missing / longest)
+
+
+def _more_room(pool: Pool) -> str:
+    """Return what to use so that a replica has more memory; slices are never joined."""
+    return "a larger migProfile" if pool.gpu.mig_profile else "more GPUs per replica"
 
 
 def limit_violations(speed: Performance, request: Request) -> Iterator[Violation]:

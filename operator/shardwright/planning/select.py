@@ -12,6 +12,7 @@ from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
 from shardwright.hardware.inventory import Inventory, Node, Pool
 from shardwright.hardware.prices import GpuPrice, relative_price
+from shardwright.hardware.slices import whole_resource
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
 from shardwright.planning.request import OptimizeFor, Request
@@ -201,7 +202,8 @@ def assess(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
-        second_choice=scale.takes_first not in ("", candidate.pool.resource),
+        second_choice=scale.takes_first
+        not in ("", whole_resource(candidate.pool.resource)),
         score=objective(estimate.performance, cost, scale.request, estimate.capacity),
         falls_behind=share < UTILISATION
         and scale.request.workload.requests_per_second is not None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.hardware.slices import whole_resource
 from shardwright.hardware.to_come import Sought
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering import names
@@ -359,7 +360,8 @@ class Deployment:
 
     def on(self, resource: str) -> "Deployment":
         """Return the same with the image for the GPUs that pods request."""
-        return replace(self, image=self.images.get(resource, self.image))
+        image = self.images.get(whole_resource(resource), self.image)
+        return replace(self, image=image)
 
     @property
     def base(self) -> str:

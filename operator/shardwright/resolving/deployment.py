@@ -166,6 +166,7 @@ def terms_of(spec: Spec) -> PodTerms:
         tolerations=_tolerations(placement),
         rdma=rdma_request(spec),
         compute_domains=network_of(spec).compute_domain == "Auto",
+        mig_profile=placement.mig_profile or "",
     )
 
 

@@ -41,6 +41,13 @@ NODES: Final = (
     a_node("blue", labels={"example.com/pool": "blue"}),
     a_node("tainted", taints=[TAINTED]),
     *a_gb200_rack(trays=2),
+    a_node(
+        "cut",
+        labels={
+            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+            "nvidia.com/gpu.memory": "9984",
+        },
+    ),
 )
 TOLERATION: Final = {
     "key": "dedicated",
@@ -354,6 +361,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "placement.nodeSelector.example.com/pool": _under(
         "placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}
     ),
+    "placement.migProfile": _under("placement", {}, {"migProfile": "1g.10gb"}),
     "placement.tolerations[0].key": _toleration(
         TOLERATION, TOLERATION | {"key": "other"}
     ),

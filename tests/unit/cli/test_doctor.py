@@ -452,19 +452,20 @@ def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_a
     None
 ):
     cut = a_listed_node("cut")
-    cut["metadata"]["labels"]["nvidia.com/gpu.product"] = (
-        "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
-    )
+    cut["metadata"]["labels"] |= {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+        "nvidia.com/gpu.memory": "9984",
+    }
 
-    both, none = (
+    sliced, none = (
         found(a_chart(nodes=nodes), Check.NODES) for nodes in ((read(cut),), ())
     )
 
-    assert [finding.ailment for finding in both.findings] == [
-        Ailment.NO_GPUS,
-        Ailment.NODE_LEFT_OUT,
+    assert [(finding.ailment, finding.about) for finding in sliced.findings] == [
+        (Ailment.NODE_LEFT_OUT, "MigEnabled")
     ]
-    assert (both.result, none.result) == (Result.NOTED, Result.NOTED)
+    assert [finding.ailment for finding in none.findings] == [Ailment.NO_GPUS]
+    assert (sliced.result, none.result) == (Result.NOTED, Result.NOTED)
 
 
 def test_claims_for_which_there_is_no_storage_class_are_named() -> None:

@@ -10,10 +10,17 @@ import pytest
 
 from shardwright.engines import vllm
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
+from shardwright.hardware.slices import slice_of
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
-from shardwright.planning.checks import Judge, Verdict, limit_violations
+from shardwright.planning.checks import (
+    Judge,
+    Verdict,
+    image_violations,
+    limit_violations,
+)
 from shardwright.planning.request import Request
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
@@ -285,6 +292,49 @@ def test_a_pool_too_small_for_its_replicas_counts_what_is_not_free_among_what_is
     )["PoolTooSmall"]
 
     assert problem.gap == "3 fit, 1 of them not free, 3 short"
+
+
+def _slices() -> Pool:
+    return a_pool(slice_of(load_gpus()["H100-SXM-80GB"], "3g.40gb"), gpus_per_node=16)
+
+
+def test_slices_of_a_gpu_are_never_joined() -> None:
+    assert _problems("llama-8b", Layout(replicas=16), _slices()) == {}
+    for layout in (Layout(tensor=2), Layout(pipeline=2), Layout(attention_data=2)):
+        problem = _problems("llama-8b", layout, _slices())["MigSlicesJoined"]
+
+        assert problem.sentence() == (
+            "spec.placement.migProfile: 2 slices of 3g.40gb for one replica are not joined by "
+            "MIG: a replica has one slice; unpin the degrees, or use a larger profile or whole "
+            "GPUs"
+        )
+
+
+def test_what_exceeds_a_slice_is_told_of_larger_ones() -> None:
+    problem = _problems("llama-70b", Layout(), _slices())["WeightsExceedMemory"]
+
+    assert problem.remedy == (
+        "use a larger migProfile, GPUs with more memory, or quantized weights"
+    )
+
+
+def test_an_image_for_whole_gpus_serves_slices_that_go_by_another_name() -> None:
+    pool = replace(_slices(), resource="nvidia.com/mig-3g.40gb")
+
+    found = {
+        runs_on: [
+            violation.problem.code
+            for violation in image_violations(
+                pool,
+                replace(
+                    vllm_traits(),
+                    support=replace(vllm_traits().support, runs_on=(runs_on,)),
+                ),
+            )
+        ]
+        for runs_on in ("nvidia.com/gpu", "amd.com/gpu")
+    }
+    assert found == {"nvidia.com/gpu": [], "amd.com/gpu": ["EngineImageMissing"]}
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
