@@ -18,6 +18,13 @@ from shardwright.hardware.domains import CLIQUE_LABEL, RACK_GPUS
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.instances import Instance, load_instances
+from shardwright.hardware.slices import (
+    PRODUCT_LABEL,
+    is_profile,
+    named_profile,
+    slice_of,
+    slices_of_gpu,
+)
 
 if TYPE_CHECKING:
     from shardwright.resolving.subject import Subject
@@ -174,9 +181,17 @@ def _read(
     example: str,
 ) -> NamedGpus | Problem:
     """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
-    gpu = find_gpu(name)
+    gpu, profile = find_gpu(name), named_profile(name)
     if gpu is None:
         return _unknown(name, example)
+    if profile and not is_profile(profile):
+        return Problem(
+            code="GpusUnreadable",
+            path=GPUS,
+            what=f"{profile!r:.80}",
+            limit="must be a MIG profile",
+            remedy=f"write for example {example}H100-SXM-80GB-MIG-3g.40gb",
+        )
     if gpu.vendor not in VENDORS.values():
         return Problem(
             code="GpuUnknown",
@@ -194,12 +209,23 @@ def _read(
             limit="stands in nodes of no known size",
             remedy="say how many a node has with --nodes-of",
         )
-    return NamedGpus(
+    whole = NamedGpus(
         gpu=gpu,
         count=count,
         gpus_per_node=gpus_per_node or (usual or (1, 1))[0],
         gpus_per_domain=usual[1] if usual else 1,
         network_gbps_per_gpu=network_gbps_per_gpu,
+    )
+    return _sliced(whole, profile) if profile else whole
+
+
+def _sliced(named: NamedGpus, profile: str) -> NamedGpus:
+    """Return slices of the GPUs of the same nodes, all of one profile."""
+    return replace(
+        named,
+        gpu=slice_of(named.gpu, profile),
+        gpus_per_node=named.gpus_per_node * slices_of_gpu(named.gpu, profile),
+        gpus_per_domain=1,
     )
 
 
@@ -263,7 +289,8 @@ def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
 
 
 def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str]:
-    labels = {"shardwright.io/gpu-model": named.gpu.id}
+    key = PRODUCT_LABEL if named.gpu.mig_profile else "shardwright.io/gpu-model"
+    labels = {key: named.gpu.id}
     if named.network_gbps_per_gpu:
         labels["shardwright.io/network-gbps-per-gpu"] = (
             f"{named.network_gbps_per_gpu:g}"
@@ -288,10 +315,20 @@ def _part_of_board(gpu: Gpu, gpus: int) -> bool:
     )
 
 
-def on_named_gpus(subject: Subject) -> Subject:
-    """Return the same without labels that GPUs which are named cannot have: whoever names them has
-    chosen already.
+def profile_of(named: Iterable[NamedGpus]) -> str | None:
+    """Return the MIG profile of GPUs, empty if they are whole, None if they are not all alike."""
+    profiles = {gpus.gpu.mig_profile for gpus in named}
+    return profiles.pop() if len(profiles) == 1 else None
+
+
+def on_named_gpus(subject: Subject, named: Sequence[NamedGpus]) -> Subject:
+    """Return the same without labels that GPUs which are named cannot have, and on their slices:
+    whoever names them has chosen already.
     """
+    profile = profile_of(named)
+    if profile is not None:
+        terms = replace(subject.terms, mig_profile=profile)
+        subject = replace(subject, terms=terms)
     if not subject.terms.selector:
         return subject
     dropped = ", ".join(sorted(subject.terms.selector))

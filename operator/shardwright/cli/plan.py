@@ -29,6 +29,7 @@ from shardwright.cli.inputs import (
     read_text,
 )
 from shardwright.cli.named_gpus import (
+    NamedGpus,
     nodes_of,
     on_named_gpus,
     read_named_gpus,
@@ -112,7 +113,7 @@ class PlanInputs:
     settings: Settings
     cluster: "Target | None"
     surroundings: Surroundings
-    gpus_are_named: bool = False  # by --gpus
+    named_gpus: tuple[NamedGpus, ...] = ()  # by --gpus
     standing: "PlanRecord | None" = None  # of a ShardedModel that is named: its plan
 
 
@@ -244,7 +245,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
         settings=settings,
         cluster=cluster,
         surroundings=_surroundings(arguments, cluster, there, settings),
-        gpus_are_named=bool(arguments.gpus),
+        named_gpus=named,
     )
 
 
@@ -383,7 +384,8 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
-        asked = on_named_gpus(subject) if inputs.gpus_are_named else subject
+        named = inputs.named_gpus
+        asked = on_named_gpus(subject, named) if named else subject
         inventory = take_stock(
             asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept
         )

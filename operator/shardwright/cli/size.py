@@ -16,7 +16,12 @@ from typing import Any, Final
 from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
-from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
+from shardwright.cli.named_gpus import (
+    NamedGpus,
+    nodes_of,
+    on_named_gpus,
+    read_named_gpus,
+)
 from shardwright.cli.output import (
     print_lines,
     print_text,
@@ -226,11 +231,12 @@ def _size(
     ``prices`` are of this model and load: a price for one number of GPUs or for one product is not
     worked out again for the next.
     """
+    asked = on_named_gpus(subject, [named])
 
     def ask(gpus: int) -> Plan | NoPlan:
         tell(f"{gpus} x {named.gpu.id}")
         nodes = read_nodes(nodes_of([replace(named, count=gpus)]), stated)
-        stock = take_stock(subject, nodes, (), ())
+        stock = take_stock(asked, nodes, (), ())
         space = replace(subject.request.space, max_gpus=gpus)
         request = replace(subject.request, space=space)
         return make_plan(subject.model, stock, request, subject.traits, prices).outcome
@@ -238,7 +244,7 @@ def _size(
     return Sized(
         named=named,
         steps=size(ask, MOST_GPUS),
-        gpu_hour_price=stated.prices.get(named.gpu.id),
+        gpu_hour_price=stated.price_of(named.gpu),
     )
 
 

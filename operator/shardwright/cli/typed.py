@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.slices import named_profile
 
 if TYPE_CHECKING:
     from shardwright.api.resource import ShardedModel
@@ -150,12 +151,20 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
             for parent in parents:
                 place = place.setdefault(parent, {})
             place[name] = option.read(text)
+    if profile := _mig_profile(arguments):
+        spec["placement"] = {"migProfile": profile}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": resource_name(arguments.model)},
         "spec": spec,
     }
+
+
+def _mig_profile(arguments: Namespace) -> str:
+    """Return the MIG profile that all named GPUs have, empty if one of them is whole."""
+    found = {named_profile(name) for name in getattr(arguments, "gpus", None) or ()}
+    return found.pop() if len(found) == 1 else ""
 
 
 def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:

@@ -96,7 +96,8 @@ class Gpu:
     bandwidth and FLOP/s, each link has its own, and ``memory_basis`` says where the memory comes
     from; ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says
     that it is none of the catalogue's: an administrator has read it off a data sheet.
-    ``mig_profile`` is that of the slice that it is (``3g.40gb``), empty for a whole GPU.
+    Of a slice ``mig_profile`` is its profile (``3g.40gb``), ``whole`` the GPU that it is cut from
+    and ``slices`` the number of them that this is cut into; else empty, None and 1.
     """
 
     id: str
@@ -116,6 +117,8 @@ class Gpu:
     matmul_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
     stated: bool = False
     mig_profile: str = ""
+    whole: "Gpu | None" = None
+    slices: int = 1
 
     @property
     def of_a_rack(self) -> bool:

@@ -186,10 +186,11 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
 
 
 def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
-    """Return the price of one GPU of the node for an hour. A price that the node may have given
-    itself counts only if nobody else states one.
+    """Return the price of one GPU of the node for an hour, of a slice its share of it. A price that
+    the node may have given itself counts only if nobody else states one.
     """
-    said, general = positive_number(raw.vouched(PRICE)), stated.prices.get(gpu.id)
+    said, general = positive_number(raw.vouched(PRICE)), stated.price_of(gpu)
+    said = said and said / gpu.slices
     return (said or general) if raw.label_prefix else (general or said)
 
 

@@ -7,7 +7,7 @@ are data (``prices.csv``).
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from importlib import resources
@@ -38,7 +38,8 @@ class GpuPrice:
 
 
 def relative_price(gpu: Gpu) -> GpuPrice:
-    """Return the price of one GPU for an hour, in hours of an H100.
+    """Return the price of one GPU for an hour, in hours of an H100; of a slice its share of the
+    price of the GPU that it is cut from.
 
     >>> (
     ...     relative_price(load_gpus()["L40S-48GB"]).per_hour,
@@ -46,6 +47,9 @@ def relative_price(gpu: Gpu) -> GpuPrice:
     ... )
     (0.35, 1.6)
     """
+    if gpu.whole:
+        price = relative_price(gpu.whole)
+        return replace(price, per_hour=price.per_hour / gpu.slices)
     return _listed().get(gpu.id) or _assumed(gpu)
 
 

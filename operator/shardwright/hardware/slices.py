@@ -20,6 +20,8 @@ from shardwright.units import GIGA, MIB
 WHOLE_GPU: Final = "nvidia.com/gpu"
 """The resource of whole GPUs; under the strategy ``single`` that of slices, too."""
 
+PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
+
 PROFILE_PATTERN: Final = r"[1-7]g\.[1-9][0-9]{0,2}gb([.-][a-z]+)*"
 """A profile as labels and resources spell it: ``3g.40gb``, ``1g.10gb.me`` (for ``1g.10gb+me``)."""
 
@@ -44,6 +46,7 @@ MEMORY_SLICES: Final = 8
 NVIDIA's MIG guide.
 """
 
+_WHOLE: Final = 1e-9  # what rounding leaves of a whole number
 _ROUNDING: Final = 0.1
 """By what part of a memory slice a profile's gigabytes may be rounded up. Basis: assumed."""
 
@@ -62,7 +65,7 @@ class NodeSlices:
 
 def read_slices(node: RawNode) -> NodeSlices | None:
     """Return the slices of a node, None if its GPUs are whole, or cut into unequal slices."""
-    product = node.labels.get("nvidia.com/gpu.product", "")
+    product = node.labels.get(PRODUCT_LABEL, "")
     name, mark, profile = product.partition(_MARK)
     if mark:
         if not _PROFILE.match(profile):
@@ -109,6 +112,31 @@ def is_slice(resource: str) -> bool:
     return resource.startswith(_RESOURCE)
 
 
+def named_profile(product: str) -> str:
+    """Return the profile that a name of a product ends with, empty if it names a whole GPU.
+
+    >>> named_profile("H100-SXM-80GB-MIG-3g.40gb"), named_profile("H100-SXM-80GB")
+    ('3g.40gb', '')
+    """
+    return product.partition(_MARK)[2]
+
+
+def is_profile(text: str) -> bool:
+    """Return whether a text is spelled as profiles are."""
+    return _PROFILE.match(text) is not None
+
+
+def slices_of_gpu(gpu: Gpu, profile: str) -> int:
+    """Return the number of slices of a profile that a whole GPU is cut into.
+
+    >>> from shardwright.hardware.gpus import load_gpus
+    >>> h100 = load_gpus()["H100-SXM-80GB"]
+    >>> [slices_of_gpu(h100, profile) for profile in ("1g.10gb", "1g.20gb", "3g.40gb")]
+    [7, 4, 2]
+    """
+    return int(1 / max(_shares(gpu, profile)) + _WHOLE)
+
+
 def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
     """Return a slice of a GPU as a GPU: its share of everything, joined to nothing.
 
@@ -140,6 +168,8 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
         basis="assumed",
         memory_basis="label of the node" if memory_bytes else "share of the GPU's",
         mig_profile=profile,
+        whole=gpu,
+        slices=slices_of_gpu(gpu, profile),
     )
 
 

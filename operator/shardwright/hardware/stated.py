@@ -35,6 +35,11 @@ class Stated:
     label_prefix: str = ""
     node_set: str = ""
 
+    def price_of(self, gpu: Gpu) -> float | None:
+        """Return the price of one GPU for an hour, of a slice its share of it; None: not stated."""
+        price = self.prices.get((gpu.whole or gpu).id)
+        return price and price / gpu.slices
+
 
 NONE = Stated()
 

@@ -82,6 +82,39 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
     }
 
 
+def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(
+    capsys: Capture,
+) -> None:
+    words = [LLAMA, "--gpus", "16xH100-MIG-3g.40gb"]
+
+    assert main(["plan", *words]) == 0
+    assert capsys.readouterr().out.startswith(
+        "llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB-MIG-3g.40gb)\n"
+    )
+    assert main(["plan", *words, "-o", "manifest"]) == 0
+    manifest = yaml.safe_load(capsys.readouterr().out)
+    assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
+
+
+def test_slices_stand_in_the_nodes_of_their_gpus() -> None:
+    nodes = _facts("60xH100-MIG-1g.10gb")
+
+    assert [(node.gpu.id, node.gpus) for node in nodes] == [
+        ("H100-SXM-80GB-MIG-1g.10gb", 56),
+        ("H100-SXM-80GB-MIG-1g.10gb", 4),
+    ]
+
+
+def test_a_size_is_found_in_slices_and_in_whole_gpus_at_once(capsys: Capture) -> None:
+    words = ["size", LLAMA, "--rps", "1", "--gpus", "H100", "--gpus"]
+    assert main([*words, "H100-MIG-3g.40gb", "-o", "name"]) == 0
+
+    assert sorted(capsys.readouterr().out.split()) == [
+        "1xH100-SXM-80GB",
+        "1xH100-SXM-80GB-MIG-3g.40gb",
+    ]
+
+
 def test_gpus_stand_in_nodes_as_their_instances_have_them() -> None:
     assert [(node.gpu.id, node.gpus) for node in _facts("20xH100", "8xGB200")] == [
         ("H100-SXM-80GB", 8),
@@ -152,6 +185,10 @@ def test_the_network_is_what_was_typed() -> None:
                 "TPU-v5e of Google cannot be planned, only GPUs of NVIDIA and AMD; "
                 "'shardwright gpus' lists those that can"
             ),
+        ),
+        (
+            "8xH100-MIG-half",
+            "'half' must be a MIG profile; write for example 8xH100-SXM-80GB-MIG-3g.40gb",
         ),
     ],
 )

@@ -12,8 +12,10 @@ from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import build_inventory
+from shardwright.hardware.prices import relative_price
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.slices import slice_of
+from shardwright.hardware.stated import Stated
 from shardwright.units import MIB
 from tests.support.builders_nodes import a_dumped_node, a_node, bare_node
 
@@ -111,6 +113,29 @@ def test_shares_are_those_of_the_profile(
         part.flops["bf16"] / whole.flops["bf16"],
     )
     assert found == pytest.approx((memory, compute))
+
+
+def test_a_slice_costs_its_share_of_the_gpu() -> None:
+    whole = load_gpus()["H100-SXM-80GB"]
+    small, large = slice_of(whole, SMALL), slice_of(whole, LARGE)
+    stated = Stated(prices={"H100-SXM-80GB": 2.8})
+
+    assert [relative_price(gpu).per_hour for gpu in (whole, large, small)] == [
+        1.0,
+        1 / 2,
+        1 / 7,
+    ]
+    assert [stated.price_of(gpu) for gpu in (whole, large, small)] == [
+        2.8,
+        1.4,
+        2.8 / 7,
+    ]
+
+
+def test_the_price_of_a_node_is_that_of_its_gpus_not_of_its_slices() -> None:
+    node = a_single_node(**{"shardwright.io/gpu-hour-price": "3"})
+
+    assert facts(node).gpu_hour_price == 1.5
 
 
 def test_slices_are_for_models_that_ask_for_their_profile_alone() -> None:
