@@ -17,6 +17,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.slices import is_slice
 from shardwright.hardware.stated import Stated
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.to_come import HOSTNAME, AutoscaledPool
@@ -128,7 +129,10 @@ def _broken_rules(found: list[DescribedPool]) -> Iterator[Problem]:
                 what=what,
                 remedy="name a label that all its nodes share",
             )
-        if not any(one.allocatable.get(resource) for resource in RESOURCES):
+        if not any(
+            count and (name in RESOURCES or is_slice(name))
+            for name, count in one.allocatable.items()
+        ):
             what, remedy = "its nodes have no GPUs", f"state {' or '.join(RESOURCES)}"
             yield Problem(
                 code="MissingField", path=f"{at}.allocatable", what=what, remedy=remedy

@@ -28,6 +28,10 @@ PROFILE_PATTERN: Final = r"[1-7]g\.[1-9][0-9]{0,2}gb([.-][a-z]+)*"
 SLICES_PER_GPU: Final = 7
 """Slices that a GPU is cut into at most. Source: NVIDIA's MIG guide."""
 
+_GKE_PRODUCT: Final = "cloud.google.com/gke-accelerator"
+_GKE_PROFILE: Final = "cloud.google.com/gke-gpu-partition-size"
+"""What GKE labels its nodes with; it cuts all GPUs of a node pool alike."""
+
 _RESOURCE: Final = "nvidia.com/mig-"
 _MARK: Final = "-MIG-"
 _PROFILE: Final = re.compile(
@@ -66,8 +70,10 @@ class NodeSlices:
 def read_slices(node: RawNode) -> NodeSlices | None:
     """Return the slices of a node, None if its GPUs are whole, or cut into unequal slices."""
     product = node.labels.get(PRODUCT_LABEL, "")
-    name, mark, profile = product.partition(_MARK)
-    if mark:
+    name, _, profile = product.partition(_MARK)
+    if not product and (profile := node.labels.get(_GKE_PROFILE, "")):
+        product = f"{node.labels.get(_GKE_PRODUCT, '')}{_MARK}{profile}"
+    if profile:
         if not _PROFILE.match(profile):
             return None
         memory = quantity(node.labels.get("nvidia.com/gpu.memory"))

@@ -60,6 +60,12 @@ _INTEL: Final = "gpu.intel.com/"
 _INTEL_PRODUCT: Final = f"{_INTEL}product"
 """Basis: rules of Intel's device plugins for node feature discovery, as Arc_Pro_B60, Max_1550."""
 
+_STRATEGY_KEYS: Final = (
+    "nvidia.com/gpu.sharing-strategy",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+)
+_STRATEGIES: Final = frozenset({"mps", "time-slicing", "time-sharing"})
+
 _MIG_IN_CHANGE: Final = frozenset({"pending", "rebooting", "failed"})
 _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
@@ -184,7 +190,11 @@ def _sliced(node: RawNode, resource: str) -> Problem | None:
     only_slices = not quantity(node.allocatable.get(resource)) and _allocatable_slices(
         node
     )
-    if "-MIG-" in node.labels.get("nvidia.com/gpu.product", "") or mixed or only_slices:
+    unread = (
+        "-MIG-" in node.labels.get("nvidia.com/gpu.product", "")
+        or "cloud.google.com/gke-gpu-partition-size" in node.labels
+    )
+    if unread or mixed or only_slices:
         return Problem(
             code="MigEnabled",
             what="GPUs cut into slices of several sizes, or into compute partitions",
@@ -235,10 +245,7 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
 
 
 def _says_shared(node: RawNode) -> bool:
-    by_label = node.labels.get("nvidia.com/gpu.sharing-strategy") in {
-        "mps",
-        "time-slicing",
-    }
+    by_label = any(node.labels.get(key) in _STRATEGIES for key in _STRATEGY_KEYS)
     return by_label or node.labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
 
 

@@ -407,6 +407,10 @@ class TestUnsuitable:
         [
             ({"nvidia.com/gpu.sharing-strategy": "time-slicing"}, "GpuShared"),
             ({"nvidia.com/gpu.sharing-strategy": "mps"}, "GpuShared"),
+            (
+                {"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"},
+                "GpuShared",
+            ),
             ({"nvidia.com/gpu.replicas": "4"}, "GpuShared"),
             ({"nvidia.com/gpu.count": "2"}, "GpuShared"),
             ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED"}, "GpuShared"),

@@ -17,7 +17,12 @@ from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.slices import slice_of
 from shardwright.hardware.stated import Stated
 from shardwright.units import MIB
-from tests.support.builders_nodes import a_dumped_node, a_node, bare_node
+from tests.support.builders_nodes import (
+    a_dumped_node,
+    a_gke_node,
+    a_node,
+    bare_node,
+)
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 SMALL, LARGE = "1g.10gb", "3g.40gb"
@@ -79,6 +84,19 @@ def test_a_slice_is_a_gpu_with_its_share_of_everything_and_no_link(node: Any) ->
         {kind: rate * 3 / 7 for kind, rate in whole.flops.items()}
     )
     assert (gpu.scale_up, gpu.scale_up_gpus, found.domain.gpus) == (None, 1, 1)
+
+
+def test_gke_says_by_a_label_of_its_own_that_gpus_are_cut() -> None:
+    node = a_gke_node()
+    node["metadata"]["labels"]["cloud.google.com/gke-gpu-partition-size"] = LARGE
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "16"
+    found = facts(node)
+
+    assert (found.gpu.id, found.resource, found.gpus) == (
+        "H100-SXM-80GB-MIG-3g.40gb",
+        "nvidia.com/gpu",
+        16,
+    )
 
 
 def test_the_memory_of_a_slice_is_what_a_label_says_else_its_share() -> None:
