@@ -397,7 +397,7 @@ def _with_registry(name: str, *, of_registry: bool = False) -> str:
     ...     _with_registry("vllm", of_registry=True),
     ... )
     ('registry.example', 'docker.io/vllm')
-    """  # noqa: E501
+    """  # noqa: E501 - a value in one piece
     host, slash, rest = name.partition("/")
     is_host = "." in host or ":" in host or host == "localhost"
     # Docker's own rule: a first part without dot or colon that is not localhost is no host.

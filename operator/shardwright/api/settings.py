@@ -146,7 +146,7 @@ def read_settings(text: str) -> Settings:
     Raises:
         InputError: every violation; its path begins with the name of a setting.
     """
-    from shardwright.api.manifest import read_manifests  # noqa: PLC0415
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - reading YAML is not for who only plans
 
     found = read_manifests(text)
     content = found[0] if found else {}

@@ -55,7 +55,7 @@ The page needs no network. Beside the plan it holds what would be planned under 
 some seconds of CPU. It shows one ShardedModel.
 
 exit codes: as for plan
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 RENDER_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
@@ -78,7 +78,7 @@ examples:
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
 exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 FETCH_EXAMPLES = """\
 examples:
   %(prog)s acme/llama-3.1-70b-support | \\
@@ -90,7 +90,7 @@ As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s llama-3

@@ -144,7 +144,7 @@ def _stored(weight: Weight, quantization: Quantization) -> Weight:
 
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
-    if block and (len(block) != 2 or min(block) < 1):  # an (outputs, inputs) pair  # noqa: PLR2004
+    if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004 - an (outputs, inputs) pair
         fields.refuse(
             "weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0"
         )

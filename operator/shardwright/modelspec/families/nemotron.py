@@ -209,8 +209,8 @@ def _deci_width(config: Fields, shape: Shape) -> int:
     if (
         isinstance(factor, int | float)
         and not isinstance(factor, bool)
-        and 0 < factor <= 64  # noqa: PLR2004
-    ):  # published: below 8
+        and 0 < factor <= 64  # noqa: PLR2004 - published: below 8
+    ):
         return -(-int(2 * factor * shape.hidden / 3) // _MULTIPLE) * _MULTIPLE
     return config.integer("intermediate_size", WIDTH)
 
