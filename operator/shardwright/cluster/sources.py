@@ -297,6 +297,8 @@ def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
     )
 
 
+# A selector on the phase would take a pod away at the moment at which it says how it has failed.
+# Two watches would show it twice, or not at all, for a moment (ADR 9).
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
 """All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign
 ones nothing is kept then.

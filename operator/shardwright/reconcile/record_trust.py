@@ -109,6 +109,7 @@ def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
 
 
 def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
+    # One above it is newer than the status: a process ended between the two writes (ADR 12).
     if isinstance(said, PlanRecord) and said.serial < known.serial:
         return _refused(
             known, f"is number {said.serial}, and the newest is number {known.serial}"
