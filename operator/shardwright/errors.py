@@ -37,7 +37,7 @@ class Problem:
         ...     remedy="use tensor 4 or 7",
         ... ).sentence()
         'spec.parallelism.tensor: 28 attention heads must be divisible by tensor 8, 4 left over; use tensor 4 or 7'
-        """  # noqa: E501
+        """  # noqa: E501 - a sentence as it is said
         fact = ", ".join(
             part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part
         )

@@ -65,12 +65,12 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
     With the plan that is ``deployed`` it says how long its pods may take to start.
     """
-    from shardwright.api.published import (  # noqa: PLC0415
+    from shardwright.api.published import (  # noqa: PLC0415 - see above
         DEFAULTS_MAX_ITEMS,
         ShownEngine,
         ShownStartBudget,
     )
-    from shardwright.rendering.pod import start_budget  # noqa: PLC0415
+    from shardwright.rendering.pod import start_budget  # noqa: PLC0415 - see above
 
     budget = start_budget(deployed, subject.deployment) if deployed else None
     shown = ShownEngine(
@@ -87,7 +87,7 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
 def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
     """Return the plan of record of a report, None if nothing fits."""
-    from shardwright.api.record import PlanRecord  # noqa: PLC0415
+    from shardwright.api.record import PlanRecord  # noqa: PLC0415 - see above
 
     if isinstance(report.outcome, NoPlan):
         return None
@@ -128,7 +128,7 @@ def bundle_for(
         InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any
             more.
     """
-    from shardwright.rendering.render import render  # noqa: PLC0415
+    from shardwright.rendering.render import render  # noqa: PLC0415 - see above
 
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])

@@ -18,6 +18,8 @@ MOST_OF_A_MODULE = 310
 """Statements."""
 MOST_OF_A_FUNCTION = 30
 """Statements, those of the functions in it included."""
+LONGEST_BODY = 38
+"""Lines of a function without its docstring, those of the functions in it included."""
 MOST_NODES_A_LINE = 7.0
 """Nodes of the syntax tree a line of code; of well-read projects 5.8 to 6.8."""
 NEED_A_REGISTRY = (
@@ -53,6 +55,17 @@ def test_every_function_does_one_thing() -> None:
     assert long == []
 
 
+def test_every_function_is_seen_as_a_whole() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} {lines}"
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := _lines_of_body(node)) > LONGEST_BODY
+    ]
+    assert long == []
+
+
 def test_a_line_of_code_says_one_thing() -> None:
     trees = [(_tree(path), path.read_text().splitlines()) for path in MODULES]
     nodes = sum(1 for tree, _ in trees for _ in ast.walk(tree))
@@ -67,6 +80,17 @@ def _tree(path: Path) -> ast.Module:
 
 def _statements(tree: ast.AST) -> list[ast.stmt]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def _lines_of_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines from its name to its end, its docstring left out."""
+    first, *_ = node.body
+    said = 0 if ast.get_docstring(node) is None else _lines_of(first)
+    return _lines_of(node) - said
+
+
+def _lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or 0) - node.lineno + 1
 
 
 def _code_lines(tree: ast.Module, text: list[str]) -> list[str]:

@@ -237,6 +237,13 @@ def check_pod(
     yield from _check_keys(
         "annotations", pod.annotations or {}, given.annotations or {}, admission
     )
+    yield from _check_account(pod, given, namespace, admission)
+    yield from _check_secrets(pod, given, namespace, admission)
+
+
+def _check_account(
+    pod: Pod, given: Pod, namespace: str, admission: Admission
+) -> Iterator[Problem]:
     account = pod.service_account_name
     named = account is None or _is_named(
         account, namespace, admission.admitted_service_accounts
@@ -250,6 +257,11 @@ def check_pod(
             gap="what a cloud lets its pods do is for the administrator to give away",
             remedy=f"leave it out, or have {account} added to admittedServiceAccounts of the chart",
         )
+
+
+def _check_secrets(
+    pod: Pod, given: Pod, namespace: str, admission: Admission
+) -> Iterator[Problem]:
     mounted = {
         volume.secret.secret_name for volume in given.volumes or () if volume.secret
     }
@@ -385,7 +397,7 @@ def _with_registry(name: str, *, of_registry: bool = False) -> str:
     ...     _with_registry("vllm", of_registry=True),
     ... )
     ('registry.example', 'docker.io/vllm')
-    """  # noqa: E501
+    """  # noqa: E501 - a value in one piece
     host, slash, rest = name.partition("/")
     is_host = "." in host or ":" in host or host == "localhost"
     # Docker's own rule: a first part without dot or colon that is not localhost is no host.

@@ -113,30 +113,7 @@ def _broken_rules(found: list[DescribedPool]) -> Iterator[Problem]:
                 what=f"{one.name} is there twice",
                 remedy="rename one of the two",
             )
-        if not one.selector:
-            remedy = "name a label that its nodes alone carry and its autoscaler knows"
-            yield Problem(
-                code="MissingField",
-                path=f"{at}.selector",
-                what="names no label",
-                remedy=remedy,
-            )
-        if HOSTNAME in one.selector:
-            what = f"{HOSTNAME} tells single nodes apart"
-            yield Problem(
-                code="UnknownField",
-                path=f"{at}.selector",
-                what=what,
-                remedy="name a label that all its nodes share",
-            )
-        if not any(
-            count and (name in RESOURCES or is_slice(name))
-            for name, count in one.allocatable.items()
-        ):
-            what, remedy = "its nodes have no GPUs", f"state {' or '.join(RESOURCES)}"
-            yield Problem(
-                code="MissingField", path=f"{at}.allocatable", what=what, remedy=remedy
-            )
+        yield from _broken_rules_of(one, at)
     total = sum(one.max_nodes for one in found)
     if total > NODES_MAX:
         yield Problem(
@@ -145,6 +122,33 @@ def _broken_rules(found: list[DescribedPool]) -> Iterator[Problem]:
             what=f"{total} nodes of all pools",
             limit=f"must be at most {NODES_MAX}",
             remedy="lower maxNodes",
+        )
+
+
+def _broken_rules_of(one: DescribedPool, at: str) -> Iterator[Problem]:
+    if not one.selector:
+        remedy = "name a label that its nodes alone carry and its autoscaler knows"
+        yield Problem(
+            code="MissingField",
+            path=f"{at}.selector",
+            what="names no label",
+            remedy=remedy,
+        )
+    if HOSTNAME in one.selector:
+        what = f"{HOSTNAME} tells single nodes apart"
+        yield Problem(
+            code="UnknownField",
+            path=f"{at}.selector",
+            what=what,
+            remedy="name a label that all its nodes share",
+        )
+    if not any(
+        count and (name in RESOURCES or is_slice(name))
+        for name, count in one.allocatable.items()
+    ):
+        what, remedy = "its nodes have no GPUs", f"state {' or '.join(RESOURCES)}"
+        yield Problem(
+            code="MissingField", path=f"{at}.allocatable", what=what, remedy=remedy
         )
 
 

@@ -3,7 +3,7 @@
 Refuses a GPU that the catalogue has, and a product by which nobody could tell it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
@@ -128,6 +128,11 @@ def read_gpus(stated: object) -> tuple[Gpu, ...]:
 
 def _broken_rules(stated: list[StatedGpu], index: int) -> Iterator[Problem]:
     one, at = stated[index], f"{GPUS}[{index}]"
+    yield from _missing_figures(one, at)
+    yield from _taken_names(one, stated[:index], at)
+
+
+def _missing_figures(one: StatedGpu, at: str) -> Iterator[Problem]:
     if one.teraflops.bf16 is None and one.teraflops.fp16 is None:
         remedy = "set bf16 (fp16 of a GPU without BF16), dense"
         yield Problem(
@@ -144,6 +149,11 @@ def _broken_rules(stated: list[StatedGpu], index: int) -> Iterator[Problem]:
             what="is not set for an NVIDIA GPU",
             remedy=remedy,
         )
+
+
+def _taken_names(
+    one: StatedGpu, before: Iterable[StatedGpu], at: str
+) -> Iterator[Problem]:
     if plain_name(one.product) == NAMELESS:
         yield Problem(
             code="GpuUnknown",
@@ -161,9 +171,7 @@ def _broken_rules(stated: list[StatedGpu], index: int) -> Iterator[Problem]:
             remedy="remove it; what nodes state of themselves (shardwright.io/gpu-memory-mib and "
             "the like) is used as it is",
         )
-    if plain_name(one.product) in {
-        plain_name(other.product) for other in stated[:index]
-    }:
+    if plain_name(one.product) in {plain_name(other.product) for other in before}:
         twice = f"{one.product} is there twice"
         yield Problem(
             code="Duplicate",

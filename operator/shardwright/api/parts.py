@@ -29,7 +29,7 @@ LABEL_KEY_MAX_LENGTH = 317
 """Unit: characters: a prefix of 253, a slash, a name of 63. Source: apimachinery,
 ``IsQualifiedName``.
 """
-IMAGE = r"^[a-z0-9][A-Za-z0-9._-]*(:[0-9]+/[a-z0-9._-]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$"  # noqa: E501
+IMAGE = r"^[a-z0-9][A-Za-z0-9._-]*(:[0-9]+/[a-z0-9._-]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$"  # noqa: E501 - a pattern is not broken
 """A registry with its port, if there is one, a path, a tag, a digest; no scheme."""
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QUANTITY_MAX_LENGTH = 32

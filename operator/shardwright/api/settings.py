@@ -57,6 +57,20 @@ KNOWN: Final = (
     CONFIG_FETCH,
 )
 
+_NOTHING: Final[Mapping[str, Any]] = {
+    DEFAULTS: {},
+    ADMITTED: [],
+    EXECUTORS: [],
+    PRIORITY_CLASSES: {},
+    NAMESPACE_LIMITS: {},
+    ROLLOUT: {},
+    GPUS: [],
+    AUTOSCALED_POOLS: [],
+    NETWORK_POLICY: {},
+    CONFIG_FETCH: {},
+}
+"""What a setting is that is not there, or that is ``null``."""
+
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
 
@@ -132,53 +146,50 @@ def read_settings(text: str) -> Settings:
     Raises:
         InputError: every violation; its path begins with the name of a setting.
     """
-    from shardwright.api.manifest import read_manifests  # noqa: PLC0415
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - reading YAML is not for who only plans
 
     found = read_manifests(text)
     content = found[0] if found else {}
-    unknown = sorted(set(content) - set(KNOWN))
-    defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
-    executors = content.get(EXECUTORS) or []
-    classes, priorities = (
-        content.get(RUNTIME_CLASSES, [NVIDIA]),
-        content.get(PRIORITY_CLASSES) or {},
-    )
-    limits = content.get(NAMESPACE_LIMITS) or {}
-    rollout = content.get(ROLLOUT) or {}
+    said = {name: content.get(name) or nothing for name, nothing in _NOTHING.items()}
+    said[RUNTIME_CLASSES] = content.get(RUNTIME_CLASSES, [NVIDIA])
     problems = [
-        *(_unknown(name) for name in unknown),
-        *_shapes(defaults, admitted, classes, priorities),
-        *_executors(executors),
-        *_limits(limits),
-        *_rollout(rollout),
+        *(_unknown(name) for name in sorted(set(content) - set(KNOWN))),
+        *_shapes(said),
+        *_executors(said[EXECUTORS]),
+        *_limits(said[NAMESPACE_LIMITS]),
+        *_rollout(said[ROLLOUT]),
     ]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
-    problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
+    problems = [problem.under(ADMITTED) for problem in check_admission(said[ADMITTED])]
     if problems:
         raise InputError(problems)
-    spec, stated = (
-        _read_defaults(defaults),
-        nodes.read_stated(content, read_gpus(content.get(GPUS) or [])),
-    )
+    return _settings(content, said)
+
+
+def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
+    spec = _read_defaults(said[DEFAULTS])
+    stated = nodes.read_stated(content, read_gpus(said[GPUS]))
     return Settings(
-        engine=spec.engine if "engine" in defaults else None,
-        pod=spec.pod if "pod" in defaults else None,
-        admitted=frozenset(admitted),
-        executors=frozenset(executors),
-        runtime_classes=frozenset(classes),
+        engine=spec.engine if "engine" in said[DEFAULTS] else None,
+        pod=spec.pod if "pod" in said[DEFAULTS] else None,
+        admitted=frozenset(said[ADMITTED]),
+        executors=frozenset(said[EXECUTORS]),
+        runtime_classes=frozenset(said[RUNTIME_CLASSES]),
         priority_classes={
-            namespace: frozenset(names) for namespace, names in priorities.items()
+            namespace: frozenset(names)
+            for namespace, names in said[PRIORITY_CLASSES].items()
         },
         admission=read_admission(content),
         limits={
-            namespace: NamespaceLimits(**found) for namespace, found in limits.items()
+            namespace: NamespaceLimits(**found)
+            for namespace, found in said[NAMESPACE_LIMITS].items()
         },
         stated=stated,
-        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
-        network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
-        keeps_templates=rollout.get("onUpgrade") != "Roll",
-        config_fetch=read_config_fetch(content.get(CONFIG_FETCH) or {}),
+        autoscaled_pools=read_pools(said[AUTOSCALED_POOLS], stated),
+        network_policy=read_network_policies(said[NETWORK_POLICY]),
+        keeps_templates=said[ROLLOUT].get("onUpgrade") != "Roll",
+        config_fetch=read_config_fetch(said[CONFIG_FETCH]),
     )
 
 
@@ -349,17 +360,7 @@ _WHOLE_IN_PODS: Final = {
 
 
 def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
-    resources, wanted = (
-        own.resources or unsaid(Resources),
-        default.resources or unsaid(Resources),
-    )
-    filled = {
-        name: value
-        for name in ("cpu", "memory", "ephemeral_storage")
-        if getattr(resources, name) is None
-        and (value := getattr(wanted, name)) is not None
-    }
-    applied += [f"pod.resources.{to_camel(name)}" for name in filled]
+    resources = _merged_resources(own.resources, default.resources, applied)
     secrets = _added(
         own.image_pull_secrets,
         default.image_pull_secrets,
@@ -368,7 +369,7 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
         applied,
     )
     update: dict[str, Any] = {
-        "resources": resources.model_copy(update=filled),
+        "resources": resources,
         "image_pull_secrets": secrets,
     }
     for name in ("labels", "annotations"):
@@ -390,6 +391,20 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
             update[attribute] = getattr(default, attribute)
             applied.append(f"pod.{name}")
     return own.model_copy(update=update)
+
+
+def _merged_resources(
+    own: Resources | None, default: Resources | None, applied: list[str]
+) -> Resources:
+    resources, wanted = own or unsaid(Resources), default or unsaid(Resources)
+    filled = {
+        name: value
+        for name in ("cpu", "memory", "ephemeral_storage")
+        if getattr(resources, name) is None
+        and (value := getattr(wanted, name)) is not None
+    }
+    applied += [f"pod.resources.{to_camel(name)}" for name in filled]
+    return resources.model_copy(update=filled)
 
 
 def _with_entries(
@@ -441,9 +456,8 @@ def _of_defaults(problem: Problem) -> Problem:
     return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
 
 
-def _shapes(
-    defaults: object, admitted: object, classes: object, priorities: object
-) -> Iterable[Problem]:
+def _shapes(said: Mapping[str, Any]) -> Iterable[Problem]:
+    defaults, priorities = said[DEFAULTS], said[PRIORITY_CLASSES]
     if not isinstance(defaults, Mapping):
         yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
     else:
@@ -451,12 +465,12 @@ def _shapes(
             _unknown(f"{DEFAULTS}.{name}")
             for name in sorted(set(defaults) - {"engine", "pod"})
         )
-    for path, names, of in (
-        (ADMITTED, admitted, "option names without dashes"),
-        (RUNTIME_CLASSES, classes, "names"),
+    for path, of in (
+        (ADMITTED, "option names without dashes"),
+        (RUNTIME_CLASSES, "names"),
     ):
-        if not _are_names(names):
-            yield _wrong(path, names, f"must be a list of {of}")
+        if not _are_names(said[path]):
+            yield _wrong(path, said[path], f"must be a list of {of}")
     if not isinstance(priorities, Mapping) or not all(
         _are_names(names) for names in priorities.values()
     ):

@@ -6,11 +6,11 @@ import argparse
 import difflib
 import sys
 from pathlib import PurePath
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
-from shardwright.cli.connecting import PlannedByServer, add_connection
+from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
@@ -55,7 +55,7 @@ The page needs no network. Beside the plan it holds what would be planned under 
 some seconds of CPU. It shows one ShardedModel.
 
 exit codes: as for plan
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 RENDER_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
@@ -78,7 +78,7 @@ examples:
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
 exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 FETCH_EXAMPLES = """\
 examples:
   %(prog)s acme/llama-3.1-70b-support | \\
@@ -90,7 +90,7 @@ As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept
 its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s llama-3
@@ -216,7 +216,6 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
@@ -473,15 +472,19 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
     add_connection(command, context=False, server=not by_operator)
     if by_operator:
         command.set_defaults(by_operator=False, api_server=None)
-        wanted.add_argument(
-            "-s",
-            "--server",
-            nargs="?",
-            action=PlannedByServer,
-            metavar="URL",
-            help="have the operator plan a copy of -f; for whoever may not list nodes: the copy "
-            "has mode PlanOnly, and is deleted again; with a URL: address of the API server",
-        )
+        _add_by_operator(wanted)
+
+
+def _add_by_operator(wanted: ArgumentGroup) -> None:
+    wanted.add_argument(
+        "-s",
+        "--server",
+        nargs="?",
+        action=PlannedByServer,
+        metavar="URL",
+        help="have the operator plan a copy of -f; for whoever may not list nodes: the copy "
+        "has mode PlanOnly, and is deleted again; with a URL: address of the API server",
+    )
 
 
 def _add_surroundings(command: argparse.ArgumentParser) -> None:
@@ -538,6 +541,23 @@ def _add_nodes_of(there: ArgumentGroup) -> None:
     )
 
 
+_TYPED: Final = (
+    ("--input-tokens", "TOKENS", "mean length of a prompt (default: 2048)"),
+    ("--output-tokens", "TOKENS", "mean length of an answer (default: 512)"),
+    ("--concurrency", "REQUESTS", "requests in flight at once (default: 64)"),
+    ("--rps", "RATE", "requests per second, instead of --concurrency"),
+    ("--max-model-len", "TOKENS", "longest request, prompt and answer together"),
+    ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
+    ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
+    (
+        "--optimize-for",
+        "AIM",
+        "Balanced, Latency or Throughput (default: Balanced)",
+    ),
+)
+"""Options with one value that describe a model: name, its placeholder, help."""
+
+
 def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
     """Add the options that describe a model without a manifest; ``typed`` says which field each
     stands for. ``replicas`` are left to commands that do not choose them.
@@ -545,46 +565,8 @@ def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> No
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )
-    typed.add_argument(
-        "--input-tokens",
-        metavar="TOKENS",
-        help="mean length of a prompt (default: 2048)",
-    )
-    typed.add_argument(
-        "--output-tokens",
-        metavar="TOKENS",
-        help="mean length of an answer (default: 512)",
-    )
-    typed.add_argument(
-        "--concurrency",
-        metavar="REQUESTS",
-        help="requests in flight at once (default: 64)",
-    )
-    typed.add_argument(
-        "--rps",
-        metavar="RATE",
-        help="requests per second, instead of --concurrency",
-    )
-    typed.add_argument(
-        "--max-model-len",
-        metavar="TOKENS",
-        help="longest request, prompt and answer together",
-    )
-    typed.add_argument(
-        "--ttft",
-        metavar="TIME",
-        help="limit on the time to first token, such as 500ms",
-    )
-    typed.add_argument(
-        "--tpot",
-        metavar="TIME",
-        help="limit on the time per output token, such as 50ms",
-    )
-    typed.add_argument(
-        "--optimize-for",
-        metavar="AIM",
-        help="Balanced, Latency or Throughput (default: Balanced)",
-    )
+    for name, placeholder, text in _TYPED:
+        typed.add_argument(name, metavar=placeholder, help=text)
     if replicas:
         typed.add_argument(
             "--replicas", metavar="COUNT", help="replicas of the model (default: 1)"

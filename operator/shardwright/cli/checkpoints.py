@@ -84,7 +84,7 @@ def fetch_unknown(
         InputError: Of all of them, each with the file and the field that names the model.
         UnreachableError: The hub cannot be asked now.
     """
-    from shardwright.hub.places import hub_of  # noqa: PLC0415
+    from shardwright.hub.places import hub_of  # noqa: PLC0415 - only where a hub is named
 
     hub = hub_of(os.environ)
     fetched: dict[Named, Checkpoint] = {}

@@ -13,7 +13,7 @@ examples:
   %(prog)s -A -o json
 
 exit codes: 0 printed, 2 there is no such model, 3 the cluster cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 DIFF_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml  # what would an edit restart, for how long?
@@ -21,7 +21,7 @@ examples:
   %(prog)s llama-405b --operator-version 0.1.0 -o json
 
 exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 
 
 IMPORT_EXAMPLES = """\
@@ -32,7 +32,7 @@ examples:
   kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
 
 exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 
 
 COMPLETION_EXAMPLES = """\
@@ -54,7 +54,7 @@ examples:
   %(prog)s -o json | jq -r '.checks[].findings[].command'
 
 exit codes: 0 nothing is wrong, 1 something is, 2 the options must be changed, 3 the cluster cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 
 
 ROLLOUT_EXAMPLES = """\
@@ -65,7 +65,7 @@ examples:
   %(prog)s retry llama -n models
 
 exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or an internal error
-"""  # noqa: E501
+"""  # noqa: E501 - a line of help
 
 
 ONE_LIST = "text for people; json and yaml are one list, whatever is in it"

@@ -7,7 +7,7 @@ import argparse
 import re
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from shardwright.cli.help_text import CONNECTION
 
@@ -42,6 +42,8 @@ SECONDS: Final = {
     "m": 60.0,
     "h": 3600.0,
 }
+
+ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|)", re.ASCII)
 
@@ -81,6 +83,11 @@ def add_connection(
             dest="api_server",
             help="address of the API server",
         )
+    _add_conditions(group)
+
+
+def _add_conditions(group: ArgumentGroup) -> None:
+    """Add the flags that say which server is good enough, and for how long it is waited for."""
     group.add_argument(
         "--insecure-skip-tls-verify",
         action="store_true",

@@ -140,20 +140,10 @@ async def _difference(
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
-        # Names and owner references of objects are made of it, and a manifest has none.
-        uid = {"uid": model.content["metadata"]["uid"]}
-        content = {**wanted.content, "metadata": {**wanted.content["metadata"], **uid}}
-        after = await _resolved(client, model, parse_manifest(content), settings)
+        resource = _as_wanted(wanted.content, model)
+        after = await _resolved(client, model, resource, settings)
     if after is None:
-        raise InputError(
-            [
-                Problem(
-                    code="NoShardedModel",
-                    path="NAME",
-                    what=f"there is no ShardedModel {wanted.name}",
-                )
-            ]
-        )
+        raise InputError([_not_there(wanted.name)])
     fields = tuple(changed_fields(before[0], after[0])) if before else ()
     now, generation = (
         datetime.now(UTC),
@@ -175,6 +165,20 @@ async def _difference(
         plan_before=live.record.plan if live and live.record else None,
         rehearsed=rehearsed,
         restarts_anyway=anyway.restarts if anyway else (),
+    )
+
+
+def _as_wanted(manifest: Mapping[str, Any], model: LiveModel) -> ShardedModel:
+    # Names and owner references of objects are made of it, and a manifest has none.
+    uid = {"uid": model.content["metadata"]["uid"]}
+    return parse_manifest({**manifest, "metadata": {**manifest["metadata"], **uid}})
+
+
+def _not_there(name: str) -> Problem:
+    return Problem(
+        code="NoShardedModel",
+        path="NAME",
+        what=f"there is no ShardedModel {name}",
     )
 
 

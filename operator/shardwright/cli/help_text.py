@@ -25,7 +25,7 @@ class HelpFormatter(argparse.HelpFormatter):
     """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        import textwrap  # noqa: PLC0415
+        import textwrap  # noqa: PLC0415 - only for help
 
         lines: list[str] = []
         for line in text.splitlines():

@@ -288,7 +288,7 @@ def _version(arguments: Namespace) -> int:
     if arguments.output == "text":
         print_text(f"shardwright {__version__}")
         return Exit.PLAN
-    from shardwright.cli.catalogue import print_version  # noqa: PLC0415
+    from shardwright.cli.catalogue import print_version  # noqa: PLC0415 - see _plan
 
     print_version(arguments)
     return Exit.PLAN

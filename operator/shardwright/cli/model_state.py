@@ -249,38 +249,40 @@ def _group(
     its = [
         pod for pod in pods.values() if controller_uid(pod) == live["metadata"]["uid"]
     ]
-    made = max(
-        (
-            time
-            for pod in its
-            if (
-                time := read_time(
-                    text_or_empty(pod["metadata"].get("creationTimestamp"))
-                )
-            )
-        ),
-        default=None,
-    )
     since = (
         memory.ready_since
         if state.ready
         else memory.stopped_at
         if state.situation in AT_ZERO
-        else made
+        else _made_at(its)
     )
+    return StandingGroup(
+        name=state.name,
+        ready=state.ready,
+        state=state,
+        since=since,
+        loading=_loading(state, its, most, now),
+    )
+
+
+def _made_at(pods: Iterable[Content]) -> datetime | None:
+    """Return when the newest of these pods was made, None if that is not known of any."""
+    said = (text_or_empty(pod["metadata"].get("creationTimestamp")) for pod in pods)
+    return max((time for text in said if (time := read_time(text))), default=None)
+
+
+def _loading(
+    state: GroupState, pods: Sequence[Content], most: int | None, now: datetime
+) -> Loading | None:
+    """Return how long a group has loaded its weights, None if it does not."""
     loads = state.situation is Situation.STARTING and any(
         wait.what in _LOADING for wait in state.waits
     )
-    runs = [time for pod in its if (time := _runs_since(pod))]
-    whole = loads and len(runs) == len(its) > 0
-    loading = (
-        Loading(seconds=max(0.0, (now - max(runs)).total_seconds()), most_seconds=most)
-        if whole
-        else None
-    )
-    return StandingGroup(
-        name=state.name, ready=state.ready, state=state, since=since, loading=loading
-    )
+    runs = [time for pod in pods if (time := _runs_since(pod))]
+    if not loads or not len(runs) == len(pods) > 0:
+        return None
+    seconds = max(0.0, (now - max(runs)).total_seconds())
+    return Loading(seconds=seconds, most_seconds=most)
 
 
 def _runs_since(pod: Content) -> datetime | None:

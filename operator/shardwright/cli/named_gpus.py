@@ -184,22 +184,8 @@ def _read(
     gpu, profile = find_gpu(name), named_profile(name)
     if gpu is None:
         return _unknown(name, example)
-    if profile and not is_profile(profile):
-        return Problem(
-            code="GpusUnreadable",
-            path=GPUS,
-            what=f"{profile!r:.80}",
-            limit="must be a MIG profile",
-            remedy=f"write for example {example}H100-SXM-80GB-MIG-3g.40gb",
-        )
-    if gpu.vendor not in VENDORS.values():
-        return Problem(
-            code="GpuUnknown",
-            path=GPUS,
-            what=f"{gpu.id} of {gpu.vendor}",
-            limit=f"cannot be planned, only GPUs of {' and '.join(VENDORS.values())}",
-            remedy="'shardwright gpus' lists those that can",
-        )
+    if problem := _not_planned(gpu, profile, example):
+        return problem
     usual = usual_node(gpu)
     if usual is None and gpus_per_node is None:
         return Problem(
@@ -217,6 +203,26 @@ def _read(
         network_gbps_per_gpu=network_gbps_per_gpu,
     )
     return _sliced(whole, profile) if profile else whole
+
+
+def _not_planned(gpu: Gpu, profile: str, example: str) -> Problem | None:
+    if profile and not is_profile(profile):
+        return Problem(
+            code="GpusUnreadable",
+            path=GPUS,
+            what=f"{profile!r:.80}",
+            limit="must be a MIG profile",
+            remedy=f"write for example {example}H100-SXM-80GB-MIG-3g.40gb",
+        )
+    if gpu.vendor not in VENDORS.values():
+        return Problem(
+            code="GpuUnknown",
+            path=GPUS,
+            what=f"{gpu.id} of {gpu.vendor}",
+            limit=f"cannot be planned, only GPUs of {' and '.join(VENDORS.values())}",
+            remedy="'shardwright gpus' lists those that can",
+        )
+    return None
 
 
 def _sliced(named: NamedGpus, profile: str) -> NamedGpus:

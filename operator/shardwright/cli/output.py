@@ -177,7 +177,7 @@ def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
     if not sys.stderr.isatty():
         yield _show_nothing
         return
-    from shardwright.cli.terminal import bar  # noqa: PLC0415
+    from shardwright.cli.terminal import bar  # noqa: PLC0415 - only for a terminal
 
     with bar(total) as show:
         yield show

@@ -161,7 +161,7 @@ def explain(arguments: Namespace) -> Exit:
             for index, answer in enumerate(answers):
                 print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
         case "markdown":
-            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415
+            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
 
             print_text(
                 "\n".join(
@@ -558,7 +558,7 @@ def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, An
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415
+    from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415 - only for this form
 
     metadata = {
         key: value

@@ -95,7 +95,7 @@ def _of_its_pods(finding: Finding) -> str:
 
 
 def _who_claims(finding: Finding) -> str:
-    columns = f"NAME:.metadata.name,FOR:.metadata.annotations.{INSTALLATION.replace('.', chr(92) + '.')}"  # noqa: E501
+    columns = f"NAME:.metadata.name,FOR:.metadata.annotations.{INSTALLATION.replace('.', chr(92) + '.')}"  # noqa: E501 - an argument of kubectl
     return (
         f"kubectl get clusterrole --ignore-not-found {' '.join(map(shlex.quote, finding.objects))}"
         f" -o custom-columns='{columns}'"

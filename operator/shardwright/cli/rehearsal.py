@@ -46,6 +46,7 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.names import (
@@ -340,7 +341,7 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
 
 
 def _fields(
-    write: Write | None, live: Mapping[str, Any], owner: Owner
+    write: Write | None, live: KubernetesObject, owner: Owner
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of its pods that a write changes, and those among them that it removes."""
     if not isinstance(write, Apply):
@@ -370,7 +371,7 @@ def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
 
 
 def pod_fields(
-    rendered: Mapping[str, Any], live: Mapping[str, Any], owner: Owner
+    rendered: KubernetesObject, live: KubernetesObject, owner: Owner
 ) -> tuple[str, ...]:
     """Return the fields of its pods in which a live StatefulSet differs from a rendered one.
 
@@ -383,7 +384,7 @@ def pod_fields(
 
 
 def removed_of_pods(
-    rendered: Mapping[str, Any], live: Mapping[str, Any]
+    rendered: KubernetesObject, live: KubernetesObject
 ) -> tuple[str, ...]:
     """Return the fields of its pods that a rendered StatefulSet takes from a live one."""
     found = removed_fields(rendered, live)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from shardwright.cluster.client import FIELD_MANAGER
 from shardwright.hardware.untrusted import mapping, mappings
 from shardwright.reconcile.drift import LIST_KEYS, NO_VALUE
+from shardwright.rendering.bundle import KubernetesObject
 
 DEFAULTED: Final = frozenset(
     {
@@ -136,7 +137,7 @@ class _Place:
 
 
 def removed_fields(
-    rendered: Mapping[str, Any], live: Mapping[str, Any]
+    rendered: KubernetesObject, live: KubernetesObject
 ) -> tuple[str, ...]:
     """Return the paths of fields that an apply of the rendered object would remove, in order.
 
@@ -155,7 +156,7 @@ def removed_fields(
     )
 
 
-def _written(content: Mapping[str, Any]) -> dict[str, Any]:
+def _written(content: KubernetesObject) -> dict[str, Any]:
     metadata = {
         name: value
         for name, value in mapping(content.get("metadata")).items()
@@ -164,7 +165,7 @@ def _written(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "metadata": metadata}
 
 
-def _owned(live: Mapping[str, Any]) -> tuple[Owned, Owned]:
+def _owned(live: KubernetesObject) -> tuple[Owned, Owned]:
     """Return what we own of an object, and what others do."""
     managers = mappings(mapping(live.get("metadata")).get("managedFields"))
     ours, theirs = list[Mapping[str, Any]](), list[Mapping[str, Any]]()

@@ -23,6 +23,7 @@ from shardwright.reconcile.revisions import (
     read_revision,
     revisions_of,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.stored import Administration, resolve_stored
@@ -51,7 +52,7 @@ async def read_formers(
 
 
 async def read_sayings(
-    client: Client, content: Mapping[str, Any], revisions: Sequence[Revision]
+    client: Client, content: KubernetesObject, revisions: Sequence[Revision]
 ) -> dict[str, Saying]:
     """Return what revisions of a model say, by their digest; those that may not be read, or are not
     as they were kept, are left out.
@@ -80,7 +81,7 @@ async def _said(
 async def _former(
     client: Client,
     model: LiveModel,
-    live: Mapping[str, Any],
+    live: KubernetesObject,
     revision: Revision,
     settings: Settings,
 ) -> Former:

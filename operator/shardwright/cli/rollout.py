@@ -37,6 +37,7 @@ from shardwright.reconcile.revisions import (
     Saying,
     revisions_of,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
@@ -111,7 +112,7 @@ def rollout(arguments: Namespace) -> Exit:
     return Exit.PLAN
 
 
-def _retrial(content: Mapping[str, Any]) -> _Request:
+def _retrial(content: KubernetesObject) -> _Request:
     return _Request(
         wanted=SPEC,
         stands=serves_its_spec(content),
@@ -120,7 +121,7 @@ def _retrial(content: Mapping[str, Any]) -> _Request:
     )
 
 
-def _going_back(content: Mapping[str, Any], to: int | None) -> _Request:
+def _going_back(content: KubernetesObject, to: int | None) -> _Request:
     shown, found = _revisions(content)
     # An edit that nobody has looked at is in the place of whatever runs.
     runs = _running(shown) if _is_looked_at(content) else frozenset()
@@ -134,7 +135,7 @@ def _going_back(content: Mapping[str, Any], to: int | None) -> _Request:
 
 
 def _revisions(
-    content: Mapping[str, Any],
+    content: KubernetesObject,
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
     """Return revisions as the status shows them, and those of them that can be read."""
     status = content.get("status") or {}
@@ -150,12 +151,12 @@ def is_settled(live: LiveModel) -> bool:
     return _is_looked_at(live.content) and asked == answered
 
 
-def _is_looked_at(content: Mapping[str, Any]) -> bool:
+def _is_looked_at(content: KubernetesObject) -> bool:
     observed = (content.get("status") or {}).get("observedGeneration")
     return bool(observed == content["metadata"].get("generation"))
 
 
-def serves_its_spec(content: Mapping[str, Any]) -> bool:
+def serves_its_spec(content: KubernetesObject) -> bool:
     """Return whether all groups of a model run the spec that the operator has looked at last, and
     no revision in its place.
     """

@@ -128,7 +128,7 @@ def _mode_of(model: Object) -> tuple[str, bool]:
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
-    from shardwright.api.record import RECORD_KEY, PlanRecord, decode  # noqa: PLC0415
+    from shardwright.api.record import RECORD_KEY, PlanRecord, decode  # noqa: PLC0415 - only where models are
 
     metadata, kept = (
         mapping(config_map.get("metadata")),

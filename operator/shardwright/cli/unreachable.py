@@ -56,16 +56,7 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
             remedy=_OPERATOR_PLANS if of_nodes else _ASK_FOR_IT,
         )
     if error.code == _NOT_FOUND and error.reason == UNKNOWN_PATH:
-        what = (
-            f"{server} does not know ShardedModels"
-            if "shardedmodels" in str(error)
-            else str(error)
-        )
-        return Problem(
-            code="NotInstalled",
-            what=what,
-            remedy="install the operator, or name another cluster with --context",
-        )
+        return _not_installed(error, server)
     if error.code == 0 and error.reason not in {NOT_A_STATUS, TOO_LARGE, "NotJson"}:
         return _no_answer(error, server, whose)
     if error.code == 0:
@@ -77,6 +68,19 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
         )
     return Problem(
         code="ApiUnavailable", what=f"{server} fails: {error}", remedy="try again"
+    )
+
+
+def _not_installed(error: ApiError, server: str) -> Problem:
+    what = (
+        f"{server} does not know ShardedModels"
+        if "shardedmodels" in str(error)
+        else str(error)
+    )
+    return Problem(
+        code="NotInstalled",
+        what=what,
+        remedy="install the operator, or name another cluster with --context",
     )
 
 

@@ -9,13 +9,14 @@ is named there is the one that goes on.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Change, Handover, Key
 from shardwright.cluster.reader import Reader, Source, Timing
 from shardwright.cluster.resources import CLUSTER_ROLES
 from shardwright.hardware.stated import NODE_SET
+from shardwright.rendering.bundle import KubernetesObject
 
 INSTALLATION: Final = "shardwright.io/installation"
 """Annotation of a claim: namespace and name of the release that it is for."""
@@ -186,6 +187,6 @@ class Claims:
         self.read.set()
 
 
-def owner_of(content: Mapping[str, Any]) -> str:
+def owner_of(content: KubernetesObject) -> str:
     """Return the installation that a claim is for, empty if it says none."""
     return str((content["metadata"].get("annotations") or {}).get(INSTALLATION) or "")

@@ -165,18 +165,13 @@ class Client:
         cursor: str | None = None
         limit = CHUNK
         while cursor != "":
-            query = [
-                ("limit", str(limit)),
-                *selectors.items(),
-                *([("continue", cursor)] if cursor else []),
-            ]
-            path = resource.path(namespace)
+            query = (("limit", str(limit)), *selectors.items())
             call = Call(
                 verb="list",
                 resource=resource,
-                path=path,
+                path=resource.path(namespace),
                 method="GET",
-                query=tuple(query),
+                query=(*query, ("continue", cursor)) if cursor else query,
                 project=project,
             )
             try:

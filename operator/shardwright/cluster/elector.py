@@ -276,7 +276,7 @@ async def _accepted(request: Any) -> bool:
     try:
         await request
     except ApiError as error:
-        if error.code == 409:  # somebody was faster  # noqa: PLR2004
+        if error.code == 409:  # noqa: PLR2004 - somebody was faster
             return False
         raise
     return True

@@ -4,7 +4,7 @@ An event that could not be written is lost, and held against nobody.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
@@ -13,6 +13,7 @@ from uuid import uuid4
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import EVENTS
 from shardwright.reconcile.events import Event
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.sinks import in_event
 
 QUIET_SECONDS: Final = 600.0
@@ -30,7 +31,7 @@ class Recorder:
         self._clock = clock
         self._written: OrderedDict[tuple[str, Event], float] = OrderedDict()
 
-    async def record(self, regarding: Mapping[str, Any], event: Event) -> None:
+    async def record(self, regarding: KubernetesObject, event: Event) -> None:
         """Write an event unless the same one was written within ``QUIET_SECONDS``."""
         key = regarding["metadata"]["uid"], event
         if not self._is_news(key):
@@ -52,7 +53,7 @@ class Recorder:
             self._written.popitem(last=False)
         return True
 
-    def _body(self, regarding: Mapping[str, Any], event: Event) -> dict[str, Any]:
+    def _body(self, regarding: KubernetesObject, event: Event) -> dict[str, Any]:
         metadata = regarding["metadata"]
         return {
             "apiVersion": EVENTS.api_version,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from shardwright.api.free_form import without_free_form
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.reconcile.life_rules import READ_ANNOTATIONS
+from shardwright.rendering.bundle import KubernetesObject
 
 METADATA: Final = (
     "namespace",
@@ -29,7 +30,7 @@ ANNOTATION_MAX_LENGTH: Final = 256
 """
 
 
-def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
+def project_model(content: KubernetesObject) -> dict[str, Any]:
     """Return the part of a ShardedModel that is kept. Items of a LIST lack their kind."""
     return {
         "apiVersion": SHARDED_MODELS.api_version,

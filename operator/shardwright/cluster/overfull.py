@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shardwright.rendering.bundle import KubernetesObject
+
 CHILD_MAX_BYTES: Final = 262_144
 """Unit: bytes of JSON, of what is kept of one object.
 
@@ -59,7 +61,7 @@ def _marks(body: bytes) -> int:
     return sum(body.count(mark) for mark in (b"{", b"[", b","))
 
 
-def bounded(whole: Mapping[str, Any], size: int) -> tuple[Mapping[str, Any], str]:
+def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]:
     """Return the part that is kept of one of our objects that has too much in it. The text names
     the part that was too large.
 

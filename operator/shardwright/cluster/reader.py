@@ -140,6 +140,8 @@ class Reader(threading.Thread, Generic[V]):
         deliver: Deliver,
         timing: Timing | None = None,
     ) -> None:
+        # A thread and no task: decoding holds the loop up for no longer than the interpreter's
+        # switch interval (ADR 9).
         super().__init__(name=str(source.objects), daemon=True)
         self.counts = Counts()
         self._client = client

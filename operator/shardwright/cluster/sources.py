@@ -46,6 +46,7 @@ from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
 from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.writes import kind_of
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 
 MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
@@ -153,7 +154,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
     )
 
 
-def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
+def _member(pod: KubernetesObject, owner: Mapping[str, Any]) -> Member | None:
     """Return the member of a StatefulSet that a pod is, None if the StatefulSet gives no pod such a
     name.
     """
@@ -164,29 +165,13 @@ def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
     return read_member({**pod, "metadata": {**metadata, "ownerReferences": [owner]}})
 
 
-def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
+def project_child(resource: Resource, content: KubernetesObject) -> Child:
     """Return the part of an object with our label that is kept. The items of a LIST do not state
     their kind.
     """
     metadata = content["metadata"]
     version = metadata.get("resourceVersion", "")
-    kept = {
-        key: value
-        for key, value in metadata.items()
-        # Both change with every write, also where nothing that we have written does.
-        if key not in {"managedFields", "resourceVersion"}
-    }
-    rest = {
-        key: value
-        for key, value in content.items()
-        if key not in {"apiVersion", "kind", "metadata", "status"}
-    }
-    whole = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": kept,
-        **rest,
-    }
+    whole = _kept(resource, content)
     owner, owner_uid = _model_of(content)
     kind, body, excess = (
         kind_of(whole),
@@ -210,7 +195,28 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     )
 
 
-def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
+    """Return what is kept of one of our objects."""
+    metadata = {
+        key: value
+        for key, value in content["metadata"].items()
+        # Both change with every write, also where nothing that we have written does.
+        if key not in {"managedFields", "resourceVersion"}
+    }
+    rest = {
+        key: value
+        for key, value in content.items()
+        if key not in {"apiVersion", "kind", "metadata", "status"}
+    }
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        **rest,
+    }
+
+
+def _in_the_way(whole: KubernetesObject) -> dict[str, Any]:
     """Return the part that is kept of a foreign object in the place of one of ours: only that it
     exists, and whether anybody controls it.
     """
@@ -227,7 +233,7 @@ def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, "metadata": {**kept, "labels": {label: value}}, "spec": {}}
 
 
-def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
+def project_config_map(config_map: KubernetesObject) -> ConfigMapFacts:
     """Return the part of a ConfigMap's metadata that is kept."""
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
@@ -239,14 +245,14 @@ def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
     )
 
 
-def project_priority_class(content: Mapping[str, Any]) -> PriorityClass:
+def project_priority_class(content: KubernetesObject) -> PriorityClass:
     """Return the facts of a PriorityClass that preemption depends on."""
     return PriorityClass(
         value=int(content["value"]), is_default=content.get("globalDefault") is True
     )
 
 
-def _model_of(content: Mapping[str, Any]) -> tuple[str, str]:
+def _model_of(content: KubernetesObject) -> tuple[str, str]:
     """Return name and uid of the ShardedModel that controls an object, empty if none does."""
     owner = controller(content)
     ours = owner.get("kind") == KIND and _group(owner) == _group(
@@ -291,6 +297,8 @@ def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
     )
 
 
+# A selector on the phase would take a pod away at the moment at which it says how it has failed.
+# Two watches would show it twice, or not at all, for a moment (ADR 9).
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
 """All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign
 ones nothing is kept then.

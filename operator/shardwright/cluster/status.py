@@ -6,6 +6,7 @@ from typing import Any, Final
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kept_model import kept_metadata, project_model
 from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.rendering.bundle import KubernetesObject
 
 ATTEMPTS: Final = 5
 NOT_FOUND: Final = 404
@@ -13,7 +14,7 @@ CONFLICT: Final = 409
 
 
 async def write_status(
-    client: Client, live: Mapping[str, Any], status: Mapping[str, Any]
+    client: Client, live: KubernetesObject, status: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Make ``status`` the status of the live object and return it as it is then, None if nothing
     was written.
@@ -46,7 +47,7 @@ async def write_status(
 
 
 async def _patch(
-    client: Client, live: Mapping[str, Any], status: Mapping[str, Any]
+    client: Client, live: KubernetesObject, status: Mapping[str, Any]
 ) -> dict[str, Any]:
     metadata = live["metadata"]
     body = {

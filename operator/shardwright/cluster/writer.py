@@ -60,6 +60,7 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
+from shardwright.rendering.bundle import KubernetesObject
 
 CONFLICT: Final = 409
 # reason of a 409; another one is a conflict that passes, as with a contended quota
@@ -103,7 +104,7 @@ class Writer:
     def __init__(
         self,
         client: Client,
-        on_stored: Callable[[Mapping[str, Any]], None],
+        on_stored: Callable[[KubernetesObject], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._client = client
@@ -154,14 +155,7 @@ class Writer:
             case Apply():
                 await self._apply(client, write)
             case Patch():
-                stored = await _patch(client, write)
-                self._on_stored(
-                    {
-                        "apiVersion": STATEFUL_SETS.api_version,
-                        "kind": STATEFUL_SETS.kind,
-                        **stored,
-                    }
-                )
+                self._on_stored(await _patch(client, write))
             case DryRunPod():
                 await client.create(
                     PODS,
@@ -188,7 +182,7 @@ class Writer:
     async def _create(self, client: Client, write: Create) -> None:
         resource, content = BY_KIND[kind_of(write.content)], write.content
 
-        async def send(*, dry_run: bool) -> Mapping[str, Any]:
+        async def send(*, dry_run: bool) -> KubernetesObject:
             return await client.create(
                 resource, content["metadata"]["namespace"], content, dry_run=dry_run
             )
@@ -207,7 +201,7 @@ class Writer:
         live = await _owned_by_apply(client, resource, path, metadata)
         content = {**write.content, "metadata": metadata}
 
-        async def send(*, dry_run: bool) -> Mapping[str, Any]:
+        async def send(*, dry_run: bool) -> KubernetesObject:
             return await client.patch(
                 resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run
             )
@@ -222,8 +216,8 @@ class Writer:
     async def _keeping_all(
         self,
         client: Client,
-        send: Callable[..., Awaitable[Mapping[str, Any]]],
-        content: Mapping[str, Any],
+        send: Callable[..., Awaitable[KubernetesObject]],
+        content: KubernetesObject,
         *,
         try_first: bool,
     ) -> None:
@@ -253,7 +247,7 @@ class Writer:
             self._tried.popitem(last=False)
 
 
-def _shape(content: Mapping[str, Any]) -> int:
+def _shape(content: KubernetesObject) -> int:
     """Return the parts that decide whether the API server keeps and admits an object: its
     namespace, its fields and who its pods are.
     """
@@ -267,7 +261,7 @@ def _shape(content: Mapping[str, Any]) -> int:
     return hash((contexts, frozenset(_paths(content, ""))))
 
 
-def _security(pod: Mapping[str, Any]) -> list[Any]:
+def _security(pod: KubernetesObject) -> list[Any]:
     """Return the fields that Pod Security looks at, values included."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     contexts = [
@@ -315,9 +309,14 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
-    return await client.patch(
+    stored = await client.patch(
         STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH
     )
+    return {
+        "apiVersion": STATEFUL_SETS.api_version,
+        "kind": STATEFUL_SETS.kind,
+        **stored,
+    }
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
@@ -340,7 +339,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 
 
 async def _create_named(
-    client: Client, resource: Resource, content: Mapping[str, Any]
+    client: Client, resource: Resource, content: KubernetesObject
 ) -> None:
     """Create an object that is named by its content: where there is one of its name, that is it."""
     try:
@@ -363,7 +362,7 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
         )
 
 
-def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
+def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
     """Return a Secret with a key in it that nobody has had before."""
     content = new_content(secret["type"])
     return {
@@ -374,7 +373,7 @@ def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
+async def _try_pod(client: Client, content: KubernetesObject) -> None:
     """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not their
     makers.
 
@@ -391,8 +390,8 @@ async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
 
 
 async def _tried(
-    send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    send: Callable[..., Awaitable[KubernetesObject]], content: KubernetesObject
+) -> KubernetesObject:
     """Return the object that would be stored. A webhook that cannot be asked without consequences
     is not asked.
     """
@@ -404,14 +403,14 @@ async def _tried(
         return content
 
 
-def _check(sent: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+def _check(sent: KubernetesObject, stored: KubernetesObject) -> None:
     if dropped := dropped_fields(sent, stored):
         raise RefusedError(field_dropped(sent, dropped))
 
 
 async def _owned_by_apply(
     client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]
-) -> Mapping[str, Any]:
+) -> KubernetesObject:
     """Return the live object, whose fields are owned by an apply of ours now."""
     for attempts_left in reversed(range(OWNING_ATTEMPTS)):
         live = await client.get(resource, metadata["namespace"], metadata["name"]) or {
@@ -427,7 +426,7 @@ async def _owned_by_apply(
 
 
 async def _own_by_apply(
-    client: Client, resource: Resource, path: str, live: Mapping[str, Any]
+    client: Client, resource: Resource, path: str, live: KubernetesObject
 ) -> None:
     """Turn the field ownership of our POST, and of our patches since, into that of an apply.
 

@@ -3,9 +3,9 @@ content.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import Client
@@ -16,6 +16,7 @@ from shardwright.controller.queue import Key
 from shardwright.reconcile.observed import CONFIG_MAP
 from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.bundle import KubernetesObject
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
 """Compressed bytes that are kept of all of them together; what was used longest ago goes first, and
@@ -58,7 +59,7 @@ class ConfigMaps:
         self._bytes = 0
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
-    async def get(self, key: Key) -> dict[str, Any] | None:
+    async def get(self, key: Key) -> KubernetesObject | None:
         """Return a ConfigMap as it is in the version that the caches know, None if there is none.
 
         Raises:
@@ -71,18 +72,18 @@ class ConfigMaps:
         kept = self._kept.get(key)
         if kept and kept.version == facts.version:
             self._kept.move_to_end(key)
-            content: dict[str, Any] = unpacked(kept.packed)
+            content: KubernetesObject = unpacked(kept.packed)
             return content
         return await self._read(key)
 
-    async def _read(self, key: Key) -> dict[str, Any] | None:
+    async def _read(self, key: Key) -> KubernetesObject | None:
         found = await self._client.get(CONFIG_MAPS, *key)
         if found is None:
             self._drop(key)
             return None
         return self.put(found)
 
-    def put(self, content: dict[str, Any]) -> dict[str, Any]:
+    def put(self, content: KubernetesObject) -> KubernetesObject:
         """Keep a ConfigMap as the API server has just answered that it is, and return it."""
         metadata = content["metadata"]
         key, version = (
@@ -107,7 +108,7 @@ class ConfigMaps:
 
     async def record(
         self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
-    ) -> tuple[dict[str, Any] | None, StoredRecord | None]:
+    ) -> tuple[KubernetesObject | None, StoredRecord | None]:
         """Return the ConfigMap of a plan of record, and its content for the resource with this uid;
         decoded once per version.
 
@@ -149,7 +150,7 @@ class ConfigMaps:
             self._bytes -= len(kept.packed.content)
 
 
-def _sort(config_map: Mapping[str, Any]) -> str:
+def _sort(config_map: KubernetesObject) -> str:
     """Return the sort of a ConfigMap. All plans of record are of one sort, and so are the scripts
     of all models.
     """

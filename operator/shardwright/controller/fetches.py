@@ -2,8 +2,8 @@
 no cache shows Jobs.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import JOBS, PODS
@@ -16,6 +16,7 @@ from shardwright.reconcile.fetched_config import is_believed
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, job_name
 from shardwright.resolving.fetching import config_source, unread
@@ -57,7 +58,7 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
     )
 
 
-def config_place(live: Mapping[str, Any]) -> tuple[Key | None, str]:
+def config_place(live: KubernetesObject) -> tuple[Key | None, str]:
     """Return the ConfigMap that has the config of a resource, or would keep it, and the file in it;
     None: its spec has it.
     """
@@ -69,9 +70,9 @@ def config_place(live: Mapping[str, Any]) -> tuple[Key | None, str]:
 
 
 def believed_text(
-    content: Mapping[str, Any],
+    content: KubernetesObject,
     file: str,
-    live: Mapping[str, Any],
+    live: KubernetesObject,
     keys: SigningKeys,
     administration: Administration,
 ) -> str | None:
@@ -138,7 +139,7 @@ async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
     return left[0] if left else ""
 
 
-def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:
+def left_by(pods: Iterable[KubernetesObject], job_uid: str) -> str:
     """Return the messages that the containers of a Job's pod have left, one after the other."""
     for pod in pods:
         if controller_uid(pod) == job_uid:

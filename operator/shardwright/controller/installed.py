@@ -9,17 +9,18 @@ import asyncio
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.connection import AccessError
 from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import LEASES, SHARDED_MODELS
+from shardwright.rendering.bundle import KubernetesObject
 
 T = TypeVar("T")
 _Checks = dict[str, Callable[[], Awaitable["InstalledCheck"]]]
@@ -54,7 +55,7 @@ class CheckedInstallation:
     seconds: float
 
 
-def answer(model: Mapping[str, Any]) -> str:
+def answer(model: KubernetesObject) -> str:
     """Return the operator's words about a model as it is now, empty if there are none.
 
     >>> answer({"metadata": {"generation": 1}, "status": {}})
@@ -218,59 +219,9 @@ async def _findings(
     return found
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split(",")))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, print a line for each, and return 0 if all are fine, else 1."""
-    parser = argparse.ArgumentParser(
-        prog="python -m shardwright.controller.installed", description=__doc__
-    )
-    parser.add_argument(
-        "--rights",
-        action="store_true",
-        help="check only what this account, the operator's, may do",
-    )
-    parser.add_argument(
-        "--watch-namespaces",
-        default="",
-        help="namespaces that the operator watches, with commas; empty: all",
-    )
-    parser.add_argument(
-        "--claims",
-        default="",
-        help="ClusterRoles that say what is for the operator, with commas",
-    )
-    parser.add_argument(
-        "--config-fetch",
-        action="store_true",
-        help="the operator has configs read from the hub",
-    )
-    parser.add_argument(
-        "--ready-url", default="", help="address of the operator's /readyz"
-    )
-    parser.add_argument(
-        "--namespace", default="shardwright-system", help="namespace of the Lease"
-    )
-    parser.add_argument(
-        "--models-namespace",
-        default="default",
-        help="namespace of the model that is planned",
-    )
-    parser.add_argument("--lease-name", default="shardwright", help="name of the Lease")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="how long each check may take"
-    )
-    parser.add_argument(
-        "--credentials-dir",
-        type=Path,
-        help="folder of the service account's token and ca.crt",
-    )
-    parser.add_argument(
-        "--kubeconfig", type=Path, help="reach the cluster by this file instead"
-    )
-    given = parser.parse_args(arguments)
+    given = _parser().parse_args(arguments)
     duties = Duties(
         namespaces=_words(given.watch_namespaces),
         claims=_words(given.claims),
@@ -294,6 +245,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
         client.close()
     sys.stdout.write("".join(f"{finding}\n" for finding in found))
     return 0 if all(finding.fine for finding in found) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m shardwright.controller.installed", description=__doc__
+    )
+    parser.add_argument(
+        "--rights",
+        action="store_true",
+        help="check only what this account, the operator's, may do",
+    )
+    _add_duties(parser)
+    _add_target(parser)
+    parser.add_argument(
+        "--credentials-dir",
+        type=Path,
+        help="folder of the service account's token and ca.crt",
+    )
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="reach the cluster by this file instead"
+    )
+    return parser
+
+
+def _add_duties(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--watch-namespaces",
+        default="",
+        help="namespaces that the operator watches, with commas; empty: all",
+    )
+    parser.add_argument(
+        "--claims",
+        default="",
+        help="ClusterRoles that say what is for the operator, with commas",
+    )
+    parser.add_argument(
+        "--config-fetch",
+        action="store_true",
+        help="the operator has configs read from the hub",
+    )
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ready-url", default="", help="address of the operator's /readyz"
+    )
+    parser.add_argument(
+        "--namespace", default="shardwright-system", help="namespace of the Lease"
+    )
+    parser.add_argument(
+        "--models-namespace",
+        default="default",
+        help="namespace of the model that is planned",
+    )
+    parser.add_argument("--lease-name", default="shardwright", help="name of the Lease")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long each check may take"
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@ the main loop only.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from shardwright.cluster.store import Concern
 from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.view import View, user_written
+from shardwright.rendering.bundle import KubernetesObject
 
 SETTLING_SECONDS: Final = 0.5
 """How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made,
@@ -62,7 +63,7 @@ class Intake:
         self._for_turns: deque[Key] = deque()
         self._woken: dict[Key, _Woken] = {}  # who has
 
-    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  # a fact
+    def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         if key[0] in self._view.left:

@@ -107,25 +107,7 @@ class Metrics:
         )
         self._worker()
         self._requests()
-        self.last_sync = Gauge(
-            "shardwright_cache_last_sync_timestamp_seconds",
-            "Last complete LIST.",
-            ("resource",),
-            registry=registry,
-        )
-        self._readable = Gauge(
-            "shardwright_watched_namespace_readable",
-            "1 while the operator may read a namespace of watchNamespaces, 0 while it may not.",
-            ("namespace",),
-            registry=registry,
-        )
-        self._left = Gauge(
-            "shardwright_watched_namespace_left",
-            "1 while a namespace of watchNamespaces is left to another installation, which has "
-            "claimed it.",
-            ("namespace",),
-            registry=registry,
-        )
+        self._readings()
         self.being_deleted = Gauge(
             "shardwright_models_being_deleted",
             "Models that were deleted and were still there at the last complete LIST.",
@@ -146,6 +128,28 @@ class Metrics:
             registry=registry,
         )
         build.labels(__version__).set(1)
+
+    def _readings(self) -> None:
+        registry = self.registry
+        self.last_sync = Gauge(
+            "shardwright_cache_last_sync_timestamp_seconds",
+            "Last complete LIST.",
+            ("resource",),
+            registry=registry,
+        )
+        self._readable = Gauge(
+            "shardwright_watched_namespace_readable",
+            "1 while the operator may read a namespace of watchNamespaces, 0 while it may not.",
+            ("namespace",),
+            registry=registry,
+        )
+        self._left = Gauge(
+            "shardwright_watched_namespace_left",
+            "1 while a namespace of watchNamespaces is left to another installation, which has "
+            "claimed it.",
+            ("namespace",),
+            registry=registry,
+        )
 
     def _requests(self) -> None:
         registry = self.registry
@@ -277,6 +281,13 @@ class Metrics:
             "plan_headroom_tokens", "Tokens of K/V cache beyond one longest request."
         )
         self._kv_tokens = new("plan_kv_tokens", "Tokens of K/V cache of a replica.")
+        self._predictions()
+        self._excluded = new(
+            "plan_excluded", "Layouts and nodes ruled out, by reason.", "reason"
+        )
+
+    def _predictions(self) -> None:
+        new = self._gauge
         self._loading = new(
             "plan_load_seconds", "Predicted: how long a node reads weights at a start."
         )
@@ -299,9 +310,6 @@ class Metrics:
             "plan_running_requests",
             "Requests in work at once at the planned load, over all replicas.",
         )
-        self._excluded = new(
-            "plan_excluded", "Layouts and nodes ruled out, by reason.", "reason"
-        )
 
     def _lives(self) -> None:
         new = self._gauge
@@ -322,6 +330,10 @@ class Metrics:
             "Groups whose pods another release rendered, or for another LimitRange, and which "
             "would be rendered otherwise now.",
         )
+        self._lives_of_groups()
+
+    def _lives_of_groups(self) -> None:
+        new = self._gauge
         self._group_ready = new("group_ready", "1 while the group is ready.", "group")
         self._restarts = new(
             "group_restarts", "Restarts of the group, as remembered.", "group"

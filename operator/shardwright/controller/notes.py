@@ -46,6 +46,10 @@ class Note:
         """
         return self.record[1] if self.record and self.record[0] == uid else None
 
+    def at_rest(self, mark: object, now: datetime) -> bool:
+        """Return whether nothing has changed, and it is not yet time to look all the same."""
+        return self.mark == mark and (self.again_at is None or now < self.again_at)
+
     def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
         """Return the objects that are not to be repaired yet."""
         return contested(self.repairs, now)

@@ -27,22 +27,21 @@ from shardwright.cluster.permissions import (
 )
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
-from shardwright.controller.exposition import Exposition
 from shardwright.controller.fetches import own_fetcher
 from shardwright.controller.files import Watched
 from shardwright.controller.health import Health
-from shardwright.controller.http_server import HttpServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.plans import PLANS_PATH, Plans, Sources, listed
+from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
+from shardwright.controller.servers import METRICS_PATH, start_servers
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
@@ -56,7 +55,6 @@ from shardwright.resolving.subject import Subject
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 0.5
-METRICS_PATH: Final = "/metrics"
 FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
 # what work in flight gets after SIGTERM, so that another operator leads within two seconds
@@ -81,22 +79,9 @@ class Operator:
         self._elector = Elector(
             self._lease_client, _identity(options), timings=options.lease_timings
         )
-        self._client = Client(
-            access,
-            meters=meters,
-            may_write=lambda namespace: (
-                self._leads() and namespace not in self._view.left
-            ),
-            limits=options.request_limits,
-        )
+        self._client = self._make_client(meters)
         self._worker = Worker(options.budget, self._metrics)
-        self._planner = Planner(
-            self._view,
-            self._worker,
-            options.catalogue_file,
-            options.settings_file,
-            self._metrics,
-        )
+        self._planner = self._make_planner()
         self._planner.load_settings()
         self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)
@@ -117,6 +102,25 @@ class Operator:
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
+
+    def _make_client(self, meters: Meters) -> Client:
+        return Client(
+            self._access,
+            meters=meters,
+            may_write=lambda namespace: (
+                self._leads() and namespace not in self._view.left
+            ),
+            limits=self._options.request_limits,
+        )
+
+    def _make_planner(self) -> Planner:
+        return Planner(
+            self._view,
+            self._worker,
+            self._options.catalogue_file,
+            self._options.settings_file,
+            self._metrics,
+        )
 
     def _make_reading(self) -> Reading:
         options = self._options
@@ -185,28 +189,24 @@ class Operator:
         """Run until told to stop (0) or until a part of it has failed (1)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
-        scrapers, plans = self._make_scrapers(), self._make_plans()
-        answers, rooms = (
-            {METRICS_PATH: Exposition(self._metrics.text)},
-            {PLANS_PATH: plans} if plans else {},
+        servers = start_servers(
+            self._options,
+            self._health,
+            self._metrics,
+            self._make_scrapers(),
+            self._make_plans(),
         )
-        scrapes = HttpServer(answers, self._options.port, "scrapes", scrapers, rooms)
         log.info(
-            "listening on port %d for probes, %d for scrapes", probes.port, scrapes.port
+            "listening on port %d for probes, %d for scrapes",
+            servers.probes.port,
+            servers.scrapes.port,
         )
         heard, namespaces = (
             self._on_loop(self._intake.on_model),
             self._options.watch_namespaces,
         )
         watches = Watches(self._client, self._access, heard, namespaces=namespaces)
-        tasks = [
-            asyncio.create_task(job)
-            for job in (self._start_reading(watches), *self._jobs())
-        ]
-        # The first one is done once reading has begun; the others never are.
-        for task in tasks[1:]:
-            task.add_done_callback(self._job_ended)
+        tasks = self._start(watches)
         await self._stopping.wait()
         await self._stop(tasks)
         watches.stop()
@@ -214,15 +214,19 @@ class Operator:
             self._caches.stop()
         if self._claims:
             self._claims.stop()
-        probes.stop()
-        if scrapers:
-            scrapers.stop()
-        if plans:
-            # A page that is made now may wait for this loop.
-            await asyncio.to_thread(plans.stop)
-        scrapes.stop()
+        await servers.stop()
         log.info("stopped")
         return 1 if self._failed else 0
+
+    def _start(self, watches: Watches) -> list[asyncio.Task[None]]:
+        tasks = [
+            asyncio.create_task(job)
+            for job in (self._start_reading(watches), *self._jobs())
+        ]
+        # The first one is done once reading has begun; the others never are.
+        for task in tasks[1:]:
+            task.add_done_callback(self._job_ended)
+        return tasks
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         return [

@@ -135,47 +135,12 @@ def operator_parser() -> argparse.ArgumentParser:
     _add_access(parser)
     _add_scope(parser)
     _add_leadership(parser)
-    parser.add_argument(
-        "--catalogue-file",
-        type=Path,
-        help="JSON file of model id to config.json text, beside the built-in ones",
-    )
-    parser.add_argument(
-        "--settings-file",
-        type=Path,
-        help="YAML or JSON file of what the administrator says for all models",
-    )
-    parser.add_argument(
-        "--signing-keys-file",
-        type=Path,
-        help="file of keys, one a line: the first signs plans of record, all verify them, and "
-        "names of Secrets that are made "
-        "follow from it; without it nothing is signed, and such names can be foreseen",
-    )
+    _add_files(parser)
     parser.add_argument(
         "--cluster-domain", default="cluster.local", help="domain of the cluster's DNS"
     )
     _add_ports(parser)
-    parser.add_argument(
-        "--resync-seconds",
-        type=float,
-        default=300.0,
-        help="mean time between full comparisons",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=16,
-        help="resources that are worked on at once; a quarter is kept for groups that do not serve",
-    )
-    parser.add_argument(
-        "--max-moving-groups",
-        type=_at_least_one,
-        default=5,
-        help="groups of all models that are moved or rolled at once, beside what spec.rollout of "
-        "each allows; "
-        "the last one is kept for a namespace that has none",
-    )
+    _add_pace(parser)
     _add_requests(parser)
     _add_worker(parser)
     parser.add_argument(
@@ -258,6 +223,26 @@ def _add_leadership(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--catalogue-file",
+        type=Path,
+        help="JSON file of model id to config.json text, beside the built-in ones",
+    )
+    parser.add_argument(
+        "--settings-file",
+        type=Path,
+        help="YAML or JSON file of what the administrator says for all models",
+    )
+    parser.add_argument(
+        "--signing-keys-file",
+        type=Path,
+        help="file of keys, one a line: the first signs plans of record, all verify them, and "
+        "names of Secrets that are made "
+        "follow from it; without it nothing is signed, and such names can be foreseen",
+    )
+
+
 def _add_ports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=8080, help="port of /metrics; 0 for any free one"
@@ -288,6 +273,29 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         help="serve plans as pages at /plans of that port, to anyone whose token the API server "
         "accepts, and of the namespaces in which they may list ShardedModels, or get one; needs "
         "--metrics-authentication=TokenReview",
+    )
+
+
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--resync-seconds",
+        type=float,
+        default=300.0,
+        help="mean time between full comparisons",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=16,
+        help="resources that are worked on at once; a quarter is kept for groups that do not serve",
+    )
+    parser.add_argument(
+        "--max-moving-groups",
+        type=_at_least_one,
+        default=5,
+        help="groups of all models that are moved or rolled at once, beside what spec.rollout of "
+        "each allows; "
+        "the last one is kept for a namespace that has none",
     )
 
 

@@ -5,7 +5,7 @@ It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -49,6 +49,7 @@ from shardwright.reconcile.work import (
     Stock,
     Work,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from shardwright.resolving.stored import Administration
@@ -148,7 +149,7 @@ class Planner:
 
     async def resolve(
         self,
-        live: Mapping[str, Any],
+        live: KubernetesObject,
         config_text: str | None,
         kept_version: str | None = None,
         whole: ReadWhole = as_it_is,
@@ -191,7 +192,7 @@ class Planner:
         raise InputError(found)
 
     async def _resolved(
-        self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]
+        self, key: Key, form: tuple[Any, ...], work: Resolve, live: KubernetesObject
     ) -> Resolved:
         """Return the resolution of a resource, and keep it: a form of it that costs too much is not
         read again either.
@@ -557,7 +558,7 @@ def _urgency(choice: PlanChoice) -> Priority:
     }.get(choice, Priority.NEW)
 
 
-def _was_too_costly(live: Mapping[str, Any]) -> bool:
+def _was_too_costly(live: KubernetesObject) -> bool:
     """Return whether the status says of this very generation that it costs too much to read."""
     status = live.get("status") or {}
     reasons = {condition.get("reason") for condition in status.get("conditions") or ()}

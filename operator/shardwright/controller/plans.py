@@ -32,6 +32,7 @@ from shardwright.documents import explanation_document
 from shardwright.hardware.inventory import Inventory
 from shardwright.pages.listing import Listed, plans_page
 from shardwright.pages.page import plan_page
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.explanation import explain, with_drawings
 from shardwright.resolving.subject import Subject
 
@@ -253,7 +254,7 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
     return plan_page(explanation_document(subject, report, explanation))
 
 
-def listed(content: Mapping[str, Any]) -> Listed:
+def listed(content: KubernetesObject) -> Listed:
     """Return a row of the list from a resource as the caches have it."""
     metadata, status = content["metadata"], content.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()

@@ -57,6 +57,7 @@ from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ObjectKey
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
@@ -129,7 +130,7 @@ class Reading:
         )
 
     async def read(
-        self, key: Key, live: Mapping[str, Any], note: Note, now: datetime
+        self, key: Key, live: KubernetesObject, note: Note, now: datetime
     ) -> Seen:
         """Return everything that a look needs to know.
 
@@ -173,7 +174,7 @@ class Reading:
         )
 
     async def shown(
-        self, key: Key, live: Mapping[str, Any], note: Note
+        self, key: Key, live: KubernetesObject, note: Note
     ) -> tuple[Subject, PlanRecord] | None:
         """Return the question of a model and its plan of record. Return None if it has no plan, or
         its plan cannot be read.
@@ -190,7 +191,7 @@ class Reading:
         )
         return (subject, record) if record and isinstance(subject, Subject) else None
 
-    def _newest(self, live: Mapping[str, Any], note: Note) -> int:
+    def _newest(self, live: KubernetesObject, note: Note) -> int:
         """Return the serial of the newest plan of record of a resource; 0 if none counts, as there
         is no key.
         """
@@ -201,7 +202,7 @@ class Reading:
             else 0
         )
 
-    def _remembered(self, live: Mapping[str, Any], note: Note) -> PlanRecord | None:
+    def _remembered(self, live: KubernetesObject, note: Note) -> PlanRecord | None:
         """Return the plan of record that this process has believed last, unless another leader has
         written a later one.
         """
@@ -213,7 +214,7 @@ class Reading:
         )
 
     def _is_doubtful(
-        self, trusted: Believed, live: Mapping[str, Any], note: Note
+        self, trusted: Believed, live: KubernetesObject, note: Note
     ) -> bool:
         """Return whether a cache that lags would show the same as somebody who changes a plan of
         record, or deletes it.
@@ -243,7 +244,7 @@ class Reading:
 
     def _believed(
         self,
-        live: Mapping[str, Any],
+        live: KubernetesObject,
         subject: Subject | tuple[Problem, ...] | None,
         observed: Observed | Problem,
         stored: StoredRecord | None,
@@ -264,7 +265,7 @@ class Reading:
         )
         return believed(stored, known)
 
-    def record_form(self, live: Mapping[str, Any]) -> RecordForm | None:
+    def record_form(self, live: KubernetesObject) -> RecordForm | None:
         """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
         to sign it.
         """
@@ -275,7 +276,7 @@ class Reading:
         return facts.version, owner.uid, self._newest(live, Note()), keys
 
     async def kept_record(
-        self, live: Mapping[str, Any]
+        self, live: KubernetesObject
     ) -> tuple[PlanRecord | None, RecordForm | None]:
         """Return the plan of record that is believed of a resource before anybody has looked at it,
         None if there is none, and its form: while that stays equal, so does the plan (None: it
@@ -297,7 +298,7 @@ class Reading:
         return record, form if record and stored and stored.signed else None
 
     async def _judged(
-        self, live: Mapping[str, Any], stored: StoredRecord | None
+        self, live: KubernetesObject, stored: StoredRecord | None
     ) -> Believed:
         """Return which plan of record counts of a resource before anybody has looked at it; one in
         a turn of the event loop.
@@ -325,58 +326,65 @@ class Reading:
         """Return the observed objects of a model, or the reason why they cannot be read, and its
         stored plan of record.
         """
-        store, namespace = self._view.store, owner.namespace
         try:
-            kept, stored = await self.config_maps.record(
-                (namespace, record_key(owner)[1]), owner.uid, self.keys()
-            )
-            children = store.children(_ref(owner))
-            found = await contents(children)
-            held = [
-                await self.config_maps.get(where)
-                for where in store.config_maps(_ref(owner))
-            ]
-            objects = {
-                object_key(content): content
-                for content in (*found, *held, kept)
-                if content
-            }
-            pods = (
-                self._labelled(owner)
-                if self._view.known_pods is not KnownPods.NONE
-                else await self._listed_members(owner)
-            )
-            # Without its label an object is in no cache. Its pods still name it, and the API server
-            # has it.
-            hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
-            objects |= await self._named(namespace, sorted(hidden)[:NAMED_MAX])
+            return await self._observed(owner, unseen)
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
-            return not_permitted(str(error), namespace), None
+            return not_permitted(str(error), owner.namespace), None
+
+    async def _observed(
+        self, owner: Owner, unseen: Iterable[ObjectKey]
+    ) -> tuple[Observed, StoredRecord | None]:
+        store, namespace = self._view.store, owner.namespace
+        kept, stored = await self.config_maps.record(
+            (namespace, record_key(owner)[1]), owner.uid, self.keys()
+        )
+        children = store.children(_ref(owner))
+        found = await contents(children)
+        held = [
+            await self.config_maps.get(where)
+            for where in store.config_maps(_ref(owner))
+        ]
+        objects = {
+            object_key(content): content for content in (*found, *held, kept) if content
+        }
+        pods = (
+            self._labelled(owner)
+            if self._view.known_pods is not KnownPods.NONE
+            else await self._listed_members(owner)
+        )
+        # Without its label an object is in no cache. Its pods still name it, and the API server
+        # has it.
+        hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
+        objects |= await self._named(namespace, sorted(hidden)[:NAMED_MAX])
         members = self._members(namespace, pods, objects)
+        overfull = {
+            (child.kind, child.name): child.excess for child in children if child.excess
+        }
+        return Observed(
+            objects=objects,
+            members=members,
+            absent_kinds=self.absent_kinds,
+            strangers=self._strangers(owner, objects, members),
+            overfull=overfull,
+        ), stored
+
+    def _strangers(
+        self,
+        owner: Owner,
+        objects: Mapping[ObjectKey, KubernetesObject],
+        members: Iterable[Member],
+    ) -> tuple[str, ...]:
+        """Return the pods that carry its label and that none of its own StatefulSets controls."""
         ours_by_uid = {
             live["metadata"]["uid"]
             for live in objects.values()
             if controller_uid(live) == owner.uid
         }
         known = {member.name for member in members if member.set_uid in ours_by_uid}
-        strangers = sorted(
-            {name for _, name in store.strangers(base_key((namespace, owner.name)))}
-            - known
-        )
-        observed = Observed(
-            objects=objects,
-            members=members,
-            absent_kinds=self.absent_kinds,
-            strangers=tuple(strangers),
-            overfull={
-                (child.kind, child.name): child.excess
-                for child in children
-                if child.excess
-            },
-        )
-        return observed, stored
+        named = self._view.store.strangers(base_key((owner.namespace, owner.name)))
+        return tuple(sorted({name for _, name in named} - known))
 
     def _labelled(self, owner: Owner) -> tuple[Member, ...]:
         """Return the pods that carry its label and that any StatefulSet controls, whether it is
@@ -388,7 +396,7 @@ class Reading:
         self,
         namespace: str,
         pods: Iterable[Member],
-        objects: Mapping[ObjectKey, Mapping[str, Any]],
+        objects: Mapping[ObjectKey, KubernetesObject],
     ) -> tuple[Member, ...]:
         """Return these pods, and all others that its StatefulSets control."""
         uids = [
@@ -425,11 +433,11 @@ class Reading:
 
     async def _named(
         self, namespace: str, keys: Iterable[ObjectKey]
-    ) -> dict[ObjectKey, dict[str, Any]]:
+    ) -> dict[ObjectKey, KubernetesObject]:
         """Return objects that no cache shows, by name: they lack our label, or are somebody
         else's. One at a time is there as a whole, whoever is looked at.
         """
-        found = {}
+        found: dict[ObjectKey, KubernetesObject] = {}
         for kind, name in keys:
             async with self._naming.turn((namespace, name), Priority.NEW):
                 client = self._client.until(monotonic() + READ_SECONDS)
@@ -477,7 +485,7 @@ class Reading:
             gpus=self._view.kept_beside(key) if limits.gpus is not None else 0,
         )
 
-    async def _kept_version(self, live: Mapping[str, Any], note: Note) -> str | None:
+    async def _kept_version(self, live: KubernetesObject, note: Note) -> str | None:
         """Return the engine's version that a model has had by default so far, None for the newest
         known.
         """
@@ -492,7 +500,7 @@ class Reading:
         return kept_version(stored, remembered, self._newest(live, note))
 
     async def _resolve(
-        self, key: Key, live: Mapping[str, Any], version: str | None
+        self, key: Key, live: KubernetesObject, version: str | None
     ) -> Subject | tuple[Problem, ...]:
         """Return the subject that a spec resolves to if it keeps this engine version, or the
         problems that the user must correct.
@@ -504,7 +512,7 @@ class Reading:
         except InputError as error:
             return error.problems
 
-    async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
+    async def config_text(self, key: Key, live: KubernetesObject) -> str | None:
         """Return the config that the spec refers to, or that was read from the hub for it; None if
         there is none.
         """
@@ -557,20 +565,8 @@ class Reading:
             live["metadata"]["generation"],
         ) != (owner.uid, seen.resource.generation):
             return None
-        objects = dict(seen.observed.objects)
-        members = [
-            member for member in seen.observed.members if member.group not in ranks
-        ]
-        for name, (stored, pods) in zip(ranks, read, strict=True):
-            objects.pop((STATEFUL_SET, name), None)
-            if stored is not None:
-                objects[STATEFUL_SET, name] = stored
-                members += pods
-        return replace(
-            seen,
-            observed=replace(seen.observed, objects=objects, members=tuple(members)),
-            certain=True,
-        )
+        observed = _with_groups(seen.observed, dict(zip(ranks, read, strict=True)))
+        return replace(seen, observed=observed, certain=True)
 
     async def certain_nodes(self, names: Iterable[str]) -> bool:
         """Read nodes afresh before a group leaves one of them, and return whether the caches were
@@ -596,7 +592,7 @@ class Reading:
 
 async def _group(
     client: Client, namespace: str, name: str, known: set[int]
-) -> tuple[dict[str, Any] | None, list[Member]]:
+) -> tuple[KubernetesObject | None, list[Member]]:
     """Return a StatefulSet and its pods by name: those of ``known`` ranks with it, then all others
     that it should have.
     """
@@ -620,8 +616,23 @@ async def _group(
     }, members
 
 
+def _with_groups(
+    observed: Observed,
+    read: Mapping[str, tuple[KubernetesObject | None, list[Member]]],
+) -> Observed:
+    """Return the observed objects with these groups as they were read."""
+    objects = dict(observed.objects)
+    members = [member for member in observed.members if member.group not in read]
+    for name, (stored, pods) in read.items():
+        objects.pop((STATEFUL_SET, name), None)
+        if stored is not None:
+            objects[STATEFUL_SET, name] = stored
+            members += pods
+    return replace(observed, objects=objects, members=tuple(members))
+
+
 def _sets_of(
-    pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]
+    pods: Iterable[Member], objects: Mapping[ObjectKey, KubernetesObject]
 ) -> set[ObjectKey]:
     """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one
     may have lost our label.
@@ -647,12 +658,12 @@ def _alone(kind: str) -> str:
     return kind.partition(".")[0]
 
 
-def _serial_in(live: Mapping[str, Any]) -> int:
+def _serial_in(live: KubernetesObject) -> int:
     """Return the serial of the newest plan of record as the status says it, 0 if it says none."""
     return int((live.get("status") or {}).get(SERIAL) or 0)
 
 
-def resource_of(live: Mapping[str, Any]) -> ModelResource:
+def resource_of(live: KubernetesObject) -> ModelResource:
     """Return a ShardedModel without what is resolved of it."""
     where, _ = config_place(live)
     return ModelResource(
@@ -665,7 +676,7 @@ def resource_of(live: Mapping[str, Any]) -> ModelResource:
     )
 
 
-def owner_of(live: Mapping[str, Any]) -> Owner:
+def owner_of(live: KubernetesObject) -> Owner:
     """Return who a resource is."""
     metadata = live["metadata"]
     return Owner(

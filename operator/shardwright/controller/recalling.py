@@ -28,6 +28,7 @@ from shardwright.reconcile.revisions import (
     read_revision,
 )
 from shardwright.reconcile.seen import Seen
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
@@ -46,7 +47,7 @@ class Recalling:
         self._subjects = Subjects()
         self._said: dict[Key, Saying] = {}
 
-    async def told(self, key: Key, live: Mapping[str, Any]) -> AskedSpec:
+    async def told(self, key: Key, live: KubernetesObject) -> AskedSpec:
         """Return the request of a resource, word for word.
 
         Raises:
@@ -59,7 +60,7 @@ class Recalling:
         )
 
     async def recalled(
-        self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision
+        self, key: Key, live: KubernetesObject, seen: Seen, revision: Revision
     ) -> Seen:
         """Return the same with a revision as it would run now, and with the surroundings of a model
         that runs it.
@@ -85,7 +86,7 @@ class Recalling:
         self._said.pop(key, None)
 
     async def _former(
-        self, key: Key, live: Mapping[str, Any], revision: Revision
+        self, key: Key, live: KubernetesObject, revision: Revision
     ) -> Former:
         owner = owner_of(live)
         form = (
@@ -113,7 +114,7 @@ class Recalling:
         return former
 
     async def _resolved(
-        self, live: Mapping[str, Any], said: Saying, revision: Revision
+        self, live: KubernetesObject, said: Saying, revision: Revision
     ) -> Subject | tuple[Problem, ...]:
         async def whole(_: Mapping[str, Any]) -> str:
             return await asyncio.to_thread(as_now, said, live)

@@ -23,7 +23,7 @@ from shardwright.controller.queue import Again, Key, Priority, retry_pause_secon
 from shardwright.controller.reading import Reading, resource_of
 from shardwright.controller.recalling import Recalling
 from shardwright.controller.right_of_way import RightOfWay
-from shardwright.controller.view import Interests, View, base_key, user_written
+from shardwright.controller.view import Interests, View, user_written
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.worker import WorkError
 from shardwright.controller.workers import NotAllTakenError
@@ -33,15 +33,16 @@ from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.refusals import internal_error
+from shardwright.reconcile.rollout import turn_is_gone
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.reconcile.writes import (
     Apply,
     DryRunPod,
     broken_groups,
-    ended_groups,
     written_kind,
     written_name,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Reconciler:
             return None
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
         # Nothing has changed that matters to it: most looks that a resync asks for end here.
-        if note.mark == mark and (note.again_at is None or now < note.again_at):
+        if note.at_rest(mark, now):
             return self._again(note.again_at, Priority.RESYNC)
         try:
             with self._way.looking(priority):
@@ -124,23 +125,27 @@ class Reconciler:
                 published, done = await self._advance(key, live, seen, priority)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
-        if published.found.rollback is None:
-            self._recalling.forget(key)
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
-        refused = next(
-            (item for item in done.refused if not isinstance(item.write, DryRunPod)),
-            None,
-        )
-        if refused:
-            again = self._after_refusal(key, refused, again_at, _priority(published))
+        return self._next_look(key, mark, done, again_at, _priority(published))
+
+    def _next_look(
+        self,
+        key: Key,
+        mark: object,
+        done: Outcome,
+        again_at: datetime | None,
+        priority: Priority,
+    ) -> Again | None:
+        if refused := done.refusal:
+            again = self._after_refusal(key, refused, again_at, priority)
             raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
         self._notes.taken(key)
-        if any(not isinstance(write, DryRunPod) for write in done.written):
-            return Again(seconds=WRITTEN_SECONDS, priority=_priority(published))
+        if done.changed:
+            return Again(seconds=WRITTEN_SECONDS, priority=priority)
         # What has changed since it began is still to be looked at.
         self._notes.rest(key, mark, again_at)
-        return self._again(again_at, _priority(published))
+        return self._again(again_at, priority)
 
     async def say_fault(self, key: Key, fault: Exception) -> None:
         """Have the conditions of a model say that nobody knows how it is, for a fault of ours.
@@ -180,23 +185,16 @@ class Reconciler:
             priority=priority,
         )
 
-    def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
+    def _mark(self, key: Key, live: KubernetesObject) -> object:
         """Return a mark that stays equal while nothing has changed that matters to a model.
 
         To a model that waits for capacity, or for its turn, the actions of others matter; pods that
         are not watched may have changed.
         """
-        view, metadata = self._view, live["metadata"]
-        wants = view.interests(key)
-        if (
-            wants.waits_for_capacity
-            or wants.waits_for_turn
-            or wants.barred
-            or view.known_pods is KnownPods.NONE
-        ):
+        view, reading, metadata = self._view, self._parts.reading, live["metadata"]
+        if view.interests(key).follows_others or view.known_pods is KnownPods.NONE:
             # Equal to nothing: such a model is looked at again whenever it is asked for.
             return object()
-        nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
             (
                 metadata["uid"],
@@ -204,20 +202,13 @@ class Reconciler:
                 metadata.get("annotations"),
                 live.get("status"),
             ),
-            view.store.version_of(base_key(key)),
-            view.nodes(nodes),
-            view.free(key, nodes),
-            view.synced,
-            view.unread,
-            view.store.priorities,
-            view.store.config_map(config_map) if config_map else None,
+            view.state_around(key),
             self._parts.planner.files_version,
-            self._parts.reading.keys(),
-            self._parts.reading.absent_kinds,
+            (reading.keys(), reading.absent_kinds),
         )
 
     async def _read_on(
-        self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step
+        self, key: Key, live: KubernetesObject, seen: Seen, step: Step
     ) -> Seen:
         """Return the same with the readings that a step asks for."""
         if step.recalls:
@@ -225,7 +216,7 @@ class Reconciler:
         return replace(seen, told=await self._recalling.told(key, live))
 
     async def _advance(
-        self, key: Key, live: Mapping[str, Any], seen: Seen, priority: Priority
+        self, key: Key, live: KubernetesObject, seen: Seen, priority: Priority
     ) -> tuple[Published, Outcome]:
         """Carry out the steps of the pure core until there are no more; return the results to
         publish, and all that was written.
@@ -234,51 +225,57 @@ class Reconciler:
         while True:
             await self._way.step(priority)
             step = await _aside(seen.groups, advance, seen, self._clock.now())
-            if step.recalls or step.tell:
-                seen = await self._read_on(key, live, seen, step)
+            if more := await self._know_more(key, live, seen, step, priority):
+                seen = more
                 continue
-            if step.ask is not None and step.subject is not None:
-                with self._way.letting_on(priority):
-                    answer = await self._answer(key, step.subject, step.ask)
-                seen = seen.answered(step.ask, answer)
-                # what was booked for others meanwhile may be why nothing was for this one
-                if seen.cluster:
-                    seen = replace(
-                        seen,
-                        cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)),
-                    )
-                continue
-            # A cache that lags must end no group: what says so is read from the API server first.
-            if (groups := ended_groups(step.writes)) and not seen.certain:
-                seen = await self._certain(seen, groups, broken_groups(step.writes))
-                continue
-            if step.published and seen.cluster:
-                self._take_turns(key, step.published, seen.cluster)
-                self._take_gpus(key, step.published, seen.cluster)
-                self._view.promise(key, step.published.pods)
-            outcome = await self._writer.carry_out(step.writes)
-            done = Outcome(
-                written=(*done.written, *outcome.written),
-                refused=(*done.refused, *outcome.refused),
-            )
-            for refusal in outcome.refused:
-                if refusal.reason == UNKNOWN_PATH:
-                    self._parts.reading.note_unserved(written_kind(refusal.write))
+            outcome = await self._carry_out(key, seen, step)
+            done = done.then(outcome)
             seen, published = _after(seen, step, outcome)
             if published:
                 return published, done
+
+    async def _know_more(
+        self,
+        key: Key,
+        live: KubernetesObject,
+        seen: Seen,
+        step: Step,
+        priority: Priority,
+    ) -> Seen | None:
+        """Return the same with what a step needs to know before it, None if it needs nothing."""
+        if step.recalls or step.tell:
+            return await self._read_on(key, live, seen, step)
+        if step.ask is not None and step.subject is not None:
+            with self._way.letting_on(priority):
+                answer = await self._answer(key, step.subject, step.ask)
+            # What was booked for others meanwhile may be why nothing was for this one.
+            return seen.answered(step.ask, answer).beside(self._view.kept_beside(key))
+        if ended := step.doubtful_ends(seen):
+            return await self._certain(seen, ended, broken_groups(step.writes))
+        return None
+
+    async def _carry_out(self, key: Key, seen: Seen, step: Step) -> Outcome:
+        """Take what a step needs of what others need, too, and write."""
+        if step.published and seen.cluster:
+            self._take_turns(key, step.published, seen.cluster)
+            self._take_gpus(key, step.published, seen.cluster)
+            self._view.promise(key, step.published.pods)
+        outcome = await self._writer.carry_out(step.writes)
+        for refusal in outcome.refused:
+            if refusal.reason == UNKNOWN_PATH:
+                self._parts.reading.note_unserved(written_kind(refusal.write))
+        return outcome
 
     def _take_turns(self, key: Key, published: Published, cluster: Cluster) -> None:
         """Count the groups that are to go down before they do: two looks at once never take the
         same turn.
         """
-        before = self._view.interests(key)
-        most = self._parts.reading.most_moving(key)
-        if (
-            most is not None
-            and published.moving > before.moving
-            and most < (cluster.most_moving or 0)
-        ):
+        before, counted_on = self._view.interests(key), cluster.most_moving or 0
+        left, goes_down = (
+            self._parts.reading.most_moving(key),
+            published.moving > before.moving,
+        )
+        if turn_is_gone(left, counted_on, goes_down=goes_down):
             raise ChangedError
         self._view.note(key, replace(before, moving=published.moving))
 
@@ -286,9 +283,8 @@ class Reconciler:
         """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once
         never take the same ones.
         """
-        if cluster.reserved or not published.kept or published.found.standing:
-            return
-        if not self._view.keep(key, published.kept, cluster.limits.gpus):
+        kept = published.newly_kept(cluster)
+        if kept and not self._view.keep(key, kept, cluster.limits.gpus):
             self._view.keep(key, None)
             raise ChangedError
 
@@ -316,74 +312,58 @@ class Reconciler:
 
     def _take_over(self, key: Key, uid: str, published: Published) -> None:
         """Keep the findings of a look for the next one, and the GPUs of the standing plan."""
+        if published.found.rollback is None:
+            self._recalling.forget(key)
         self._notes.take_over(key, uid, published, self._clock.now())
-        before = self._view.interests(key)
-        if (
-            not (published.waits_for_capacity or published.found.hidden)
-            and published.found.cluster_known
-        ):
+        if published.leaves_the_line:
             self._view.stand_in_line(key, None)
-        broken = _priority(published) is Priority.BROKEN
-        if not published.known:
-            self._view.note(
-                key,
-                replace(
-                    before,
-                    moving=published.moving,
-                    starting=published.starting,
-                    broken=broken,
-                ),
-            )
-            return
-        groups = published.kept.record.plan.groups if published.kept else ()
-        self._view.note(
-            key,
-            Interests(
-                config_map=before.config_map,
-                nodes=frozenset(node for group in groups for node in group)
-                | self._view.claimed_by(key),
-                waits_for_capacity=published.waits_for_capacity,
-                moving=published.moving,
-                starting=published.starting,
-                waits_for_turn=bool(published.found.awaiting_turn),
-                barred=published.found.barred is not None,
-                broken=broken,
-            ),
-        )
-        self._view.keep(key, published.kept)
-        self._view.promise(key, published.pods)
+        before, claimed = self._view.interests(key), self._view.claimed_by(key)
+        self._view.note(key, _interests(published, before, claimed))
+        if published.known:
+            self._view.keep(key, published.kept)
+            self._view.promise(key, published.pods)
 
     async def _publish(
-        self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome
+        self, key: Key, live: KubernetesObject, published: Published, done: Outcome
     ) -> datetime | None:
-        """Write the status, unless it repeats the one of a moment ago, and return when to look
-        again.
-        """
+        """Show the results, and return when to look again."""
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Who has read the status finds the series.
         await _aside(groups, show, key, published.found, published.report)
-        if published.status != (live.get("status") or {}):
-            gist = gist_of(published.status)
-            due = write_at(self._notes.of(key).said, gist, now)
-            if due > now:
-                again_at = min(again_at or due, due)
-            else:
-                stored = await write_status(self._parts.client, live, published.status)
-                self._notes.wrote_status(key, gist, now)
-                if (
-                    stored
-                    and user_written(stored) == user_written(live)
-                    # By identity: an event may have brought a later form while the status was
-                    # written.
-                    and self._view.resources.get(key) is live
-                ):
-                    # Otherwise its user has changed it: that is, or was, for its event to tell.
-                    self._view.take_resource(stored)
+        due = await self._write_status(key, live, published.status, now)
         for event in published.events:
             await self._parts.recorder.record(live, event)
         _log(key, done)
-        return again_at
+        return min(filter(None, (again_at, due)), default=None)
+
+    async def _write_status(
+        self,
+        key: Key,
+        live: KubernetesObject,
+        status: Mapping[str, Any],
+        now: datetime,
+    ) -> datetime | None:
+        """Write the status, unless it repeats the one of a moment ago: return when it is due, None
+        if it stands.
+        """
+        if status == (live.get("status") or {}):
+            return None
+        gist = gist_of(status)
+        due = write_at(self._notes.of(key).said, gist, now)
+        if due > now:
+            return due
+        stored = await write_status(self._parts.client, live, status)
+        self._notes.wrote_status(key, gist, now)
+        if (
+            stored
+            and user_written(stored) == user_written(live)
+            # By identity: an event may have brought a later form while the status was written.
+            and self._view.resources.get(key) is live
+        ):
+            # Otherwise its user has changed it: that is, or was, for its event to tell.
+            self._view.take_resource(stored)
+        return None
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
         """Return when to look again by the findings, and when a model that waits begins to claim
@@ -412,12 +392,12 @@ class Reconciler:
         at = self._rechecks.next(key, asked.timestamp(), now.timestamp())
         return datetime.fromtimestamp(at, UTC)
 
-    def _stored(self, content: Mapping[str, Any]) -> None:
+    def _stored(self, content: KubernetesObject) -> None:
         """Take over an object as the API server has stored it: the next look sees it before any
         event does.
         """
         if content["kind"] == "ConfigMap":
-            self._parts.reading.config_maps.put(dict(content))
+            self._parts.reading.config_maps.put(content)
         self._view.store.wrote(content)
 
     def _forget(self, key: Key) -> None:
@@ -451,9 +431,30 @@ def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | 
     return seen, step.published
 
 
+def _interests(
+    published: Published, before: Interests, claimed: frozenset[str]
+) -> Interests:
+    """Return what a model depends on after a look; what it could not tell is as before."""
+    now = replace(
+        before,
+        moving=published.moving,
+        starting=published.starting,
+        broken=published.failing,
+    )
+    if not published.known:
+        return now
+    groups = published.kept.record.plan.groups if published.kept else ()
+    return replace(
+        now,
+        nodes=frozenset(node for group in groups for node in group) | claimed,
+        waits_for_capacity=published.waits_for_capacity,
+        waits_for_turn=bool(published.found.awaiting_turn),
+        barred=published.found.barred is not None,
+    )
+
+
 def _priority(published: Published) -> Priority:
-    found = published.found
-    if any(group.failing for group in found.groups):
+    if published.failing:
         return Priority.BROKEN
     return Priority.ROLL if published.moving else Priority.RESYNC
 

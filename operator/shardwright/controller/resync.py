@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from time import time
-from typing import Any, Final
+from typing import Final
 
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kept_model import project_model
@@ -18,6 +18,7 @@ from shardwright.controller.queue import Key
 from shardwright.controller.reading import Reading, RecordForm
 from shardwright.controller.view import View, base_key
 from shardwright.hardware.pools import Reservation
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.stock import reservations_of
 
 log = logging.getLogger(__name__)
@@ -128,12 +129,12 @@ class Resync:
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
     async def _bookings(
-        self, models: Mapping[Key, Mapping[str, Any]]
+        self, models: Mapping[Key, KubernetesObject]
     ) -> dict[Key, Booking]:
         """Return what the plan of record of each model keeps, as far as it is believed."""
         gate, known = asyncio.Semaphore(AT_ONCE), self._booked
 
-        async def read(key: Key, item: Mapping[str, Any]) -> Booking:
+        async def read(key: Key, item: KubernetesObject) -> Booking:
             form = self._reading.record_form(item)
             if form is not None and key in known and known[key][0] == form:
                 return known[key]
@@ -148,7 +149,7 @@ class Resync:
         found = await asyncio.gather(*(read(*model) for model in models.items()))
         return dict(zip(models, found, strict=True))
 
-    def _take(self, item: Mapping[str, Any]) -> None:
+    def _take(self, item: KubernetesObject) -> None:
         """Take over a model out of a LIST, unless an event has brought a later form of it
         meanwhile.
         """
@@ -161,12 +162,12 @@ class Resync:
             self._view.take_resource(item)
 
 
-def _version(item: Mapping[str, Any]) -> int:
+def _version(item: KubernetesObject) -> int:
     text = str(item["metadata"].get("resourceVersion") or "0")
     return int(text) if text.isdecimal() else 0
 
 
-def holds_gpus(model: Mapping[str, Any]) -> bool:
+def holds_gpus(model: KubernetesObject) -> bool:
     """Return whether the plan of a model reserves its nodes."""
     spec = model.get("spec", {})
     return (

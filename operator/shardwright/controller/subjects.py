@@ -5,11 +5,11 @@ A forgotten one costs time, never an answer: it is resolved anew.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.controller.queue import Key
 from shardwright.errors import Problem
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
 
 WEIGHTS_MAX: Final = 100_000
@@ -89,7 +89,7 @@ def key_beside(key: Key) -> Key:
     return key[0], key[1] + _BESIDE
 
 
-def beside(live: Mapping[str, Any], hashed: str) -> dict[str, Any]:
+def beside(live: KubernetesObject, hashed: str) -> dict[str, Any]:
     """Return a resource as another one, of this hash, with the key of :func:`key_beside`."""
     metadata = live["metadata"]
     _, name = key_beside((metadata["namespace"], metadata["name"]))

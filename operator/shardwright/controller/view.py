@@ -22,6 +22,7 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
 
@@ -46,6 +47,11 @@ class Interests:
     barred: bool = False
     broken: bool = False
 
+    @property
+    def follows_others(self) -> bool:
+        """Return whether it goes on by what others do."""
+        return self.waits_for_capacity or self.waits_for_turn or self.barred
+
 
 NOTHING = Interests()
 
@@ -65,7 +71,7 @@ class View:
 
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(init=False)
-    resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+    resources: dict[Key, KubernetesObject] = field(default_factory=dict)
     models: dict[OwnerKey, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
     turns_came: int = 0
@@ -151,7 +157,7 @@ class View:
         """Return the known facts of a node. The node may be one that is to come."""
         return self.store.nodes.get(name) or self.to_come.get(name)
 
-    def take_resource(self, content: Mapping[str, Any]) -> None:
+    def take_resource(self, content: KubernetesObject) -> None:
         """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         self.resources[key] = sharing_words(
@@ -179,6 +185,21 @@ class View:
     def interests(self, key: Key) -> Interests:
         """Return everything that a model depends on."""
         return self._interests.get(key, NOTHING)
+
+    def state_around(self, key: Key) -> tuple[object, ...]:
+        """Return a value that stays equal while nothing changes in the caches that matters to a
+        model.
+        """
+        nodes, config_map = self.interests(key).nodes, self.interests(key).config_map
+        return (
+            self.store.version_of(base_key(key)),
+            self.nodes(nodes),
+            self.free(key, nodes),
+            self.synced,
+            self.unread,
+            self.store.priorities,
+            self.store.config_map(config_map) if config_map else None,
+        )
 
     def note(self, key: Key, now: Interests) -> None:
         """Note the dependencies of a model from now on."""
@@ -429,7 +450,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
         names.pop(key, None)
 
 
-def user_written(content: Mapping[str, Any]) -> tuple[Any, ...]:
+def user_written(content: KubernetesObject) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
     return (

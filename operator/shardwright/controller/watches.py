@@ -26,6 +26,7 @@ from shardwright.cluster.access import Access
 from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import DISCOVERY, SHARDED_MODELS
 from shardwright.controller.kopf_session import PAGE, Logins
+from shardwright.rendering.bundle import KubernetesObject
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ the last of a row. Basis: assumed.
 
 ASK_SECONDS: Final = 30.0  # as kopf's own requests have
 
-OnEvent = Callable[[Mapping[str, Any], bool], None]
+OnEvent = Callable[[KubernetesObject, bool], None]
 """Told what is kept of a ShardedModel as the event has it, and whether it is gone."""
 
 

@@ -6,9 +6,9 @@ Nothing is kept of them: the caches hold the parts that are looked at often.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from shardwright.api.free_form import free_form_problems, has_free_form
 from shardwright.cluster.client import Client
@@ -16,8 +16,9 @@ from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.queue import Priority
 from shardwright.controller.turns import Turns
 from shardwright.errors import InputError
+from shardwright.rendering.bundle import KubernetesObject
 
-ReadWhole = Callable[[Mapping[str, Any]], Awaitable[str]]
+ReadWhole = Callable[[KubernetesObject], Awaitable[str]]
 """Returns what a resource asks, inline config and all, as JSON; raises InputError where it is not
 within bounds.
 """
@@ -41,7 +42,7 @@ class ChangedError(Exception):
     """The object has changed meanwhile."""
 
 
-async def as_it_is(live: Mapping[str, Any]) -> str:
+async def as_it_is(live: KubernetesObject) -> str:
     """Return the request of a resource of which everything is there.
 
     Raises:
@@ -52,7 +53,7 @@ async def as_it_is(live: Mapping[str, Any]) -> str:
     return _text(live)
 
 
-def _text(live: Mapping[str, Any]) -> str:
+def _text(live: KubernetesObject) -> str:
     if problems := free_form_problems(live.get("spec")):
         raise InputError(problems)
     asked = {field: live[field] for field in ASKED if field in live}
@@ -73,7 +74,7 @@ class WholeModels:
         self._client = client
         self._turns = Turns()
 
-    async def of(self, live: Mapping[str, Any]) -> str:
+    async def of(self, live: KubernetesObject) -> str:
         """Return the request of a resource with its inline config, within bounds.
 
         Raises:
@@ -94,6 +95,6 @@ class WholeModels:
             return await as_it_is(found)
 
 
-def _form(content: Mapping[str, Any]) -> tuple[str, int]:
+def _form(content: KubernetesObject) -> tuple[str, int]:
     metadata = content["metadata"]
     return metadata["uid"], metadata["generation"]

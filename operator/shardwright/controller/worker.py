@@ -246,6 +246,8 @@ class _Process:
         ]
         path = os.pathsep.join(entry for entry in sys.path if entry)
         pipe = subprocess.PIPE
+        # A new interpreter and no fork: this process has threads, and has loaded kopf and the
+        # Kubernetes client, which no question needs (ADR 11).
         self._process = subprocess.Popen(
             command,
             stdin=pipe,

@@ -37,6 +37,7 @@ def main() -> None:
     keep_answering()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the operator ends us
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Counts what is really allocated, and no mapped libraries (ADR 11).
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     shared = SharedValues(decides=False)
     write_message(target, b"")  # ready

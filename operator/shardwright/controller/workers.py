@@ -105,28 +105,13 @@ class Workers:
 
     async def _try(self, key: Key, priority: Priority) -> str:
         """Look at a key; nothing that goes wrong with one may stop the others."""
-        name = "/".join(key)
         try:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 again = await self._look(key, priority)
         except NotAllTakenError as error:
-            log.warning(
-                "not all was taken: %s",
-                error,
-                extra={"key": name, "seconds": round(error.again.seconds, 2)},
-            )
-            # The look itself has worked. It knows when to go on, so no pause may grow.
-            self._queue.forget(key)
-            self._queue.add_after(key, error.again)
-            return "api_error"
+            return self._not_all_taken(key, error)
         except ApiError as error:
-            pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
-            log.warning(
-                "API server: %s",
-                error,
-                extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)},
-            )
-            return "api_error"
+            return self._unanswered(key, error)
         except Exception as fault:
             pause = self._queue.retry(key)
             # A look may raise a TimeoutError of its own. Only this tells it from our deadline.
@@ -134,12 +119,10 @@ class Workers:
                 log.warning(
                     "no end after %g s, given up",
                     self._deadline_seconds,
-                    extra={"key": name, "seconds": round(pause, 2)},
+                    extra=_facts(key, pause),
                 )
                 return "deadline"
-            log.exception(
-                "a fault of ours", extra={"key": name, "seconds": round(pause, 2)}
-            )
+            log.exception("a fault of ours", extra=_facts(key, pause))
             if pause >= TOLD_FROM_SECONDS:
                 await self._tell_of(key, fault)
             return "error"
@@ -147,6 +130,24 @@ class Workers:
         if again is not None:
             self._queue.add_after(key, again)
         return "ok"
+
+    def _not_all_taken(self, key: Key, error: NotAllTakenError) -> str:
+        log.warning(
+            "not all was taken: %s",
+            error,
+            extra=_facts(key, error.again.seconds),
+        )
+        # The look itself has worked. It knows when to go on, so no pause may grow.
+        self._queue.forget(key)
+        self._queue.add_after(key, error.again)
+        return "api_error"
+
+    def _unanswered(self, key: Key, error: ApiError) -> str:
+        pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
+        log.warning(
+            "API server: %s", error, extra=_facts(key, pause) | {"reason": error.reason}
+        )
+        return "api_error"
 
     async def _tell_of(self, key: Key, fault: Exception) -> None:
         """Tell of a fault, so far as it can be told."""
@@ -159,3 +160,7 @@ class Workers:
                 exc_info=True,
                 extra={"key": "/".join(key)},
             )
+
+
+def _facts(key: Key, pause_seconds: float) -> dict[str, object]:
+    return {"key": "/".join(key), "seconds": round(pause_seconds, 2)}

@@ -17,7 +17,7 @@ from shardwright.costs.communication import (
     all_reduce_seconds,
     all_to_all_seconds,
 )
-from shardwright.costs.work import ModelWork, StageWork
+from shardwright.costs.work import AttentionWork, ModelWork, StageWork
 from shardwright.hardware.gpus import Gpu
 
 _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -221,16 +221,6 @@ def stage_floor(
     0.0414...
     """
     bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
-    attention = tuple(
-        (
-            work.window,
-            work.kv_values * kv_bits / 8 / bandwidth,
-            work.decode_flops / plain,
-            work.prefill_flops / plain,
-            work.state_bytes / bandwidth,
-        )
-        for work in stage.attention
-    )
     dense, experts = _mostly(stage.matmul_flops), _mostly(stage.expert_flops)
     return StageFloor(
         layers=stage.layers,
@@ -247,7 +237,9 @@ def stage_floor(
         ),
         head_token=stage.head_flops / plain,
         hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
-        attention=attention,
+        attention=tuple(
+            _attention_floor(work, gpu, kv_bits) for work in stage.attention
+        ),
         widened=widened(gpu, dense),
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
@@ -256,6 +248,20 @@ def stage_floor(
             for name in (dense, experts)
             if name
         ),
+    )
+
+
+def _attention_floor(
+    work: AttentionWork, gpu: Gpu, kv_bits: int
+) -> tuple[float, float, float, float, float]:
+    """Return the window, and the least times of its layers as :class:`StageFloor` has them."""
+    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
+    return (
+        work.window,
+        work.kv_values * kv_bits / 8 / bandwidth,
+        work.decode_flops / plain,
+        work.prefill_flops / plain,
+        work.state_bytes / bandwidth,
     )
 
 
@@ -326,10 +332,19 @@ def step_time(
         communication=_tensor_seconds(floor, links, tokens, fitted),
         expert_communication=_expert_seconds(floor, links, met, fitted),
         context_communication=_context_seconds(floor, links, tokens, fitted),
-        overhead=floor.products * fitted.product_seconds
+        overhead=_overhead_seconds(floor, batch, tokens, fitted),
+    )
+
+
+def _overhead_seconds(
+    floor: StageFloor, batch: Batch, tokens: float, fitted: Coefficients
+) -> float:
+    """Return the seconds of starting matrices, of activations between them, and of requests."""
+    return (
+        floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
         + tokens * floor.hidden_token * fitted.activation_copies
-        + batch.sequences * fitted.sequence_seconds,
+        + batch.sequences * fitted.sequence_seconds
     )
 
 

@@ -186,19 +186,7 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         max(min(inputs, load.chunk_tokens), load.running * inputs / steps),
     )
     prompts = _prompts(replica, load, chunk)
-    chunks = max(1.0, inputs / load.chunk_tokens)
-    alone = _pass(
-        replica,
-        _batch(load, 0.0, inputs / chunks, prompts.beside),
-        fitted,
-        work.expert_imbalance,
-    )
-    prefill = (
-        alone.latency_seconds
-        + (chunks - 1) * alone.slowest_seconds
-        + fitted.step_seconds
-        + fitted.request_seconds
-    )
+    alone, prefill = _prefill(replica, load, fitted, prompts)
     others = _others(replica, load, fitted, decode.slowest_seconds, chunk, prompts)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     waiting = (
@@ -256,6 +244,26 @@ def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     return _Prompts(
         steps=steps,
         beside=max(1.0, (own + others * theirs) / steps) if steps > 0 else 1.0,
+    )
+
+
+def _prefill(
+    replica: Replica, load: Load, fitted: Coefficients, prompts: _Prompts
+) -> tuple[Passage, float]:
+    """Return the pass of one chunk of a prompt, and the seconds of all of its chunks."""
+    inputs = _uncached(load.workload)
+    chunks = max(1.0, inputs / load.chunk_tokens)
+    alone = _pass(
+        replica,
+        _batch(load, 0.0, inputs / chunks, prompts.beside),
+        fitted,
+        load.workload.expert_imbalance,
+    )
+    return alone, (
+        alone.latency_seconds
+        + (chunks - 1) * alone.slowest_seconds
+        + fitted.step_seconds
+        + fitted.request_seconds
     )
 
 

@@ -404,8 +404,8 @@ def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
     """
     storage = weight.storage
     if (
-        not weight.experts or storage.block is None or min(storage.block) < 2  # noqa: PLR2004
-    ):  # a grid in both axes
+        not weight.experts or storage.block is None or min(storage.block) < 2  # noqa: PLR2004 - a grid in both axes
+    ):
         return storage
     cut_axis = outputs if weight.split is Split.COLUMN else inputs
     finer = (math.gcd(cut_axis, storage.block[0]), math.gcd(cut_axis, storage.block[1]))

@@ -95,20 +95,10 @@ class ModelWork:
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":
         """Count a model's layers."""
-        blocks = [
-            layer.feed_forward
-            for layer in model.layers
-            if isinstance(layer.feed_forward, ExpertFeedForward)
-        ]
+        every = [layer.feed_forward for layer in model.layers]
+        blocks = [block for block in every if isinstance(block, ExpertFeedForward)]
         matrices = [weight for weight in model.weights if weight.inputs > 1]
         plain = [weight for weight in matrices if not weight.experts]
-        ends = [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
-        head = [
-            weight
-            for weight in matrices
-            if weight.part is PipelineRole.HEAD
-            # Tied: the last product is with the embedding.
-        ] or ends
         kinds = [layer.attention for layer in model.layers]
         split = _by_storage(
             model, (weight for weight in plain if weight.split is not Split.REPLICATED)
@@ -132,12 +122,11 @@ class ModelWork:
             whole_elements=whole,
             expert_elements=routed,
             expert_layers=_running(
-                isinstance(layer.feed_forward, ExpertFeedForward)
-                for layer in model.layers
+                isinstance(block, ExpertFeedForward) for block in every
             ),
             products=_products(model, matrices),
             attention=_by_kind(kinds),
-            head_elements=sum(weight.elements for weight in head),
+            head_elements=sum(weight.elements for weight in _head(matrices)),
             alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
         )
 
@@ -153,12 +142,6 @@ class ModelWork:
         """Return the work of one stage whose fullest rank holds the bytes of ``held``."""
         ranks, expert = layout.tensor, max(1, layout.expert)
         slices = max(1, layout.tensor * layout.attention_data // expert)
-        flops = {
-            name: 2 * _between(prefix, layers) / ranks
-            for name, prefix in self.split_elements.items()
-        }
-        for name, prefix in self.whole_elements.items():
-            flops[name] = flops.get(name, 0.0) + 2 * _between(prefix, layers)
         of_one = {
             name: 2 * _between(prefix, layers)
             for name, prefix in self.expert_elements.items()
@@ -174,7 +157,7 @@ class ModelWork:
             dense_bytes=held.attention_bytes
             + held.feed_forward_bytes
             + held.head_bytes,
-            matmul_flops=tuple(sorted(flops.items())),
+            matmul_flops=self._matmul_flops(layers, ranks),
             expert_bytes=held.expert_bytes,
             expert_flops=tuple(
                 (name, value / self.experts / slices)
@@ -188,6 +171,26 @@ class ModelWork:
             ),
             head_flops=2 * self.head_elements / ranks if last else 0.0,
         )
+
+    def _matmul_flops(
+        self, layers: tuple[int, int], ranks: int
+    ) -> tuple[tuple[str, float], ...]:
+        """Return the FLOP of a token in what is no expert, by storage."""
+        flops = {
+            name: 2 * _between(prefix, layers) / ranks
+            for name, prefix in self.split_elements.items()
+        }
+        for name, prefix in self.whole_elements.items():
+            flops[name] = flops.get(name, 0.0) + 2 * _between(prefix, layers)
+        return tuple(sorted(flops.items()))
+
+
+def _head(matrices: Sequence[Weight]) -> list[Weight]:
+    """Return the matrices of the last product: where they are tied it is with the embedding."""
+    own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
+    return own or [
+        weight for weight in matrices if weight.part is PipelineRole.EMBEDDING
+    ]
 
 
 def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Prefix]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from shardwright.engines.environment import is_admissible
 
-TMP_DIR: Final = "/tmp"  # a volume of the pod  # noqa: S108
+TMP_DIR: Final = "/tmp"  # noqa: S108 - a volume of the pod
 """Sockets, files that are read once, Ray's logs, sessions of Open MPI. Source:
 ``VLLM_RPC_BASE_PATH`` in vLLM's envs.py and Python's ``tempfile``, which both take ``TMPDIR``.
 """

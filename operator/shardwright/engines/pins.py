@@ -6,7 +6,7 @@ off, keys of a compilation config that are on no list.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -272,51 +272,34 @@ def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
 
 def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return the keys of a compilation config that users may not set."""
-    found = next(
-        (
-            (name, value)
-            for name, value in arguments.items()
-            if canonical(name) == _COMPILATION
-        ),
-        None,
-    )
-    if found is None:
+    path = next((name for name in arguments if canonical(name) == _COMPILATION), None)
+    if path is None:
         return ()
-    name, keys = found[0], _keys(found[1])
-    listed = ", ".join(sorted(_COUNTED_KEYS | _UNCOUNTED_KEYS))
-    unknown = sorted(keys.keys() - _COUNTED_KEYS - _UNCOUNTED_KEYS)
-    mode, sizes = keys.get("cudagraph_mode"), keys.get("cudagraph_capture_sizes")
-    largest = keys.get("max_cudagraph_capture_size")
-    checks = (
-        (
-            not unknown and bool(keys),
-            f"key {unknown[0]!r:.60}" if unknown else repr(found[1])[:60],
-            f"is none of {listed}",
-        ),
-        (
-            mode is None or mode in _MODES,
-            f"cudagraph_mode {mode!r:.60}",
-            f"is none of {', '.join(_MODES)}",
-        ),
-        (
-            sizes is None or (isinstance(sizes, list) and _sizes(sizes) is not None),
-            "cudagraph_capture_sizes",
-            "are not whole numbers above 0",
-        ),
-        (
-            largest is None or _is_counted(largest),
-            "max_cudagraph_capture_size",
-            "is no whole number above 0",
-        ),
-    )
     return tuple(
         Problem(
             code="EngineArgumentInvalid",
-            path=name,
+            path=path,
             what=what,
             limit=limit,
             remedy="correct the value, as JSON text",
         )
-        for holds, what, limit in checks
-        if not holds
+        for what, limit in _wrong_keys(arguments[path])
     )
+
+
+def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
+    """Yield each wrong part of a compilation config, and the rule that it breaks."""
+    keys = _keys(value)
+    unknown = sorted(keys.keys() - _COUNTED_KEYS - _UNCOUNTED_KEYS)
+    if unknown or not keys:
+        listed = ", ".join(sorted(_COUNTED_KEYS | _UNCOUNTED_KEYS))
+        what = f"key {unknown[0]!r:.60}" if unknown else repr(value)[:60]
+        yield what, f"is none of {listed}"
+    mode, sizes = keys.get("cudagraph_mode"), keys.get("cudagraph_capture_sizes")
+    if mode is not None and mode not in _MODES:
+        yield f"cudagraph_mode {mode!r:.60}", f"is none of {', '.join(_MODES)}"
+    if sizes is not None and not (isinstance(sizes, list) and _sizes(sizes)):
+        yield "cudagraph_capture_sizes", "are not whole numbers above 0"
+    largest = keys.get("max_cudagraph_capture_size")
+    if largest is not None and not _is_counted(largest):
+        yield "max_cudagraph_capture_size", "is no whole number above 0"

@@ -94,6 +94,14 @@ _EXPERTS_ON_EVERY_STAGE: Final = frozenset(
 
 _PADS_SHARED_EXPERTS: Final = frozenset({"DeepseekV4ForCausalLM"})
 
+_REPEATS: Final = Repeats(
+    ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
+    embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
+    repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
+    repeats_dense_layers=_REPEATS_DENSE_LAYERS,
+    pads_shared_experts=_PADS_SHARED_EXPERTS,
+)
+
 _QUANTIZATIONS: Final = frozenset(
     {
         "awq",
@@ -298,8 +306,7 @@ def traits(version: str) -> EngineTraits:
     refuses none.
     """
     release, era = release_of(version), era_of(version)
-    registry, adapters = _data("architectures", release), _data("adapters", release)
-    listed = release is not None and release <= _LISTED[-1]
+    registry = _data("architectures", release)
     return EngineTraits(
         name=NAME,
         version=version,
@@ -327,29 +334,29 @@ def traits(version: str) -> EngineTraits:
             experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
             width_divides_replica=_WIDTH_DIVIDES_REPLICA,
         ),
-        repeats=Repeats(
-            ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
-            embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
-            repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
-            repeats_dense_layers=_REPEATS_DENSE_LAYERS,
-            pads_shared_experts=_PADS_SHARED_EXPERTS,
-        ),
-        support=EngineSupport(
-            architectures=_known(registry) if listed else None,
-            takes_adapters=frozenset(adapters["takes"] + adapters["unverified"])
-            if listed
-            else None,
-            adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
-            becomes_predictor=_BECOMES_PREDICTOR,
-            takes_eagle3=_TAKES_EAGLE3,
-            quantizations=_QUANTIZATIONS,
-            least_capability=_OLDEST
-            if release is None or release >= _DROPPED_VOLTA_IN
-            else None,
-            widens_fp8_from=_OLDEST,
-            oldest_for=_OLDEST_FOR,
-        ),
+        repeats=_REPEATS,
+        support=_support(release, registry),
         sources=_SOURCES,
+    )
+
+
+def _support(
+    release: tuple[int, int] | None, registry: Mapping[str, Any]
+) -> EngineSupport:
+    adapters = _data("adapters", release)
+    listed = release is not None and release <= _LISTED[-1]
+    takes_adapters = frozenset(adapters["takes"] + adapters["unverified"])
+    runs_on_volta = release is not None and release < _DROPPED_VOLTA_IN
+    return EngineSupport(
+        architectures=_known(registry) if listed else None,
+        takes_adapters=takes_adapters if listed else None,
+        adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
+        becomes_predictor=_BECOMES_PREDICTOR,
+        takes_eagle3=_TAKES_EAGLE3,
+        quantizations=_QUANTIZATIONS,
+        least_capability=None if runs_on_volta else _OLDEST,
+        widens_fp8_from=_OLDEST,
+        oldest_for=_OLDEST_FOR,
     )
 
 

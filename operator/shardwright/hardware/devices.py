@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.gpus import ComputeCapability, Gpu
 from shardwright.hardware.suitability import implausible, printable
 from shardwright.hardware.untrusted import (
     is_node_name,
@@ -73,7 +73,7 @@ class GpuDevice:
     kind: DeviceKind
     product: str = ""
     memory_bytes: int | None = None
-    capability: tuple[int, int] | None = None
+    capability: ComputeCapability | None = None
     pcie_root: str = ""
     taint: str = ""
     shared: bool = False
@@ -119,7 +119,7 @@ class NodeDevices:
     gpus: int
     usable: int
     memory_bytes: int | None = None
-    capability: tuple[int, int] | None = None
+    capability: ComputeCapability | None = None
     pcie_roots: int = 0
     claimed: ClaimedDevices | None = None
 

@@ -143,7 +143,7 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     ...     }
     ... )
     (('topology.k8s.aws/network-node-layer-3', 'near'), ('topology.k8s.aws/network-node-layer-1', 'far'))
-    """  # noqa: E501
+    """  # noqa: E501 - a value in one piece
     families, zones = _topology_keys(tuple(labels))
     near = next(filter(None, (_known(labels, family) for family in families)), ())
     return near + _known(labels, zones)[:1] if zones else near

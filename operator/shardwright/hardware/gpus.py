@@ -86,6 +86,10 @@ stas00/ml-engineering@744d01e.
 """
 
 
+ComputeCapability = tuple[int, int]
+"""NVIDIA's, major and minor: (9, 0) is Hopper."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One accelerator of the catalogue; FLOP/s are dense.
@@ -109,7 +113,7 @@ class Gpu:
     scale_up_gpus: int
     # PCIe: what two GPUs of a node use where the scale-up link does not reach.
     host: Link
-    compute_capability: tuple[int, int] | None
+    compute_capability: ComputeCapability | None
     basis: str
     source: str
     memory_basis: str = ""
@@ -247,13 +251,13 @@ def _memory_bytes(row: Mapping[str, str]) -> int:
     )
 
 
-def _compute_capability(text: str) -> tuple[int, int] | None:
+def _compute_capability(text: str) -> ComputeCapability | None:
     major, dot, minor = text.partition(".")
     return (int(major), int(minor)) if dot else None
 
 
 def _flops(
-    row: Mapping[str, str], capability: tuple[int, int] | None, devices: int
+    row: Mapping[str, str], capability: ComputeCapability | None, devices: int
 ) -> Mapping[str, float]:
     """Return dense FLOP/s per number format; the table's bf16 column is FP16 on GPUs before
     Ampere.
@@ -277,7 +281,7 @@ def _flops(
 
 
 def _matmul_flops(
-    row: Mapping[str, str], capability: tuple[int, int] | None, devices: int
+    row: Mapping[str, str], capability: ComputeCapability | None, devices: int
 ) -> Mapping[str, float]:
     """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs
     reach of the data sheet.

@@ -15,7 +15,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.devices import PRODUCT, NodeDevices
-from shardwright.hardware.gpus import Gpu, find_gpu
+from shardwright.hardware.gpus import ComputeCapability, Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
 from shardwright.hardware.products import (
     AMD_DEVICE_IDS,
@@ -132,7 +132,7 @@ def _cached_slice(gpu: Gpu, profile: str, memory_bytes: int) -> Gpu:
     return slice_of(gpu, profile, memory_bytes)
 
 
-def _version(capability: tuple[int, int] | None) -> str:
+def _version(capability: ComputeCapability | None) -> str:
     return ".".join(map(str, capability or ()))
 
 

@@ -7,7 +7,7 @@ up: as termination message.
 The pod has no rights in the cluster, and needs none: the operator reads its status.
 ``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` say where to write; which hub, and as whom,
 say the variables of Hugging Face's own client.
-"""  # noqa: E501
+"""  # noqa: E501 - a command line and its meaning
 
 import os
 import sys

@@ -4,6 +4,7 @@ and the names of hosts.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from shardwright.errors import InputError, Problem
 
@@ -68,6 +69,17 @@ def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal 
 
 def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
     """Return the error of a refusal."""
+    match refusal:
+        case HubRefusal.GATED | HubRefusal.TOKEN_UNKNOWN | HubRefusal.NO_RIGHT:
+            return _denied(*_why_denied(refusal, asked))
+        case HubRefusal.NO_REPOSITORY | HubRefusal.NO_REVISION | HubRefusal.NO_FILE:
+            return _missing(*_why_missing(refusal, asked, file))
+
+
+def _why_denied(
+    refusal: Literal[HubRefusal.GATED, HubRefusal.TOKEN_UNKNOWN, HubRefusal.NO_RIGHT],
+    asked: Asked,
+) -> tuple[str, str, str]:
     model, endpoint = repr(asked.model), asked.endpoint
     own = "the account of the token" if asked.with_token else "an account"
     terms = f"accept its terms at {endpoint}/{asked.model} with {own}"
@@ -78,43 +90,41 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
                 if asked.with_token
                 else f"{terms} and set HF_TOKEN to a token of it"
             )
-            return _denied(model, f"is gated on {endpoint}", remedy)
+            return model, f"is gated on {endpoint}", remedy
         case HubRefusal.TOKEN_UNKNOWN:
             remedy = (
                 f"make one at {endpoint}/settings/tokens "
                 "and set HF_TOKEN to it, or unset HF_TOKEN"
             )
-            return _denied("the token", f"is not one of {endpoint}", remedy)
+            return "the token", f"is not one of {endpoint}", remedy
         case HubRefusal.NO_RIGHT:
-            return _denied(
-                "the token",
-                f"may not read {model} on {endpoint}",
-                "use one with the right to read this repository",
-            )
+            limit = f"may not read {model} on {endpoint}"
+            return "the token", limit, "use one with the right to read this repository"
+
+
+def _why_missing(
+    refusal: Literal[
+        HubRefusal.NO_REPOSITORY, HubRefusal.NO_REVISION, HubRefusal.NO_FILE
+    ],
+    asked: Asked,
+    file: str,
+) -> tuple[str, str, str]:
+    model, endpoint = repr(asked.model), asked.endpoint
+    match refusal:
         case HubRefusal.NO_REPOSITORY:
             other = (
                 "use a token that may read it"
                 if asked.with_token
                 else "set HF_TOKEN to a token that may read it"
             )
-            return _missing(
-                model,
-                f"is not on {endpoint}, or is private",
-                f"correct the id, or {other}",
-            )
+            limit = f"is not on {endpoint}, or is private"
+            return model, limit, f"correct the id, or {other}"
         case HubRefusal.NO_REVISION:
-            return _missing(
-                model,
-                f"has no commit {asked.revision} on {endpoint}",
-                "name a commit of this repository",
-            )
+            limit = f"has no commit {asked.revision} on {endpoint}"
+            return model, limit, "name a commit of this repository"
         case HubRefusal.NO_FILE:
-            what = f"{model} at {asked.revision}"
-            return _missing(
-                what,
-                f"has no {file} on {endpoint}",
-                "name a repository in the format of transformers",
-            )
+            what, limit = f"{model} at {asked.revision}", f"has no {file} on {endpoint}"
+            return what, limit, "name a repository in the format of transformers"
 
 
 def not_cached(model: str, revision: str, cache: str) -> InputError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shardwright.hardware.gpus import ComputeCapability
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.spec import ModelSpec, Weight
 
@@ -25,7 +26,7 @@ class BatchDefault:
     """
 
     gpu_bytes: int
-    compute_capability: tuple[int, int]  # GPUs that have none always qualify
+    compute_capability: ComputeCapability  # GPUs that have none always qualify
     tokens: int
     sequences: int
 
@@ -216,10 +217,14 @@ class EngineSupport:
     becomes_predictor: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
-    least_capability: tuple[int, int] | None = None  # the oldest NVIDIA GPUs it runs on
+    least_capability: ComputeCapability | None = (
+        None  # the oldest NVIDIA GPUs it runs on
+    )
     # The oldest whose kernels widen FP8 weights.
-    widens_fp8_from: tuple[int, int] | None = None
-    oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    widens_fp8_from: ComputeCapability | None = None
+    oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(
+        default_factory=dict
+    )
 
     @property
     def takes_first(self) -> str:

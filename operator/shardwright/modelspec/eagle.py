@@ -5,7 +5,7 @@ reads the embedding of a token beside the combined states of its target, twice t
 Refuses a quantized head, and one of an architecture that these do not make.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -31,7 +31,7 @@ from shardwright.modelspec.spec import (
     Weight,
     WeightFormat,
 )
-from shardwright.modelspec.tensors import BF16, Tensor, gated, linear, norms
+from shardwright.modelspec.tensors import BF16, Tensor, Tensors, gated, linear, norms
 
 GROUPED_HEADS: Final = frozenset(
     {
@@ -79,44 +79,21 @@ def read_eagle(
     """
     check_depth(config, source=source)
     fields = Fields(config)
-    architecture = next(iter(fields.strings("architectures")), "")
-    latent = architecture in LATENT_HEADS
-    if not latent and architecture not in GROUPED_HEADS:
-        raise InputError([*fields.problems, _unknown(architecture)])
-    if fields.values.get("quantization_config") is not None:
-        fields.refuse(
-            "quantization_config",
-            "a quantized head",
-            "is not counted",
-            "use one in BF16",
-        )
+    architecture = _architecture(fields)
     shape = read_shape(fields)
     embedded = fields.integer("vocab_size", VOCABULARY)
     drafted = fields.integer("draft_vocab_size", VOCABULARY, default=embedded)
-    feed_forward = DenseFeedForward(
-        intermediate=fields.integer("intermediate_size", WIDTH)
-    )
-    attention, tensors = _attention(fields, shape, latent=latent)
-    always = (
-        *gated("mlp", shape.hidden, feed_forward.intermediate),
-        *norms(
-            shape.hidden, "input_layernorm", "post_attention_layernorm", "hidden_norm"
-        ),
-    )
-    first = (
-        *(_doubled(tensor) for tensor in tensors),
-        *always,
-        *_combining(fields, shape),
-    )
+    block = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
+    attention, tensors = _attention(fields, shape, latent=architecture in LATENT_HEADS)
+    first, further = _by_layer(fields, shape, block, tensors)
     context = max_context_tokens(fields)
     if fields.problems:
         raise InputError(fields.problems)
-    layers = (Layer(attention=attention, feed_forward=feed_forward),) * shape.layers
-    stacked = (first, *((*tensors, *always) for _ in range(1, shape.layers)))
+    layers = (Layer(attention=attention, feed_forward=block),) * shape.layers
     placed = (
         tensor.placed(index, BF16)
-        for index, each in enumerate(stacked)
-        for tensor in each
+        for index in range(shape.layers)
+        for tensor in (further if index else first)
     )
     hashed = canonical_hash(config, source)
     return ModelSpec(
@@ -136,14 +113,45 @@ def read_eagle(
     )
 
 
+def _architecture(fields: Fields) -> str:
+    """Return which head it is, and refuse what is none, or none that is counted."""
+    architecture = next(iter(fields.strings("architectures")), "")
+    if architecture not in LATENT_HEADS | GROUPED_HEADS:
+        raise InputError([*fields.problems, _unknown(architecture)])
+    if fields.values.get("quantization_config") is not None:
+        fields.refuse(
+            "quantization_config",
+            "a quantized head",
+            "is not counted",
+            "use one in BF16",
+        )
+    return architecture
+
+
 def _attention(
     fields: Fields, shape: Shape, *, latent: bool
-) -> tuple[Attention, tuple[Tensor, ...]]:
+) -> tuple[Attention, Tensors]:
     if latent:
         found = read_latent(fields, shape)
         return found, latent_tensors(shape, found)
     bias = fields.boolean("attention_bias", default=False)
     return grouped(shape), grouped_tensors(shape, bias=bias, output_bias=bias)
+
+
+def _by_layer(
+    fields: Fields, shape: Shape, block: DenseFeedForward, attention: Iterable[Tensor]
+) -> tuple[Tensors, Tensors]:
+    """Return the tensors of the first layer, which reads the states of the target, and those of a
+    further one.
+    """
+    always = (
+        *gated("mlp", shape.hidden, block.intermediate),
+        *norms(
+            shape.hidden, "input_layernorm", "post_attention_layernorm", "hidden_norm"
+        ),
+    )
+    first = (*map(_doubled, attention), *always, *_combining(fields, shape))
+    return first, (*attention, *always)
 
 
 def _doubled(tensor: Tensor) -> Tensor:
@@ -155,7 +163,7 @@ def _doubled(tensor: Tensor) -> Tensor:
     )
 
 
-def _combining(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
+def _combining(fields: Fields, shape: Shape) -> Tensors:
     """Return the tensors that combine the states of the target's layers. Every rank holds them
     whole.
     """

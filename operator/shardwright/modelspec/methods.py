@@ -4,7 +4,7 @@ for single modules.
 Rules that are more than globs are not followed, and warned of.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -98,17 +98,17 @@ def by_rules(
         for pattern in (*patterns, *beyond)
         if pattern in beyond or not globs_of(pattern)
     )
-    missed = (
-        (
-            (
-                f"{len(odd)} rules for single modules are not followed, for example {odd[0]:.60}: "
-                "bytes may be off"
-            ),
-        )
-        if odd
-        else ()
+    return replace(
+        base, storage=by_rule, warnings=(*base.warnings, *_not_followed(odd))
     )
-    return replace(base, storage=by_rule, warnings=(*base.warnings, *missed))
+
+
+def _not_followed(odd: Sequence[str]) -> Iterator[str]:
+    if odd:
+        yield (
+            f"{len(odd)} rules for single modules are not followed, for example {odd[0]:.60}: "
+            "bytes may be off"
+        )
 
 
 def integers(fields: Fields) -> WeightFormat:

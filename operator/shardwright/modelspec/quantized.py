@@ -144,7 +144,7 @@ def _stored(weight: Weight, quantization: Quantization) -> Weight:
 
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
-    if block and (len(block) != 2 or min(block) < 1):  # an (outputs, inputs) pair  # noqa: PLR2004
+    if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004 - an (outputs, inputs) pair
         fields.refuse(
             "weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0"
         )
@@ -312,35 +312,23 @@ def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
             if strategy == "tensor_group"
             else replace(MXFP4, block=(1, scale_group(weights, "group_size")))
         )
-    name = f"fp{bits}" if floating else f"int{bits}"
+    stored = WeightFormat(
+        name=f"fp{bits}" if floating else f"int{bits}", bits=bits, alone=eight and alone
+    )
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
         block = (1, scale_group(weights, "group_size"))
-        return WeightFormat(
-            name=name,
-            bits=bits,
-            block=block,
-            scale_bits=16,
-            zero_point_bits=zeros,
-            alone=eight and alone,
-        )
+        return replace(stored, block=block, scale_bits=16, zero_point_bits=zeros)
     if strategy == "block":
         shape = weights.integers("block_structure") or (128, 128)
-        return WeightFormat(
-            name=name,
-            bits=bits,
-            block=(shape[0], shape[-1]),
-            scale_bits=32,
-            alone=eight and alone,
-        )
+        return replace(stored, block=(shape[0], shape[-1]), scale_bits=32)
     if strategy not in ("tensor", "channel"):
         weights.refuse(
             "strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block"
         )
     scale = 16 if alone and not floating else 32  # in the model's dtype
-    block = (0 if strategy == "tensor" else 1, 0)
-    return WeightFormat(
-        name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone
+    return replace(
+        stored, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale
     )
 
 

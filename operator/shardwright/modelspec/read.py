@@ -76,8 +76,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
-    file_hash = canonical_hash(config_file, source)
-    config_hash = file_hash if config is config_file else canonical_hash(config, source)
+    config_hash, file_hash = _hashes(config, config_file, source)
     top = Fields(config)
     architecture, family = _family(top)
     fields = _text_fields(top, family)
@@ -94,8 +93,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     if fields.problems:
         raise InputError(fields.problems)
     layers, layer_weights = _layers(blocks, shape, dtype)
-    weights = (*_ends(shape, vocabulary, dtype, tied=tied), *beside, *layer_weights)
-    return ModelSpec(
+    model = ModelSpec(
         source=source,
         architecture=architecture,
         model_type=fields.string("model_type") or "",
@@ -104,17 +102,25 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         hidden_size=shape.hidden,
         vocabulary=vocabulary,
         layers=layers,
-        weights=quantized(weights, quantization) if quantization else weights,
+        weights=(*_ends(shape, vocabulary, dtype, tied=tied), *beside, *layer_weights),
         dtype=dtype.name,
-        quantization=quantization.method if quantization else None,
+        quantization=None,
         max_context_tokens=context,
         tied_embeddings=tied,
-        warnings=(
-            *_warnings(top, architecture, family, tower),
-            *(quantization.warnings if quantization else ()),
-        ),
-        cache_dtype=quantization.cache_dtype if quantization else None,
+        warnings=tuple(_warnings(top, architecture, family, tower)),
         residual_streams=streams,
+    )
+    return _quantized(model, quantization) if quantization else model
+
+
+def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
+    """Return the same as it is where a method stores its weights."""
+    return replace(
+        model,
+        weights=quantized(model.weights, by),
+        quantization=by.method,
+        warnings=(*model.warnings, *by.warnings),
+        cache_dtype=by.cache_dtype,
     )
 
 
@@ -194,6 +200,14 @@ def _files(
             ]
         )
     return own, with_quantization_file(own, quantization)
+
+
+def _hashes(
+    config: Mapping[str, object], config_file: Mapping[str, object], source: str
+) -> tuple[str, str]:
+    """Return the hash of all that is stated, and that of the ``config.json`` alone."""
+    of_file = canonical_hash(config_file, source)
+    return of_file if config is config_file else canonical_hash(config, source), of_file
 
 
 def canonical_hash(config: Mapping[str, object], source: str) -> str:

@@ -48,12 +48,16 @@ class Tensor:
         )
 
 
+Tensors = tuple[Tensor, ...]
+"""Tensors of one layer, in the order in which they are counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One decoder layer: what it computes, and the tensors that it needs for it."""
 
     layer: Layer
-    tensors: tuple[Tensor, ...]
+    tensors: Tensors
 
 
 Blocks = Callable[[int], Block]
@@ -62,7 +66,7 @@ Blocks = Callable[[int], Block]
 
 def linear(
     name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Return a projection, with its bias when it has one (a row-parallel bias is on every rank)."""
     matrix = Tensor(
         name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True
@@ -73,14 +77,12 @@ def linear(
     return (matrix, Tensor(name=f"{name}.bias", outputs=outputs, split=along))
 
 
-def norms(size: int, *names: str) -> tuple[Tensor, ...]:
+def norms(size: int, *names: str) -> Tensors:
     """Return normalisation vectors, which every rank holds."""
     return tuple(Tensor(name=name, outputs=size) for name in names)
 
 
-def gated(
-    name: str, hidden: int, intermediate: int, *, bias: bool = False
-) -> tuple[Tensor, ...]:
+def gated(name: str, hidden: int, intermediate: int, *, bias: bool = False) -> Tensors:
     """Return a gated feed-forward block: gate, up, down."""
     return (
         *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN, bias=bias),
@@ -107,9 +109,7 @@ def router(
     )
 
 
-def routed(
-    name: str, experts: int, hidden: int, intermediate: int
-) -> tuple[Tensor, ...]:
+def routed(name: str, experts: int, hidden: int, intermediate: int) -> Tensors:
     """Return the routed experts of a layer, each gated: gate, up, down."""
     return tuple(
         Tensor(

@@ -239,7 +239,7 @@ def _of_inc(fields: Fields) -> WeightFormat:
         return MXFP4
     if kind in ("fp", "fp8"):
         sizes = fields.integers("group_size")
-        if len(sizes) != 2 or min(sizes) < 1:  # an (outputs, inputs) pair  # noqa: PLR2004
+        if len(sizes) != 2 or min(sizes) < 1:  # noqa: PLR2004 - an (outputs, inputs) pair
             fields.refuse(
                 "group_size",
                 f"{list(sizes)!r:.60}",

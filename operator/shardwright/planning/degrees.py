@@ -5,7 +5,7 @@ Rules and their sources: vLLM 0.32, as named at each check; the codes are explai
 :data:`shardwright.planning.shapes.SHAPE_REASONS`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from shardwright.errors import Problem
@@ -15,6 +15,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import (
     ExpertFeedForward,
     GroupedAttention,
+    Layer,
     ModelSpec,
     RecurrentAttention,
 )
@@ -80,6 +81,14 @@ def _stage_problems(
     # A stage without layers has its own problem (MoreStagesThanLayers, PartitionImpossible).
     if not all(held):
         return
+    yield from _without_attention(layout, held)
+    if model.architecture in traits.cuts.experts_on_every_stage:
+        yield from _without_experts(model, layout, held)
+
+
+def _without_attention(
+    layout: Layout, held: Sequence[Sequence[Layer]]
+) -> Iterator[Problem]:
     idle = [
         stage
         for stage, layers in enumerate(held)
@@ -94,8 +103,11 @@ def _stage_problems(
             gap=f"{len(idle)} stages have none",
             remedy="use fewer stages",
         )
-    if model.architecture not in traits.cuts.experts_on_every_stage:
-        return
+
+
+def _without_experts(
+    model: ModelSpec, layout: Layout, held: Sequence[Sequence[Layer]]
+) -> Iterator[Problem]:
     sparse = [
         any(isinstance(layer.feed_forward, ExpertFeedForward) for layer in layers)
         for layers in held
@@ -159,23 +171,29 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
             f"cannot be shared by context {degree}",
             "use context 1",
         )
-    for kind in (kind for kind in kinds if isinstance(kind, GroupedAttention)):
-        copies = layout.tensor // kind.kv_heads
-        if layout.tensor <= kind.kv_heads or degree > copies:
-            limit = (
-                f"leave {max(1, copies)} copies at tensor "
-                f"{layout.tensor}, fewer than context {degree}"
-            )
-            yield _context(
-                f"{kind.kv_heads} K/V heads",
-                limit,
-                f"use context {max(1, copies)} or less, or a greater tensor degree",
-            )
-        elif kind.heads // kind.kv_heads % degree:
-            queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
-            yield _context(
-                queries, f"must be divisible by context {degree}", "use a divisor of it"
-            )
+    for kind in kinds:
+        if isinstance(kind, GroupedAttention):
+            yield from _head_problems(kind, layout)
+
+
+def _head_problems(kind: GroupedAttention, layout: Layout) -> Iterator[Problem]:
+    """Yield why the copies of a K/V head cannot share the tokens of a request."""
+    degree, copies = layout.context, layout.tensor // kind.kv_heads
+    if layout.tensor <= kind.kv_heads or degree > copies:
+        limit = (
+            f"leave {max(1, copies)} copies at tensor "
+            f"{layout.tensor}, fewer than context {degree}"
+        )
+        yield _context(
+            f"{kind.kv_heads} K/V heads",
+            limit,
+            f"use context {max(1, copies)} or less, or a greater tensor degree",
+        )
+    elif kind.heads // kind.kv_heads % degree:
+        queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
+        yield _context(
+            queries, f"must be divisible by context {degree}", "use a divisor of it"
+        )
 
 
 def _context(what: str, limit: str, remedy: str) -> Problem:

@@ -3,11 +3,11 @@
 Nothing is refused for an unknown fact of an engine or a GPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.gpus import ComputeCapability, Gpu
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.drafts import NOUNS
@@ -16,6 +16,9 @@ _OTHER: Final = "select other GPUs or other weights"
 
 # A model on the GPU, what its weights are called, the field that it comes from.
 _Held = tuple[ModelSpec, str, str]
+
+# A unit of the GPU, what needs it, the field that it comes from, the way out where it is missing.
+_Need = tuple[str, str, str, str]
 
 
 def dtype_problems(
@@ -33,35 +36,9 @@ def dtype_problems(
         problem for each in held for problem in _storage_problems(each, gpu, traits)
     ]
     yield from stored
-    in_fp16 = (
-        "set model.quantization: FP16"
-        if model.quantization is None
-        else "set engine.args.dtype: float16"
-    )
-    as_fp16 = (
-        f"{in_fp16}, or {_OTHER}" if "fp16" in gpu.flops and not stored else _OTHER
-    )
-    needed = (
-        [("bf16", "the model computes in bf16", "spec.model", as_fp16)]
-        if model.dtype == "bf16"
-        else []
-    )
-    if not _widens_fp8(gpu, traits):
-        needed += [
-            ("fp8", f"{whose} are held in fp8", path, _OTHER)
-            for each, whose, path in held
-            if "fp8" in _formats(each)
-        ]
-    if kv_cache_dtype == "fp8":
-        needed.append(
-            (
-                "fp8",
-                "the K/V cache is kept in fp8",
-                "spec.workload.kvCacheQuantization",
-                _OTHER,
-            )
-        )
-    for unit, what, path, remedy in needed:
+    as_fp16 = _OTHER if stored else _as_fp16(model, gpu)
+    in_fp8 = () if _widens_fp8(gpu, traits) else held
+    for unit, what, path, remedy in _needs(model, kv_cache_dtype, in_fp8, as_fp16):
         if unit not in gpu.flops:
             yield Problem(
                 code="DtypeNotSupported",
@@ -71,6 +48,34 @@ def dtype_problems(
                 remedy=remedy,
                 path=path,
             )
+
+
+def _as_fp16(model: ModelSpec, gpu: Gpu) -> str:
+    """Return the way out for a model that computes in bf16."""
+    if "fp16" not in gpu.flops:
+        return _OTHER
+    in_fp16 = (
+        "set model.quantization: FP16"
+        if model.quantization is None
+        else "set engine.args.dtype: float16"
+    )
+    return f"{in_fp16}, or {_OTHER}"
+
+
+def _needs(
+    model: ModelSpec, kv_cache_dtype: str, in_fp8: Iterable[_Held], as_fp16: str
+) -> Iterator[_Need]:
+    """Yield the units that a model needs; weights of ``in_fp8`` are not widened where they are held
+    so.
+    """
+    if model.dtype == "bf16":
+        yield "bf16", "the model computes in bf16", "spec.model", as_fp16
+    for each, whose, path in in_fp8:
+        if "fp8" in _formats(each):
+            yield "fp8", f"{whose} are held in fp8", path, _OTHER
+    if kv_cache_dtype == "fp8":
+        path = "spec.workload.kvCacheQuantization"
+        yield "fp8", "the K/V cache is kept in fp8", path, _OTHER
 
 
 def _held(model: ModelSpec, traits: EngineTraits) -> tuple[_Held, ...]:
@@ -114,7 +119,7 @@ def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
     )
 
 
-def _older(gpu: Gpu, least: tuple[int, int] | None) -> bool:
+def _older(gpu: Gpu, least: ComputeCapability | None) -> bool:
     return (
         least is not None
         and gpu.compute_capability is not None
@@ -122,7 +127,7 @@ def _older(gpu: Gpu, least: tuple[int, int] | None) -> bool:
     )
 
 
-def _shown(capability: tuple[int, int] | None) -> str:
+def _shown(capability: ComputeCapability | None) -> str:
     return ".".join(map(str, capability or ()))
 
 

@@ -109,7 +109,7 @@ def uncounted_sentence(names: Sequence[str]) -> str:
 
     >>> uncounted_sentence(["enable-eplb"])
     'spec.engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
-    """  # noqa: E501
+    """  # noqa: E501 - a sentence as it is said
     it, are = ("it", "is") if len(names) == 1 else ("they", "are")
     changes = "changes" if len(names) == 1 else "change"
     listed = ", ".join(f"spec.engine.args.{name}" for name in names)

@@ -116,43 +116,47 @@ def make_plan(
 
 def choose(considered: Considered) -> Report:
     """Return the best candidate, or why there is none."""
-    inventory, request, scale = (
-        considered.inventory,
-        considered.request,
-        considered.scale,
+    scale, verdicts = considered.scale, considered.verdicts
+    ranked = settled(
+        best_first(considered.feasible, scale), scale, considered.judge.prices
     )
+    if ranked:
+        return _report(ranked, considered)
+    return Report(
+        outcome=no_plan(verdicts, considered.inventory, considered.request),
+        alternatives=(),
+        excluded=count_exclusions(verdicts, considered.inventory),
+        considered=len(verdicts),
+    )
+
+
+def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Report:
+    """Return the report of the first of these, the best."""
+    best, scale, request = ranked[0], considered.scale, considered.request
     verdicts, prices = considered.verdicts, considered.judge.prices
-    feasible = considered.feasible
-    ranked = settled(best_first(feasible, scale), scale, prices)
-    if not ranked:
-        outcome = no_plan(verdicts, inventory, request)
-        return Report(
-            outcome=outcome,
-            alternatives=(),
-            excluded=count_exclusions(verdicts, inventory),
-            considered=len(verdicts),
-        )
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(
-        ranked, verdicts, scale, feasible=_reached(feasible, deploy=request.deploy)
+        ranked,
+        verdicts,
+        scale,
+        feasible=_reached(considered.feasible, deploy=request.deploy),
     )
-    copies = (
-        None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
-    )
-    looked_at = (ranked[0], *others)
+    copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
+    looked_at, inventory = (best, *others), considered.inventory
     care = (
         *more_replicas(ranked, copies, scale),
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
     )
     return Report(
         outcome=replace(
-            _plan(ranked[0], why, care, considered.traits, scale),
-            host_cache=_host_cache(ranked[0], considered),
+            _plan(best, considered.traits, scale, why),
+            warnings=care,
+            host_cache=_host_cache(best, considered),
         ),
         alternatives=tuple(
-            alternative(best=ranked[0], other=other, scale=scale) for other in others
+            alternative(best=best, other=other, scale=scale) for other in others
         ),
-        excluded=count_exclusions(verdicts, _beside(ranked[0], considered)),
+        excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
     )
 
@@ -220,14 +224,11 @@ def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | 
 
 
 def _plan(
-    best: FeasibleCandidate,
-    why: tuple[str, ...],
-    care: tuple[str, ...],
-    traits: EngineTraits,
-    scale: Scale,
+    best: FeasibleCandidate, traits: EngineTraits, scale: Scale, why: tuple[str, ...]
 ) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
+    drafts = bool(scale.request.workload.draft_choices)
     return Plan(
         layout=candidate.layout,
         pool=pool.name,
@@ -249,7 +250,6 @@ def _plan(
         performance=estimate.performance,
         carries_load=best.carries_load,
         reasons=why,
-        warnings=care,
         undeployable=not_yet(candidate, deploy=scale.request.deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
@@ -258,8 +258,6 @@ def _plan(
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.options.told.uncounted,
         gpu_price=scale.price(pool),
-        draft_tokens=estimate.draft_tokens
-        if scale.request.workload.draft_choices
-        else 0,
+        draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
     )

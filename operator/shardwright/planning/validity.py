@@ -88,51 +88,44 @@ def unfit_nodes(
     """
     admission = NodeFilter(terms)
     wanted = Counter(name for group in plan.groups for name in group)
-    found = (
-        _unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node)
-        for name, count in wanted.items()
+    faults = (
+        (name, _fault(name, nodes.get(name), admission, plan, count))
+        for name, count in sorted(wanted.items())
     )
-    return tuple(sorted((item for item in found if item), key=lambda item: item.node))
+    return tuple(
+        Unfit(node=name, fault=found[0], says=found[1])
+        for name, found in faults
+        if found
+    )
 
 
-def _unfit(
+def _fault(
     name: str,
     node: NodeFacts | NodeExclusion | None,
     admission: NodeFilter,
     plan: Plan,
-    gpus: int,
-) -> Unfit | None:
+    groups: int,
+) -> tuple[NodeFault, str] | None:
+    """Return the fault of a node on which so many groups are planned, and what it says; None if it
+    has none.
+    """
     # Also of a node to come: there are facts of it as long as an autoscaled pool has it.
     if node is None:
-        return Unfit(
-            node=name, fault=NodeFault.GONE, says="is gone or has no GPUs any more"
-        )
+        return NodeFault.GONE, "is gone or has no GPUs any more"
     if is_to_come(name):
-        return Unfit(
-            node=name,
-            fault=NodeFault.TO_COME,
-            says="has not been made by its autoscaler yet",
-        )
+        return NodeFault.TO_COME, "has not been made by its autoscaler yet"
     problem = (
         node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
     )
     if problem is not None:
-        return Unfit(
-            node=name,
-            fault=BY_CODE.get(problem.code, NodeFault.UNUSABLE),
-            says=f"cannot be used: {problem.sentence()}",
-        )
+        fault = BY_CODE.get(problem.code, NodeFault.UNUSABLE)
+        return fault, f"cannot be used: {problem.sentence()}"
     assert isinstance(node, NodeFacts)  # noqa: S101 - an exclusion has a problem
     if node.product != plan.product:
-        return Unfit(
-            node=name,
-            fault=NodeFault.CHANGED,
-            says=f"has {node.product}: the plan was made for {plan.product}",
-        )
+        says = f"has {node.product}: the plan was made for {plan.product}"
+        return NodeFault.CHANGED, says
+    gpus = groups * plan.gpus_per_node
     if node.gpus < gpus:
-        return Unfit(
-            node=name,
-            fault=NodeFault.DEGRADED,
-            says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}",
-        )
+        says = f"has {node.gpus} healthy GPUs: the plan needs {gpus}"
+        return NodeFault.DEGRADED, says
     return None

@@ -6,7 +6,7 @@ that. So they are taken as they are, and the mark is put on them at the latest b
 of record is written, which would say something else.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.templates import asked_by
 from shardwright.reconcile.writes import Patch, Why
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of, group_names
@@ -64,7 +65,7 @@ def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
 
 def _silent(
     observed: Observed, owner_uid: str
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+) -> Iterator[tuple[str, KubernetesObject]]:
     """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
     for (kind, name), live in sorted(observed.objects.items()):
         ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
@@ -75,7 +76,7 @@ def _silent(
 
 def _asked(
     name: str,
-    live: Mapping[str, Any],
+    live: KubernetesObject,
     record: PlanRecord | None,
     deployment: Deployment,
 ) -> str:
@@ -100,7 +101,7 @@ def _asked(
     return asked_of(record.plan, deployment, index) if stands else SOMETHING_ELSE
 
 
-def _saying(live: Mapping[str, Any], asked: str) -> dict[str, Any]:
+def _saying(live: KubernetesObject, asked: str) -> dict[str, Any]:
     metadata = live["metadata"]
     return {
         **live,

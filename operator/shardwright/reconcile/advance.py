@@ -70,7 +70,14 @@ from shardwright.reconcile.revisions import (
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
-from shardwright.reconcile.writes import Apply, Create, DryRunPod, Why, Write
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    DryRunPod,
+    Why,
+    Write,
+    ended_groups,
+)
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import (
     GENERATION_MAX,
@@ -98,6 +105,12 @@ class Step:
     records: PlanRecord | None = None
     writes: tuple[Write, ...] = ()
     published: Published | None = None
+
+    def doubtful_ends(self, seen: Seen) -> frozenset[str]:
+        """Return the groups that it ends and that only caches have shown: one that lags must end no
+        group.
+        """
+        return frozenset() if seen.certain else ended_groups(self.writes)
 
 
 def advance(seen: Seen, now: datetime) -> Step:
@@ -131,21 +144,13 @@ def _on_course(seen: Seen) -> Step | Seen:
 def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     """Return the next thing to do for a model of which everything is known."""
     known = look_around(seen, observed, now)
+    as_it_stands = StandingPlan(record=known.record)
     if isinstance(seen.subject, tuple):
-        return _end(
-            seen,
-            known,
-            StandingPlan(record=known.record),
-            _without_subject(seen, known, seen.subject, now),
-            now,
-        )
+        deployed = _without_subject(seen, known, seen.subject, now)
+        return _end(seen, known, as_it_stands, deployed, now)
     # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
-        return Step(
-            published=publish(
-                seen, known, StandingPlan(record=known.record), Deployed(), now
-            )
-        )
+        return Step(published=publish(seen, known, as_it_stands, Deployed(), now))
     known = replace(
         known,
         observed=adopted(
@@ -164,13 +169,8 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):
-        return _end(
-            seen,
-            known,
-            StandingPlan(record=known.record),
-            _kept(seen, known, now, problems=(planned,)),
-            now,
-        )
+        deployed = _kept(seen, known, now, problems=(planned,))
+        return _end(seen, known, as_it_stands, deployed, now)
     return _put_in_place(seen, known, seen.subject, planned, now)
 
 

@@ -20,6 +20,7 @@ from shardwright.reconcile.incidents import (
 )
 from shardwright.reconcile.members import RANKS_MAX, Member
 from shardwright.reconcile.templates import PENDING_MAX, asked_by
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of
 
@@ -199,7 +200,7 @@ def changed_annotations(
     }
 
 
-def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
+def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
     """Read the memory of a StatefulSet. A part that somebody has damaged is forgotten."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
     return GroupAnnotations(
@@ -219,7 +220,7 @@ def read_annotations(stateful_set: Mapping[str, Any]) -> GroupAnnotations:
 
 
 def ready_pods(
-    stateful_sets: Iterable[Mapping[str, Any]],
+    stateful_sets: Iterable[KubernetesObject],
     groups: int,
     size: int,
     ready: Collection[str] = (),

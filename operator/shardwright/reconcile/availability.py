@@ -1,14 +1,15 @@
 """Kinds of object that a plan needs and this cluster lacks."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.observed import Observed
+from shardwright.rendering.bundle import KubernetesObject
 
 
 def unavailable(
-    objects: Iterable[Mapping[str, Any]], observed: Observed
+    objects: Iterable[KubernetesObject], observed: Observed
 ) -> Problem | None:
     """Return why the objects cannot run here: one of them is of a kind that the cluster does not
     have.

@@ -5,10 +5,10 @@ Applied again and again it comes to rest: once the observed objects equal the re
 is written. It never touches an object that another controller, or nobody, owns.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import drifted_fields
@@ -50,6 +50,7 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
@@ -66,8 +67,8 @@ class Desired:
     """
 
     owner_uid: str
-    objects: Sequence[Mapping[str, Any]]
-    keys: Sequence[Mapping[str, Any]] = ()
+    objects: Sequence[KubernetesObject]
+    keys: Sequence[KubernetesObject] = ()
     config: str = ""
     rules: LifeRules = field(default_factory=LifeRules)
 
@@ -107,22 +108,11 @@ def decide(
     ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this
     model say (None: any number).
     """
-    foreign = _foreign(desired, observed)
-    if foreign:
-        leftovers = tuple(
-            " ".join(object_key(live))
-            for live, content in foreign
-            if is_leftover(live, content)
-        )
-        conflicts = tuple(
-            _conflict(live)
-            for live, content in foreign
-            if not is_leftover(live, content)
-        )
+    if foreign := _foreign(desired, observed):
         alive = keep_alive(
             observed, desired.owner_uid, desired.rules, now, most_moving=most_moving
         )
-        return replace(alive, conflicts=conflicts, leftovers=leftovers)
+        return _beside(alive, foreign)
     wanted = [
         _group(content, observed, desired.rules)
         for content in desired.objects
@@ -136,32 +126,51 @@ def decide(
     steps = one_after_another(
         groups, [next_step(group, now) for group in groups], now, most, most_moving
     )
-    plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
-    repairs = [
-        write
-        for content in plain
-        for write in _repaired(content, desired.owner_uid, observed)
-    ]
     needs = _Needs(desired, groups)
     lives = [needs.noted(write) for step in steps for write in step.writes]
-    ends = [write for write in lives if _ends_what_is_broken(write)]
-    others = [write for write in lives if not _ends_what_is_broken(write)]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
+    surplus = _prune(desired, observed, kept, former)
     return Decision(
-        writes=(
-            # What is broken ends first, as nothing that is refused may hold that up. Keys come
-            # before the pods that mount them. What goes comes last, when its heirs have been
-            # written.
-            *ends,
-            *repairs,
-            *_keys(desired, lives),
-            *others,
-            *_prune(desired, observed, kept, former),
-        ),
+        writes=tuple(_in_order(desired, observed, lives, surplus)),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
         rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
+
+
+def _beside(
+    alive: Decision, foreign: Iterable[tuple[KubernetesObject, KubernetesObject]]
+) -> Decision:
+    """Return the same with the foreign objects in our places: those that go by themselves, and
+    those that somebody must take away.
+    """
+    leftovers, conflicts = [], []
+    for live, content in foreign:
+        if is_leftover(live, content):
+            leftovers.append(" ".join(object_key(live)))
+        else:
+            conflicts.append(_conflict(live))
+    return replace(alive, conflicts=tuple(conflicts), leftovers=tuple(leftovers))
+
+
+def _in_order(
+    desired: Desired,
+    observed: Observed,
+    lives: Sequence[Write],
+    surplus: Iterable[Write],
+) -> Iterator[Write]:
+    """Yield all writes in order.
+
+    What is broken ends first, as nothing that is refused may hold that up. Keys come before the
+    pods that mount them. What goes comes last, when its heirs have been written.
+    """
+    yield from (write for write in lives if _ends_what_is_broken(write))
+    for content in desired.objects:
+        if content["kind"] != STATEFUL_SET:
+            yield from _repaired(content, desired.owner_uid, observed)
+    yield from _keys(desired, lives)
+    yield from (write for write in lives if not _ends_what_is_broken(write))
+    yield from surplus
 
 
 def _to_begin_beside(
@@ -217,7 +226,7 @@ def keep_alive(
 
 
 def _as_it_is(
-    live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None
+    live: KubernetesObject, observed: Observed, rules: LifeRules, size: int | None
 ) -> Group:
     return replace(
         _group(as_it_stands(live, size or 0), observed, rules), as_it_is=True
@@ -345,7 +354,7 @@ def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
 
 
 def not_as_they_are(
-    observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]
+    observed: Observed, owner_uid: str, objects: Sequence[KubernetesObject]
 ) -> tuple[str, ...]:
     """Return the StatefulSets with pods whose template these objects change, or that are not among
     them.
@@ -387,7 +396,7 @@ def standing_groups(
     return tuple(next_step(group, now).state for group in ours)
 
 
-def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> Group:
+def _group(content: KubernetesObject, observed: Observed, rules: LifeRules) -> Group:
     live = observed.objects.get(object_key(content))
     name = content["metadata"]["name"]
     former = _former(name, observed)
@@ -411,7 +420,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
     )
 
 
-def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
+def _former(name: str, observed: Observed) -> KubernetesObject | None:
     """Return the StatefulSet of the generation before, if a group is made anew beside it."""
     root, number = generation_of(name)
     return (
@@ -423,7 +432,7 @@ def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
 
 def _foreign(
     desired: Desired, observed: Observed
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+) -> list[tuple[KubernetesObject, KubernetesObject]]:
     """Return the foreign objects in our places, each with the object that we would have there."""
     pairs = (
         (observed.objects.get(object_key(content)), content)
@@ -436,7 +445,7 @@ def _foreign(
     ]
 
 
-def is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
     """Return whether an object is going, or of an earlier resource of our name: it goes by itself,
     the user need not act.
     """
@@ -448,7 +457,7 @@ def is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
     )
 
 
-def _conflict(live: Mapping[str, Any]) -> Problem:
+def _conflict(live: KubernetesObject) -> Problem:
     kind, name = object_key(live)
     owner = "nobody" if controller_uid(live) is None else "something else"
     return Problem(
@@ -462,7 +471,7 @@ def _conflict(live: Mapping[str, Any]) -> Problem:
 
 
 def placed(
-    content: Mapping[str, Any], owner_uid: str, observed: Observed
+    content: KubernetesObject, owner_uid: str, observed: Observed
 ) -> tuple[Write, ...]:
     """Return the write that one object needs, none if it is as rendered or belongs to somebody
     else.
@@ -481,7 +490,7 @@ def placed(
 
 
 def _repaired(
-    content: Mapping[str, Any], owner_uid: str, observed: Observed
+    content: KubernetesObject, owner_uid: str, observed: Observed
 ) -> tuple[Write, ...]:
     """Return the write that an object beside the pods needs; one that cannot be set right goes, and
     is made again.
@@ -496,7 +505,7 @@ def _repaired(
     return (replace(_delete(object_key(content), live), why=Why.DRIFT),)
 
 
-def _delete(key: ObjectKey, live: Mapping[str, Any]) -> Delete:
+def _delete(key: ObjectKey, live: KubernetesObject) -> Delete:
     return Delete(
         kind=key[0],
         namespace=live["metadata"]["namespace"],

@@ -53,6 +53,21 @@ def events_of(
         found: The findings.
         written: The writes that were carried out.
     """
+    yield from _of_outcome(before, found)
+    yield from _of_rollout(before, found)
+    told = [event for write in written for event in _of_write(write, found)]
+    yield from told[:WRITES_TOLD]
+    if len(told) > WRITES_TOLD:
+        yield replace(
+            # An event must have a reason and an action: those of the first one that is not told.
+            told[WRITES_TOLD],
+            note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows",
+        )
+
+
+def _of_outcome(
+    before: Iterable[Mapping[str, Any]], found: Findings
+) -> Iterator[Event]:
     summary = summarise(found)
     ready = _before(before, ConditionType.READY)
     # Says no more than that there is a plan.
@@ -72,6 +87,11 @@ def events_of(
             note=found.distrusted.sentence(),
             warning=True,
         )
+
+
+def _of_rollout(
+    before: Iterable[Mapping[str, Any]], found: Findings
+) -> Iterator[Event]:
     stopped, was = (
         rollout_stopped(found),
         _before(before, ConditionType.ROLLOUT_STOPPED),
@@ -94,14 +114,6 @@ def events_of(
     elif found.of_going_back and back.reason != was.get("reason"):
         yield Event(
             reason=back.reason, action="Reconcile", note=back.message, warning=True
-        )
-    told = [event for write in written for event in _of_write(write, found)]
-    yield from told[:WRITES_TOLD]
-    if len(told) > WRITES_TOLD:
-        yield replace(
-            # An event must have a reason and an action: those of the first one that is not told.
-            told[WRITES_TOLD],
-            note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows",
         )
 
 
@@ -135,15 +147,11 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
         case Apply(why=Why.FAILURE | Why.CAUSE) | Patch(why=Why.FAILURE | Why.CAUSE):
             yield _restart(write, found)
-        case Apply(why=Why.ROLLOUT):
-            note = f"{_name(write)} stops as a whole and starts with the new template"
-            yield Event(reason="RollingOut", action="Restart", note=note)
-        case Patch(why=Why.ROLLOUT):
-            note = (
-                f"{_name(write)} stops as a whole and gives way to its next generation: it "
-                "cannot become what is wanted"
-            )
-            yield Event(reason="RollingOut", action="Restart", note=note)
+        case (
+            Apply(why=Why.ROLLOUT | Why.REQUESTED)
+            | Patch(why=Why.ROLLOUT | Why.REQUESTED)
+        ):
+            yield _stop_on_purpose(write)
         case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if (
             found.lost and generation_of(name)[1]
         ):
@@ -152,12 +160,6 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
                 "be gone, and are not"
             )
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
-        case Apply(why=Why.REQUESTED) | Patch(why=Why.REQUESTED):
-            yield Event(
-                reason="Restarting",
-                action="Restart",
-                note=f"{_name(write)} restarts as a whole, as asked",
-            )
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(
                 reason="Repaired",
@@ -197,6 +199,22 @@ def _restart(write: Apply | Patch, found: Findings) -> Event:
         note=f"{group.name}: {failure_sentence(group)}",
         warning=True,
     )
+
+
+def _stop_on_purpose(write: Apply | Patch) -> Event:
+    if write.why is Why.REQUESTED:
+        return Event(
+            reason="Restarting",
+            action="Restart",
+            note=f"{_name(write)} restarts as a whole, as asked",
+        )
+    next_start = (
+        "starts with the new template"
+        if isinstance(write, Apply)
+        else "gives way to its next generation: it cannot become what is wanted"
+    )
+    note = f"{_name(write)} stops as a whole and {next_start}"
+    return Event(reason="RollingOut", action="Restart", note=note)
 
 
 def _name(write: Write) -> str:

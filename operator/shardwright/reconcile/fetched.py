@@ -20,6 +20,7 @@ from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
 from shardwright.reconcile.writes import Create, StartJob, Write, written_name
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.fetch_job import (
     DEADLINE_SECONDS,
     KEPT_SECONDS,
@@ -164,7 +165,7 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
     return fetching.problem
 
 
-def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
+def state_of(job: KubernetesObject, now: datetime) -> JobState:
     """Return the state of a Job."""
     holds, age = _holding(job), age_seconds(job, now)
     for state in (JobState.COMPLETE, JobState.FAILED, JobState.SUSPENDED):
@@ -177,13 +178,13 @@ def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
     )
 
 
-def age_seconds(job: Mapping[str, Any], now: datetime) -> float | None:
+def age_seconds(job: KubernetesObject, now: datetime) -> float | None:
     """Return the age of a Job, None if it does not state the time of its creation."""
     created = read_time(job["metadata"].get("creationTimestamp"))
     return None if created is None else (now - created).total_seconds()
 
 
-def _why_ended(job: Mapping[str, Any]) -> str:
+def _why_ended(job: KubernetesObject) -> str:
     """Return why a Job has ended, empty if all went well."""
     failed = _holding(job).get("Failed")
     return str(failed.get("reason") or "Failed") if failed else ""
@@ -210,7 +211,7 @@ def _stuck(name: str, state: JobState) -> Problem:
     )
 
 
-def _holding(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _holding(job: KubernetesObject) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of a Job that are true, by their type."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return {

@@ -8,12 +8,12 @@ The Job that reads it is made in ``rendering.fetch_job``, and started by ``fetch
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import HubFetch, config_map
 
@@ -44,7 +44,7 @@ def fetched_config(
     }
 
 
-def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -> bool:
+def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) -> bool:
     """Return whether a ConfigMap keeps the operator's own reading for the resource with this uid.
 
     Without keys nobody can tell who wrote it: then it need only say that the resource controls it.
@@ -55,7 +55,7 @@ def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -
     return keys.verify(signature, KIND, owner_uid, _text(content)) if keys else True
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _text(content: KubernetesObject) -> str:
     return json.dumps(
         [content["metadata"]["name"], content.get("data") or {}], sort_keys=True
     )

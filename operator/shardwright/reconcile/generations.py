@@ -8,7 +8,7 @@ on other nodes; nothing is deleted by force.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.group import Group
@@ -18,6 +18,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import (
     GENERATION_MAX,
     generation_name,
@@ -113,7 +114,7 @@ def generations(
 
 
 def following_generations(
-    rendered: Iterable[Mapping[str, Any]], numbers: Sequence[int], observed: Observed
+    rendered: Iterable[KubernetesObject], numbers: Sequence[int], observed: Observed
 ) -> tuple[int, ...]:
     """Return the generation of each group, the next one if a StatefulSet without pods cannot become
     the rendered one.
@@ -127,7 +128,7 @@ def following_generations(
     )
 
 
-def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
+def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of the
     rendered one.
 

@@ -4,7 +4,7 @@ of that life.
 Nothing is decided of a group here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -26,6 +26,7 @@ from shardwright.reconcile.templates import (
     pending_fields,
     template_hash,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.intent import RestartPolicy
 
 
@@ -74,11 +75,11 @@ class Group:
     are wanted.
     """
 
-    rendered: Mapping[str, Any]
-    live: Mapping[str, Any] | None
+    rendered: KubernetesObject
+    live: KubernetesObject | None
     members: Sequence[Member]
     rules: LifeRules = field(default_factory=LifeRules)
-    former: Mapping[str, Any] | None = None
+    former: KubernetesObject | None = None
     former_members: Sequence[Member] = ()
     as_it_is: bool = False
     kept_out: KeptOut | None = None
@@ -295,7 +296,7 @@ class Group:
         return pending_fields(drift, self.remembered.pending)
 
 
-def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
+def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
     """Return a StatefulSet as it is, with all its pods: those that it has or had or, if it does not
     remember, ``size``.
     """

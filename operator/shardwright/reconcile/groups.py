@@ -157,39 +157,13 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a
     change waits for none.
     """
-    remembered, policy = group.remembered, group.rules.restart
     if group.members:
         return _end(group, now)
-    incident = remembered.incident
+    remembered, incident = group.remembered, group.remembered.incident
     if _changed_since(group) or not incident:
         remembered = remembered.forgiven()
-    elif incident.spent(policy) and policy.stop_when_spent:
-        return GroupStep(
-            state=_state(
-                group,
-                Situation.STOPPED,
-                Wait(what=Awaited.CHANGE, said=str(incident.counted)),
-            )
-        )
-    elif group.crowded_out:
-        return GroupStep(
-            state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM))
-        )
-    elif (
-        incident.time <= now < (until := incident.restart_at(policy))
-    ):  # a clock that ran ahead holds nothing down
-        pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
-        return GroupStep(
-            state=_state(group, Situation.BACKING_OFF, pause, look_at=until)
-        )
-    elif group.kept_out:
-        return GroupStep(
-            state=_state(
-                group,
-                Situation.BACKING_OFF,
-                Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}"),
-            )
-        )
+    elif state := _kept_at_zero(group, incident, now):
+        return GroupStep(state=state)
     # Its pods were refused the last time. A dry run of one asks first, so that it does not start
     # in vain.
     refused = (
@@ -207,6 +181,25 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
         state=_state(group, Situation.STARTING),
         writes=asked_first(group.rendered, start) if refused else (start,),
     )
+
+
+def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState | None:
+    """Return the state of a group that failed and may not start yet, None if it may."""
+    policy = group.rules.restart
+    if incident.spent(policy) and policy.stop_when_spent:
+        wait = Wait(what=Awaited.CHANGE, said=str(incident.counted))
+        return _state(group, Situation.STOPPED, wait)
+    if group.crowded_out:
+        return _state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM))
+    until = incident.restart_at(policy)
+    # A clock that ran ahead holds nothing down.
+    if incident.time <= now < until:
+        pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
+        return _state(group, Situation.BACKING_OFF, pause, look_at=until)
+    if group.kept_out:
+        wait = Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")
+        return _state(group, Situation.BACKING_OFF, wait)
+    return None
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
@@ -549,8 +542,7 @@ def _state(
 ) -> GroupState:
     remembered = remembered or group.remembered
     incident: Incident | None = remembered.incident
-    alone = group.size == 1  # a single pod restarts in place, and the kubelet counts
-    failures = [member.failure for member in group.members if member.failure]
+    restarts, failure = _past(group, incident)
     return GroupState(
         name=group.name,
         ready=situation is Situation.READY,
@@ -560,18 +552,10 @@ def _state(
         unplaced=frozenset(
             member.rank for member in group.members if member.unschedulable_since
         ),
-        restarts=sum(m.restarts for m in group.members)
-        if alone
-        else incident.restarts
-        if incident
-        else 0,
-        last_failure=next(iter(failures), None)
-        if alone
-        else incident.failure
-        if incident
-        else None,
+        restarts=restarts,
+        last_failure=failure,
         failing=situation is not Situation.READY
-        and (bool(failures) if alone else remembered.since_failure),
+        and (failure is not None if group.size == 1 else remembered.since_failure),
         look_at=look_at,
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
@@ -582,6 +566,16 @@ def _state(
         pending=group.pending,
         hold=group.hold,
     )
+
+
+def _past(group: Group, incident: Incident | None) -> tuple[int, Failure | None]:
+    """Return how often a group has restarted, and why it failed last. A single pod restarts in
+    place, and the kubelet counts.
+    """
+    if group.size == 1:
+        failures = (member.failure for member in group.members if member.failure)
+        return sum(member.restarts for member in group.members), next(failures, None)
+    return (incident.restarts, incident.failure) if incident else (0, None)
 
 
 def _on_the_move(remembered: GroupAnnotations, situation: Situation) -> bool:

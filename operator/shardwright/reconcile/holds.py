@@ -77,6 +77,8 @@ def _starts_failed(group: Group) -> int:
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:
     """Return the groups; those that keep the pods that they have, as they stand."""
+    # One failure is enough: to hold costs time only. Nothing is remembered of it, as that would lie
+    # where tenants write, and somebody would have to take it back (ADR 19).
     against = next(
         (group.name for group in groups if _speaks_against(group, now)),
         _GONE if _is_rejected(groups) else None,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.drift import amount, drifted_fields
 from shardwright.reconcile.templates import asked_by
+from shardwright.rendering.bundle import KubernetesObject
 
 CLAIMS: Final = "volumeClaimTemplates"
 OF_A_SET: Final = (
@@ -32,7 +33,7 @@ _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
 """The same by kind of what is beside the pods; of a ConfigMap it is all data, if it says so."""
 
 
-def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
+def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, ...]:
     """Return the fields of a StatefulSet that keep it from becoming the rendered one; none if the
     same is asked of its pods.
 
@@ -44,8 +45,8 @@ def made_anew(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str
 
 
 def as_it_can_be(
-    rendered: Mapping[str, Any], live: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    rendered: KubernetesObject, live: KubernetesObject
+) -> KubernetesObject:
     """Return a rendered StatefulSet as the one that exists can become it, if the same is asked of
     its pods.
     """
@@ -65,7 +66,7 @@ def as_it_can_be(
 
 
 def is_in_the_way(
-    rendered: Mapping[str, Any], live: Mapping[str, Any], fields: Collection[str]
+    rendered: KubernetesObject, live: KubernetesObject, fields: Collection[str]
 ) -> bool:
     """Return whether these fields of an object beside the pods cannot be set right in it."""
     if rendered["kind"] == "ConfigMap":
@@ -83,7 +84,7 @@ def _is_under(path: str, parent: str) -> bool:
     return path == parent or path.startswith((f"{parent}.", f"{parent}["))
 
 
-def _differing(rendered: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
+def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, ...]:
     wanted, there = rendered["spec"], live["spec"]
     plain = (
         name

@@ -4,7 +4,7 @@ node is at fault.
 No rule of the life of groups is here: knowledge is the same whatever the user wants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -77,88 +77,120 @@ class Known:
 
 def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     """Derive the facts that follow from the objects that were read."""
-    cluster, subject = (
-        seen.cluster or Cluster(),
-        seen.subject if isinstance(seen.subject, Subject) else None,
-    )
+    cluster = seen.cluster or Cluster()
+    subject = seen.subject if isinstance(seen.subject, Subject) else None
     record = seen.record if isinstance(seen.record, PlanRecord) else None
     rules = (
         life_rules(subject.intent, seen.resource.annotations)
         if subject
         else LifeRules()
     )
-    base = base_name(seen.resource.owner.name)
-    unfit = (
-        _unfit(record, base, cluster, observed, subject)
-        if record and subject and seen.cluster
-        else ()
-    )
-    uid, silent = seen.resource.owner.uid, cluster.silent_nodes(observed)
-    starts = of_starts(observed, uid, silent)
-    sighted = (
-        *of_members(observed.members),
-        *map(of_node, unfit),
-        *of_sets(observed, uid, seen.kept_out),
-        *starts,
-    )
-    since = carried_on(seen.since, sighted, now)
+    unfit = _unfit(seen, record, observed)
+    silent = cluster.silent_nodes(observed)
+    since = carried_on(seen.since, _sighted(seen, observed, unfit, silent), now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
-    if record and cluster.free is not None:
+    if record:
+        own = _by_plan(own, record, seen)
+    known = Known(
+        record=record,
+        unreadable=seen.record if isinstance(seen.record, Problem) else None,
+        observed=own,
+        rules=rules,
+        standing=standing_groups(own, seen.resource.owner.uid, now, rules),
+        unfit=unfit,
+        lost=lost_nodes(own.members, silent, now),
+        leaving=(),
+        recheck_at=None,
+        late=frozenset(),
+        since=since,
+    )
+    return _with_departures(known, record, seen, now) if record else known
+
+
+def _unfit(
+    seen: Seen, record: PlanRecord | None, observed: Observed
+) -> tuple[Unfit, ...]:
+    """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
+    if not (record and seen.cluster and isinstance(seen.subject, Subject)):
+        return ()
+    found = unfit_nodes(record.plan, seen.cluster.nodes, seen.subject.terms)
+    sought = _sought(record, base_name(seen.resource.owner.name), observed)
+    asked = {node for nodes in sought.values() for node in nodes}
+    return tuple(
+        item
+        for item in found
+        if item.fault is not NodeFault.TO_COME or item.node in asked
+    )
+
+
+def _sighted(
+    seen: Seen, observed: Observed, unfit: Iterable[Unfit], silent: Collection[str]
+) -> Iterator[Sighting]:
+    """Yield what is to be seen now, and may pass."""
+    uid = seen.resource.owner.uid
+    yield from of_members(observed.members)
+    yield from map(of_node, unfit)
+    yield from of_sets(observed, uid, seen.kept_out)
+    yield from of_starts(observed, uid, silent)
+
+
+def _by_own_clock(
+    seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime
+) -> Observed:
+    marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
+    kept_out = {
+        uid: KeptOut(said=said, since=since[marks[uid]])
+        for uid, said in seen.kept_out.items()
+        if marks[uid] in since
+    }
+    tried = ((item.write, item.message) for item in (seen.outcome or Outcome()).refused)
+    now_out = {
+        write.set_uid: KeptOut(said=said, since=now)
+        for write, said in tried
+        if isinstance(write, DryRunPod)
+    }
+    return replace(
+        observed,
+        members=by_own_clock(observed.members, since, now),
+        # What was refused before knows since when; what this look has asked says only now.
+        kept_out=now_out | kept_out,
+        short_since=since_by_set(since, Sight.NO_PODS),
+        ready_since=since_by_set(since, Sight.READY),
+        starting_since=since_by_set(since, Sight.STARTING),
+    )
+
+
+def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
+    """Return the same with what groups find on their planned nodes: no room, or no node yet."""
+    base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
+    if cluster.free is not None:
         healthy = {
             name: node.gpus
             for name, node in cluster.nodes.items()
             if isinstance(node, NodeFacts)
         }
-        own = replace(
-            own, crowded_out=crowded_out(record.plan, base, cluster.free, healthy)
-        )
-    if record:
-        own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed))
-    standing = standing_groups(own, uid, now, rules)
-    lost = lost_nodes(own.members, silent, now)
-    around = Occupancy(
-        unfit=unfit,
-        since={item.node: since[of_node(item)] for item in unfit},
-        lost=lost,
-    )
-    if record:
-        around = _with_groups(around, record, own, standing, seen, now)
-    late = late_nodes(record.plan, around, now) if record else frozenset[str]()
+        crowded = crowded_out(record.plan, base, cluster.free, healthy)
+        own = replace(own, crowded_out=crowded)
+    return replace(own, nodes_to_come=_nodes_to_come(record, base, own))
+
+
+def _with_departures(
+    known: Known, record: PlanRecord, seen: Seen, now: datetime
+) -> Known:
+    """Return the same with the groups that go elsewhere, and the nodes that are late."""
+    around, own = _occupancy(known, record, seen, now), known.observed
+    late = late_nodes(record.plan, around, now)
     # Which nodes are late follows from the states of groups, and those from the waits: so the waits
     # are made without it first.
-    if record and late:
-        own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed, late))
-    return Known(
-        record=record,
-        unreadable=seen.record if isinstance(seen.record, Problem) else None,
+    if late:
+        base = base_name(seen.resource.owner.name)
+        own = replace(own, nodes_to_come=_nodes_to_come(record, base, own, late))
+    return replace(
+        known,
         observed=own,
-        rules=rules,
-        standing=standing,
-        unfit=unfit,
-        lost=lost,
-        leaving=departures(record.plan, around, now) if record else (),
-        recheck_at=recheck_at(record.plan, around, now) if record else None,
+        leaving=departures(record.plan, around, now),
+        recheck_at=recheck_at(record.plan, around, now),
         late=late,
-        since=since,
-    )
-
-
-def _unfit(
-    record: PlanRecord,
-    base: str,
-    cluster: Cluster,
-    observed: Observed,
-    subject: Subject,
-) -> tuple[Unfit, ...]:
-    """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
-    found = unfit_nodes(record.plan, cluster.nodes, subject.terms)
-    asked = {
-        node for nodes in _sought(record, base, observed).values() for node in nodes
-    }
-    return tuple(
-        item
-        for item in found
-        if item.fault is not NodeFault.TO_COME or item.node in asked
     )
 
 
@@ -202,52 +234,24 @@ def _sought(
     return {name: nodes for name, nodes in sought.items() if nodes}
 
 
-def _by_own_clock(
-    seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime
-) -> Observed:
-    marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
-    kept_out = {
-        uid: KeptOut(said=said, since=since[marks[uid]])
-        for uid, said in seen.kept_out.items()
-        if marks[uid] in since
-    }
-    tried = ((item.write, item.message) for item in (seen.outcome or Outcome()).refused)
-    now_out = {
-        write.set_uid: KeptOut(said=said, since=now)
-        for write, said in tried
-        if isinstance(write, DryRunPod)
-    }
-    return replace(
-        observed,
-        members=by_own_clock(observed.members, since, now),
-        # What was refused before knows since when; what this look has asked says only now.
-        kept_out=now_out | kept_out,
-        short_since=since_by_set(since, Sight.NO_PODS),
-        ready_since=since_by_set(since, Sight.READY),
-        starting_since=since_by_set(since, Sight.STARTING),
-    )
-
-
-def _with_groups(
-    around: Occupancy,
-    record: PlanRecord,
-    own: Observed,
-    standing: tuple[GroupState, ...],
-    seen: Seen,
-    now: datetime,
+def _occupancy(
+    known: Known, record: PlanRecord, seen: Seen, now: datetime
 ) -> Occupancy:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
+    members, standing = known.observed.members, known.standing
     roots = group_names(base, record.plan.group_numbers)
     gave_up = {
         generation_of(state.name)[0] for state in standing if state.holds_nothing
     }
     released = frozenset(index for index, root in enumerate(roots) if root in gave_up)
-    return replace(
-        around,
+    return Occupancy(
+        unfit=known.unfit,
+        since={item.node: known.since[of_node(item)] for item in known.unfit},
+        lost=known.lost,
         free=(seen.cluster or Cluster()).free or {},
         unsettled=unsettled_groups(groups, base, standing, record.plan.numbers),
-        hanging=hanging_groups(roots, own.members, around.lost, now),
-        homeless=homeless_groups(roots, standing, own.members, now) | released,
+        hanging=hanging_groups(roots, members, known.lost, now),
+        homeless=homeless_groups(roots, standing, members, now) | released,
     )
 
 

@@ -6,12 +6,13 @@ made before would count as ours. Its name therefore follows from the operator's 
 told to nobody before the Secret exists.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from shardwright.reconcile.members import mounted_secrets
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering import names
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 
 KIND: Final = "made secrets"
@@ -19,7 +20,7 @@ KIND: Final = "made secrets"
 
 
 def seed_of(
-    keys: SigningKeys, owner: Owner, stateful_sets: Iterable[Mapping[str, Any]]
+    keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesObject]
 ) -> str:
     """Return the seed of the names. It is empty without a key: then the names follow from the uid,
     and can be foreseen.

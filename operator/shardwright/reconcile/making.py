@@ -4,9 +4,7 @@ another release had made those of a revision that is gone back to.
 Decides nothing: which revision and which record it is about has been found before.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.reconcile.known import Known
@@ -14,6 +12,7 @@ from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.quotas import ceilings
 from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.earlier import Earlier
 from shardwright.resolving.subject import Subject
@@ -73,7 +72,7 @@ def _placed(
 def stateful_sets(
     observed: Observed,
     owner_uid: str | None = None,
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, KubernetesObject]:
     """Return the StatefulSets by name, those of one owner or (None) all."""
     found = {}
     for (kind, name), live in sorted(observed.objects.items()):

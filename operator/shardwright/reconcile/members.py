@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.reconcile.templates import own_hash_in
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.names import LEADER_VARIABLE
 
@@ -93,23 +94,14 @@ class Member:
     node_answers: bool = True
 
 
-def read_member(pod: Mapping[str, Any]) -> Member | None:
+def read_member(pod: KubernetesObject) -> Member | None:
     """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its
     labels say.
     """
     metadata = pod["metadata"]
-    owner = controlling_set(metadata)
-    ordinal = metadata["name"].removeprefix(f"{owner.get('name')}-")
-    if (
-        not owner
-        # isdecimal alone takes the digits of every script.
-        or not (ordinal.isascii() and ordinal.isdecimal())
-        # Whoever makes the pod names it, and int() of a long text takes its time.
-        or len(ordinal) > len(str(RANKS_MAX))
-    ):
-        return None
-    labels, rank = metadata.get("labels") or {}, int(ordinal)
-    if rank >= RANKS_MAX:
+    owner, labels = controlling_set(metadata), metadata.get("labels") or {}
+    rank = _rank(metadata["name"].removeprefix(f"{owner.get('name')}-"))
+    if not owner or rank is None:
         return None
     return Member(
         name=metadata["name"],
@@ -138,6 +130,21 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         gates=_gates(pod),
         config_maps=mounted_config_maps(pod.get("spec", {})),
     )
+
+
+def _rank(ordinal: str) -> int | None:
+    """Return the rank of a pod by the end of its name, None if no StatefulSet gives it such a
+    one.
+    """
+    if (
+        # isdecimal alone takes the digits of every script.
+        not (ordinal.isascii() and ordinal.isdecimal())
+        # Whoever makes the pod names it, and int() of a long text takes its time.
+        or len(ordinal) > len(str(RANKS_MAX))
+    ):
+        return None
+    rank = int(ordinal)
+    return rank if rank < RANKS_MAX else None
 
 
 def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
@@ -194,20 +201,20 @@ def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(mounted - {""}))
 
 
-def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _condition(pod: KubernetesObject, kind: str) -> Mapping[str, Any]:
     conditions = pod.get("status", {}).get("conditions") or ()
     return next(
         (condition for condition in conditions if condition["type"] == kind), {}
     )
 
 
-def _gates(pod: Mapping[str, Any]) -> tuple[str, ...]:
+def _gates(pod: KubernetesObject) -> tuple[str, ...]:
     return tuple(
         str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ()
     )
 
 
-def _waiting(pod: Mapping[str, Any]) -> str:
+def _waiting(pod: KubernetesObject) -> str:
     if gates := _gates(pod):
         return f"held back by {', '.join(gates)}"
     scheduled = _condition(pod, "PodScheduled")
@@ -227,19 +234,19 @@ def _waiting(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _runs(pod: Mapping[str, Any]) -> bool:
+def _runs(pod: KubernetesObject) -> bool:
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return bool(statuses) and all(
         "running" in status.get("state", {}) for status in statuses
     )
 
 
-def _started(pod: Mapping[str, Any]) -> bool:
+def _started(pod: KubernetesObject) -> bool:
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return bool(statuses) and all(status.get("started") for status in statuses)
 
 
-def _container_statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _container_statuses(pod: KubernetesObject) -> list[Mapping[str, Any]]:
     status = pod.get("status", {})
     return [
         *(status.get("initContainerStatuses") or ()),
@@ -247,7 +254,7 @@ def _container_statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _unschedulable_since(pod: Mapping[str, Any]) -> datetime | None:
+def _unschedulable_since(pod: KubernetesObject) -> datetime | None:
     scheduled = _condition(pod, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
     if (
@@ -263,7 +270,7 @@ def _time(stamp: str | None) -> datetime | None:
     return datetime.fromisoformat(stamp) if stamp else None
 
 
-def _taken_by(pod: Mapping[str, Any]) -> str:
+def _taken_by(pod: KubernetesObject) -> str:
     taken = _condition(pod, "DisruptionTarget")
     return (
         str(taken.get("reason") or "")[:LONGEST_REASON]
@@ -272,7 +279,7 @@ def _taken_by(pod: Mapping[str, Any]) -> str:
     )
 
 
-def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
+def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
     """Return the failure that ended the pod or one of its engine containers. Init containers retry
     by themselves.
 

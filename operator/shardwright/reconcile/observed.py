@@ -12,6 +12,7 @@ from typing import Any, Final
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.writes import ObjectKey, kind_of
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
@@ -20,18 +21,18 @@ SERVICE: Final = "Service"
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 
 
-def object_key(content: Mapping[str, Any]) -> ObjectKey:
+def object_key(content: KubernetesObject) -> ObjectKey:
     """Return the key of an object."""
     return kind_of(content), content["metadata"]["name"]
 
 
-def controller(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def controller(content: KubernetesObject) -> Mapping[str, Any]:
     """Return the owner reference that controls an object, empty if nobody does."""
     owners = content["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def controller_uid(content: Mapping[str, Any]) -> str | None:
+def controller_uid(content: KubernetesObject) -> str | None:
     """Return the uid of the owner that controls an object, or None if nobody does."""
     return controller(content).get("uid")
 
@@ -61,7 +62,7 @@ class Observed:
     both by uid.
     """
 
-    objects: Mapping[ObjectKey, Mapping[str, Any]]
+    objects: Mapping[ObjectKey, KubernetesObject]
     members: Sequence[Member] = ()
     absent_kinds: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Observed:
     ready_since: Mapping[str, datetime] = field(default_factory=dict)
     starting_since: Mapping[str, datetime] = field(default_factory=dict)
 
-    def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
+    def having(self, content: KubernetesObject, uid: str) -> "Observed":
         """Return the same after an object has been written."""
         live = {**content, "metadata": {**content["metadata"], "uid": uid}}
         return replace(self, objects={**self.objects, object_key(content): live})

@@ -82,22 +82,9 @@ def plan_that_stands(
     if choice is PlanChoice.KEEP and record:
         stands = StandingPlan(record=record, report=record.report(), stale=stale)
         return _let_in(seen, known, subject, stands)
-    ask = _ask(seen, known, subject, choice)
-    # Not answered yet: the question itself goes back to the shell, which asks it.
-    answer = seen.answers.get(ask, ask)
-    if (
-        isinstance(answer, Problem)
-        and record
-        and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}
-    ):
-        # It serves, whatever keeps us from looking for a better one.
-        answer = Replanned(record=record, report=record.report())
+    answer = _answered(seen, known, subject, choice)
     if not isinstance(answer, Replanned):
         return answer
-    if made := answer.record:
-        answer = replace(
-            answer, record=replace(made, rejected=_rejected(seen, known, subject, made))
-        )
     planned = _of_answer(known, subject, answer, stale)
     if planned.record != record and (
         why := barred(seen, known, subject, planned.record)
@@ -108,6 +95,25 @@ def plan_that_stands(
     # A new plan was made on GPUs that are free: only the one that stands can lack them.
     unplaced = not has_its_gpus and planned.record == record
     return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
+
+
+def _answered(
+    seen: Seen, known: Known, subject: Subject, choice: PlanChoice
+) -> Replanned | Ask | Problem:
+    """Return the planner's answer, or the question itself: then the shell asks it."""
+    ask = _ask(seen, known, subject, choice)
+    answer, record = seen.answers.get(ask, ask), known.record
+    if (
+        isinstance(answer, Problem)
+        and record
+        and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}
+    ):
+        # It serves, whatever keeps us from looking for a better one.
+        answer = Replanned(record=record, report=record.report())
+    if isinstance(answer, Replanned) and (made := answer.record):
+        rejected = _rejected(seen, known, subject, made)
+        return replace(answer, record=replace(made, rejected=rejected))
+    return answer
 
 
 def _let_in(

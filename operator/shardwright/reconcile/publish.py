@@ -36,7 +36,7 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.seen import ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.reconcile.writes import (
@@ -49,6 +49,7 @@ from shardwright.reconcile.writes import (
     ObjectKey,
     Why,
 )
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
@@ -164,6 +165,23 @@ class Published:
         return bool(groups) and not any(
             group.serves or group.failing or group.moving for group in groups
         )
+
+    @property
+    def failing(self) -> bool:
+        """Return whether a group has failed and does not serve."""
+        return any(group.failing for group in self.found.groups)
+
+    @property
+    def leaves_the_line(self) -> bool:
+        """Return whether it is known to wait for GPUs no more."""
+        knows = self.found.cluster_known and not self.found.hidden
+        return knows and not self.waits_for_capacity
+
+    def newly_kept(self, cluster: Cluster) -> Kept | None:
+        """Return the GPUs of a plan that was only shown before, None if they are kept already, or
+        its groups stand on them.
+        """
+        return None if cluster.reserved or self.found.standing else self.kept
 
 
 def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
@@ -310,7 +328,7 @@ def _repaired(
     }
 
 
-def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
+def _rendered_anew(known: Known, content: KubernetesObject) -> bool:
     """Return whether an object stands as we have once rendered it, and we render it otherwise
     now.
     """
@@ -357,19 +375,14 @@ def _found(
     outcome: Outcome,
 ) -> Findings:
     subject = seen.subject if isinstance(seen.subject, Subject) else None
-    intent, record, cluster = (
-        subject.intent if subject else None,
-        planned.record,
-        seen.cluster,
-    )
+    queued = subject is not None and subject.intent.scheduler == "Kueue"
     found = Findings(
         generation=seen.resource.generation,
         problems=deployed.problems,
-        cluster_known=cluster is not None or subject is None,
+        cluster_known=seen.cluster is not None or subject is None,
         standing=known.standing,
         decision=deployed.decision,
-        refused=deployed.refused
-        or _first_refusal(outcome, queued=bool(intent and intent.scheduler == "Kueue")),
+        refused=deployed.refused or _first_refusal(outcome, queued=queued),
         paused=seen.resource.paused,
         rollback=_rollback(seen),
         rollback_problem=seen.course.problem,
@@ -380,8 +393,19 @@ def _found(
         overfull=known.observed.overfull,
         pods_refused=_pods_refused(seen, known, outcome),
     )
-    if subject is None or intent is None or cluster is None:
+    if subject is None or seen.cluster is None:
         return found
+    return replace(
+        _with_plan(found, planned, subject, seen.cluster),
+        kept_engine=None if seen.course.rollback else _kept_engine(subject),
+    )
+
+
+def _with_plan(
+    found: Findings, planned: StandingPlan, subject: Subject, cluster: Cluster
+) -> Findings:
+    """Return the same with what is found of the plan, on a cluster that is known."""
+    intent, record = subject.intent, planned.record
     return replace(
         found,
         known_pods=cluster.known_pods if record else KnownPods.ALL,
@@ -397,7 +421,6 @@ def _found(
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
-        kept_engine=None if seen.course.rollback else _kept_engine(subject),
         most_moving=cluster.most_moving,
         alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
     )

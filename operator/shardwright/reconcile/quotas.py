@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import amount
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Ceiling
 
 Amounts = Mapping[str, Decimal]
@@ -265,7 +266,7 @@ def _amount(name: str, pods: Iterable[Pods]) -> Decimal:
 
 
 def _container(
-    content: Mapping[str, Any], ranges: Iterable[Range]
+    content: KubernetesObject, ranges: Iterable[Range]
 ) -> dict[str, Decimal]:
     """Return the requests and limits of a container, by the names that quotas have for them."""
     stated = content.get("resources") or {}
@@ -404,7 +405,7 @@ def _said(value: Decimal) -> str:
     return f"{value.normalize():f}"
 
 
-def read_quota(content: Mapping[str, Any]) -> Quota:
+def read_quota(content: KubernetesObject) -> Quota:
     """Read a ResourceQuota. Before its status is there, nothing counts as used."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
@@ -426,7 +427,7 @@ def read_quota(content: Mapping[str, Any]) -> Quota:
     )
 
 
-def read_ranges(content: Mapping[str, Any]) -> tuple[Range, ...]:
+def read_ranges(content: KubernetesObject) -> tuple[Range, ...]:
     """Return the limits of a LimitRange that are of pods or containers."""
     items = (content.get("spec") or {}).get("limits") or ()
     return tuple(

@@ -7,7 +7,7 @@ its signature does (:mod:`shardwright.reconcile.record_trust`).
 The content of a record is the wire's (``api.record``), and it is not checked here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -17,6 +17,7 @@ from shardwright.errors import Problem
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ObjectKey
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.labels import MANAGED_BY, owned_metadata
@@ -76,7 +77,7 @@ def record_object(
 
 
 def read_record(
-    content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys
+    content: KubernetesObject | None, owner_uid: str, keys: SigningKeys
 ) -> StoredRecord | None:
     """Read the plan of record of a ConfigMap, None if the resource with this uid controls none."""
     if content is None or controller_uid(content) != owner_uid:

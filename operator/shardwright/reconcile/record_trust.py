@@ -24,6 +24,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.rendering import gpu_claims
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
 from shardwright.rendering.names import base_name, generation_of, group_names
@@ -108,6 +109,7 @@ def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
 
 
 def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
+    # One above it is newer than the status: a process ended between the two writes (ADR 12).
     if isinstance(said, PlanRecord) and said.serial < known.serial:
         return _refused(
             known, f"is number {said.serial}, and the newest is number {known.serial}"
@@ -289,7 +291,7 @@ def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
     }
 
 
-def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:
+def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
     """Return whether the pods of a StatefulSet ask for the devices of a plan."""
     wanted = {
         **gpu_claims.requested(plan),
@@ -350,7 +352,7 @@ def _one(shown: Mapping[str, Any], name: str) -> object:
     )
 
 
-def _stateful_sets(known: RecordEvidence) -> dict[str, Mapping[str, Any]]:
+def _stateful_sets(known: RecordEvidence) -> dict[str, KubernetesObject]:
     """Return the StatefulSets of the latest generation of each group, by the group's name without
     its generation.
     """

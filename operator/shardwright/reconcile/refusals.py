@@ -16,6 +16,7 @@ from shardwright.reconcile.writes import (
     written_kind,
     written_name,
 )
+from shardwright.rendering.bundle import KubernetesObject
 
 SHOWN_FIELDS: Final = 3
 """How many dropped fields a message names; assumed: the first ones tell which feature it is."""
@@ -53,7 +54,7 @@ _REMEDY: Final = (
 )
 
 
-def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
+def field_dropped(content: KubernetesObject, fields: Sequence[str]) -> Problem:
     """Return the problem of an object that would be stored without some of its fields: it would not
     carry out the plan.
     """
@@ -70,7 +71,7 @@ def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
     )
 
 
-def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
+def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
     """Return a pod as the controller would make it, to be tried; its claims are folders."""
     template, claims = (
         stateful_set["spec"]["template"],
@@ -95,7 +96,7 @@ def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_first(
-    stateful_set: Mapping[str, Any], start: Apply | Patch
+    stateful_set: KubernetesObject, start: Apply | Patch
 ) -> tuple[DryRunPod, Apply | Patch]:
     """Return a dry run of one pod, and the write that starts the StatefulSet's pods after it. If
     the pod would not be created, the start waits.
@@ -111,7 +112,7 @@ def forbids_pods(message: str) -> bool:
     return POD_SECURITY in message
 
 
-def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Problem:
+def pod_security_forbids(stateful_set: KubernetesObject, message: str) -> Problem:
     """Return the problem of pods that the namespace does not let in, in the API server's words."""
     said = message[message.index(POD_SECURITY) :]
     namespace = stateful_set["metadata"]["namespace"]
@@ -208,7 +209,7 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
     )
 
 
-def place_taken(content: Mapping[str, Any], *, leftover: bool) -> Problem:
+def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
     """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by
     itself.
     """

@@ -23,6 +23,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.rendering.earlier import Earlier, MadePods
 from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
@@ -300,7 +301,7 @@ def renewed(
     another release has made its pods by now it is kept anew. Those that are beyond the history stay
     named until they are gone.
     """
-    subject, record, pods = served.subject, served.record, served.mark
+    subject, pods = served.subject, served.mark
     hashed, there = hash_of(subject), before.revisions
     number = max((item.number for item in there), default=0) + 1
     known = next((item for item in there if item.hash == hashed), None)
@@ -317,31 +318,31 @@ def renewed(
     if told is None:
         return None
     text = _text(told, served)
-    digest, old = (
-        hashlib.sha256(text.encode()).hexdigest(),
-        others[: max(0, len(others) + 1 - HISTORY_MAX)],
-    )
+    made = _revision(served, text, number, now)
+    old = others[: max(0, len(others) + 1 - HISTORY_MAX)]
     gone = (*old, *((known,) if known else ()))
-    kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    image = subject.deployment.on(record.plan.resource).image
-    made = Revision(
-        number=number,
-        hash=hashed,
-        digest=digest,
-        image=image,
-        kept_at=kept_at,
-        pods=pods,
-    )
     surplus = tuple(
         item
         for item in (*before.surplus, *(item.digest for item in gone))
-        if item != digest
+        if item != made.digest
     )
-    keeps = KeepRevision(content=_object(subject.owner, text, digest, number))
+    keeps = KeepRevision(content=_object(subject.owner, text, made.digest, number))
     needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})
     drops = _drops(subject.owner, surplus, needs)
     return History(
         revisions=(*others[len(old) :], made), surplus=surplus, keeps=keeps, drops=drops
+    )
+
+
+def _revision(served: Served, text: str, number: int, now: datetime) -> Revision:
+    deployment, plan = served.subject.deployment, served.record.plan
+    return Revision(
+        number=number,
+        hash=hash_of(served.subject),
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        image=deployment.on(plan.resource).image,
+        kept_at=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        pods=served.mark,
     )
 
 
@@ -381,7 +382,7 @@ def _text(told: AskedSpec, served: Served) -> str:
     return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
 
-def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]:
+def _object(owner: Owner, text: str, digest: str, number: int) -> KubernetesObject:
     base = base_name(owner.name)
     labels = {
         MANAGED_BY[0]: MANAGED_BY[1],
@@ -398,7 +399,7 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]
 
 
 def read_revision(
-    content: Mapping[str, Any] | None, owner_uid: str, revision: Revision
+    content: KubernetesObject | None, owner_uid: str, revision: Revision
 ) -> Saying | Problem:
     """Read a ControllerRevision, or the reason why its content is not the one that was kept."""
     if content is None or controller_uid(content) != owner_uid:
@@ -442,7 +443,7 @@ of record of 1 MiB, escaped.
 """
 
 
-def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
+def as_now(kept: Saying, live: KubernetesObject) -> str:
     """Return a revision's request as JSON, with the resource's own number of groups and rules of
     life.
 
@@ -463,7 +464,7 @@ def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
     )
 
 
-def _named(live: Mapping[str, Any]) -> dict[str, Any]:
+def _named(live: KubernetesObject) -> dict[str, Any]:
     return {
         field: live["metadata"][field]
         for field in ("name", "namespace", "uid", "generation")

@@ -22,6 +22,7 @@ from shardwright.reconcile.quotas import (
 )
 from shardwright.reconcile.seen import Cluster, Seen
 from shardwright.reconcile.templates import asked_by
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import generation_of, group_names
 from shardwright.rendering.objects import asked_of
@@ -143,25 +144,26 @@ def barred(
         return problem
     if not cluster.allowance or not record.plan.groups:
         return None
-    plan = record.plan
+    lives = stateful_sets(known.observed, seen.resource.owner.uid)
     deployment = as_made(seen, known, subject, record)
-    lives = stateful_sets(
-        known.observed,
-        seen.resource.owner.uid,
-    )
+    return _not_allowed(known, cluster, lives, record.plan, deployment)
+
+
+def _not_allowed(
+    known: Known,
+    cluster: Cluster,
+    lives: Mapping[str, KubernetesObject],
+    plan: Plan,
+    deployment: Deployment,
+) -> Problem | None:
+    """Return why LimitRanges or quotas do not let the pods of a plan in, None if they do."""
     same = tuple(_as_asked(lives, plan, deployment))
     spec = _spec_of(plan, deployment)
     need = _need(cluster, spec)
     made = (len(plan.groups) - len(same)) * plan.nodes_per_replica
     before = _pods(cluster, lives.values())
-    kept = _pods(
-        cluster,
-        (lives[name] for name in same),
-    )
-    more = grows(
-        ((need, made), *kept),
-        before,
-    )
+    kept = _pods(cluster, (lives[name] for name in same))
+    more = grows(((need, made), *kept), before)
     problem = None
     # A need that pods have already was let in by the LimitRanges before.
     if made and (more or need not in [had for had, _ in before]):
@@ -196,7 +198,7 @@ def outgrown(
 
 
 def _as_asked(
-    lives: Mapping[str, Mapping[str, Any]],
+    lives: Mapping[str, KubernetesObject],
     plan: Plan,
     deployment: Deployment,
 ) -> Iterator[str]:
@@ -219,7 +221,7 @@ def _as_asked(
 
 def _pods(
     cluster: Cluster,
-    lives: Iterable[Mapping[str, Any]],
+    lives: Iterable[KubernetesObject],
 ) -> tuple[Pods, ...]:
     """Return the pods that StatefulSets have, or had before they were stopped."""
     found = []
@@ -233,7 +235,7 @@ def _pods(
 def _there(
     known: Known,
     cluster: Cluster,
-    lives: Iterable[Mapping[str, Any]],
+    lives: Iterable[KubernetesObject],
 ) -> tuple[Pods, ...]:
     """Return the pods of StatefulSets that there are now."""
     there = Counter(member.set_uid for member in known.observed.members)

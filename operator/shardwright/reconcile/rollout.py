@@ -1,12 +1,12 @@
 """Planned restarts of several groups: no more of them are down at once than allowed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.groups import GroupStep, outdated
 from shardwright.reconcile.states import AT_ZERO
+from shardwright.rendering.bundle import KubernetesObject
 
 
 def turns_left(most: int, beside: int, elsewhere: int) -> int:
@@ -19,6 +19,15 @@ def turns_left(most: int, beside: int, elsewhere: int) -> int:
     """
     free = most - beside - elsewhere
     return max(0, free - 1, min(free, 1 - beside))
+
+
+def turn_is_gone(left: int | None, counted_on: int, *, goes_down: bool) -> bool:
+    """Return whether others have taken a turn that a look has counted on before it could take it.
+
+    ``left`` is how many there are (None: any number), ``counted_on`` how many there were when it
+    read; one that takes none misses none.
+    """
+    return left is not None and goes_down and left < counted_on
 
 
 def one_after_another(
@@ -126,7 +135,7 @@ def _nodes(group: Group) -> frozenset[str]:
     return planned_nodes(group.rendered)
 
 
-def planned_nodes(stateful_set: Mapping[str, Any]) -> frozenset[str]:
+def planned_nodes(stateful_set: KubernetesObject) -> frozenset[str]:
     """Return the nodes that the pods of a rendered group are bound to by name."""
     affinity = (
         stateful_set["spec"]["template"]["spec"]

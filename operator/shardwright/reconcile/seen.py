@@ -21,7 +21,8 @@ from shardwright.reconcile.quotas import Allowance, Pods
 from shardwright.reconcile.revisions import AskedSpec, Course, Former
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
-from shardwright.reconcile.writes import ObjectKey, Write
+from shardwright.reconcile.writes import DryRunPod, ObjectKey, Write
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import HubFetch
 from shardwright.replanning import Held, Replanned
@@ -104,7 +105,7 @@ class Fetching:
     """
 
     fetch: HubFetch
-    job: Mapping[str, Any] | None = None
+    job: KubernetesObject | None = None
     left: str = ""
     problem: Problem | None = None
 
@@ -155,6 +156,26 @@ class Outcome:
 
     written: tuple[Write, ...] = ()
     refused: tuple[Refusal, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Return whether something was written; a dry run of a pod only asks."""
+        return any(not isinstance(write, DryRunPod) for write in self.written)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Return the first refusal of something that was to be written, None if there is none."""
+        to_write = (
+            item for item in self.refused if not isinstance(item.write, DryRunPod)
+        )
+        return next(to_write, None)
+
+    def then(self, later: "Outcome") -> "Outcome":
+        """Return the results of both."""
+        return Outcome(
+            written=(*self.written, *later.written),
+            refused=(*self.refused, *later.refused),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +263,12 @@ class Seen:
     def answered(self, ask: Ask, answer: Replanned | Problem) -> "Seen":
         """Return the same with an answer of the planner, or why there is none."""
         return replace(self, answers={**self.answers, ask: answer})
+
+    def beside(self, gpus: int) -> "Seen":
+        """Return the same where other models of the namespace keep so many GPUs by now."""
+        if self.cluster is None:
+            return self
+        return replace(self, cluster=replace(self.cluster, gpus=gpus))
 
     def put_down(self, record: PlanRecord, outcome: Outcome) -> "Seen":
         """Return the same after a plan of record has been written."""

@@ -149,7 +149,7 @@ def rollback_sentence(
     ... )
     >>> rollback_sentence(failed, 2, "vllm").partition("; ")[0]
     'revision 2 (vllm) runs with pods of an earlier release in place of those of this one, with which llama-0 failed again and again'
-    """  # noqa: E501
+    """  # noqa: E501 - a sentence as it is said
     which = (
         f"{revision_named(number)} ({image})"
         if number is not None
@@ -220,7 +220,7 @@ def better_sentence(found: Better) -> str:
     ... )
     >>> better_sentence(found).partition("; ")[2]
     'only by list prices that the plan was not made with: it stands until the spec changes'
-    """  # noqa: E501
+    """  # noqa: E501 - a sentence as it is said
     gives_way = (
         "a plan that serves gives way to one that is "
         f"{GAIN_MIN:.0%} better, at most once an hour"

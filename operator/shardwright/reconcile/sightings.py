@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from shardwright.planning.validity import Unfit
 from shardwright.reconcile.annotations import READY_SINCE
 from shardwright.reconcile.group import all_ready
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.rendering.bundle import KubernetesObject
 
 
 class Sight(StrEnum):
@@ -110,7 +110,7 @@ def of_starts(
     return frozenset(found)
 
 
-def _has_come_up(live: Mapping[str, Any]) -> bool:
+def _has_come_up(live: KubernetesObject) -> bool:
     return READY_SINCE in (live["metadata"].get("annotations") or {})
 
 

@@ -18,7 +18,7 @@ The life of a group. Whoever moves it is named on the edge: (we) by a write, (K)
                                            │
                                            └──▶ Stopped: the budget is spent; a change starts it
                                            (we)
-"""  # noqa: E501
+"""  # noqa: E501 - a picture
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,6 +12,7 @@ where tenants write has to be believed.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.hashing import ASKED_HASH, OWN_HASH, TEMPLATE_HASH
 
 PENDING_MAX: Final = 24
@@ -26,12 +27,12 @@ _HASHES: Final = frozenset(
 )
 
 
-def template_hash(stateful_set: Mapping[str, Any]) -> str:
+def template_hash(stateful_set: KubernetesObject) -> str:
     """Return the template hash that a StatefulSet gives its pods."""
     return str(_labels_of_pods(stateful_set).get(TEMPLATE_HASH, ""))
 
 
-def own_hash(stateful_set: Mapping[str, Any]) -> str:
+def own_hash(stateful_set: KubernetesObject) -> str:
     """Return the template hash of a StatefulSet without LimitRanges and a pull policy."""
     return own_hash_in(_labels_of_pods(stateful_set))
 
@@ -49,7 +50,7 @@ def own_hash_in(labels: Mapping[str, Any]) -> str:
     return str(labels.get(OWN_HASH) or labels.get(TEMPLATE_HASH, ""))
 
 
-def _labels_of_pods(stateful_set: Mapping[str, Any]) -> Mapping[str, Any]:
+def _labels_of_pods(stateful_set: KubernetesObject) -> Mapping[str, Any]:
     return (
         stateful_set.get("spec", {})
         .get("template", {})
@@ -59,7 +60,7 @@ def _labels_of_pods(stateful_set: Mapping[str, Any]) -> Mapping[str, Any]:
     )
 
 
-def asked_by(stateful_set: Mapping[str, Any]) -> str:
+def asked_by(stateful_set: KubernetesObject) -> str:
     """Return the hash of the request for the pods of a StatefulSet, empty if it does not say."""
     return str(
         (stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, "")

@@ -4,15 +4,15 @@ have got.
 Which pools of an autoscaler there are is ``hardware.to_come``'s; no node is asked for but by pods.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.to_come import Sought, Turnout, is_to_come
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.templates import asked_by, template_hash
+from shardwright.rendering.bundle import KubernetesObject
 
 
 def seeking(
@@ -92,7 +92,7 @@ def _sought(
 
 
 def following(
-    record: PlanRecord, rendered: Iterable[Mapping[str, Any]], observed: Observed
+    record: PlanRecord, rendered: Iterable[KubernetesObject], observed: Observed
 ) -> PlanRecord:
     """Return the plan of record with the nodes that pods are bound to in place of those that they
     were to be bound to.
@@ -117,7 +117,7 @@ def following(
     )
 
 
-def _bound(rendered: Mapping[str, Any], observed: Observed) -> Iterator[str]:
+def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
     """Yield the nodes of the pods of a group that stay and were made for the present request, of
     whichever release they are.
     """

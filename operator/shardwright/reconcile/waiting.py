@@ -77,6 +77,7 @@ class Waiting:
         return replace(
             self,
             since=before.since,
+            # Chosen once, so that it fills up (ADR 10).
             claim=before.claim
             if (before.asked, self.deploys) == (self.asked, True)
             else {},
@@ -90,6 +91,8 @@ class Waiting:
 def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
     """Return the GPUs by node that are claimed by those who come before this place in line."""
     claimed: Counter[str] = Counter()
+    # Not of the first alone: as long as he waits for hardware of one kind, those who wait for
+    # another kind would have no protection at all (ADR 10).
     for waiting in line:
         if waiting.rank < rank:
             claimed.update(waiting.claim)

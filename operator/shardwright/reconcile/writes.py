@@ -7,7 +7,9 @@ A write to an object that exists names its uid, so that no other of the same nam
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
+
+from shardwright.rendering.bundle import KubernetesObject
 
 ObjectKey = tuple[str, str]
 """Kind and name, see ``observed.kind_of``; the namespace is always that of the resource."""
@@ -34,7 +36,7 @@ class Create:
     waits for the next look.
     """
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
     needs: frozenset[ObjectKey] = frozenset()
 
 
@@ -44,7 +46,7 @@ class CreateKey:
     key.
     """
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +55,14 @@ class KeepRevision:
     that is it.
     """
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
     """Create a Job that is named by what it does; where there is one of its name, that is it."""
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ class Apply:
     ``needs`` as in a creation.
     """
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
     uid: str
     why: Why = Why.DRIFT
     fields: tuple[str, ...] = ()  # paths of those that differ
@@ -112,7 +114,7 @@ class Patch:
 class DryRunPod:
     """Ask whether a pod of the StatefulSet with this uid would be created, without creating one."""
 
-    content: Mapping[str, Any]
+    content: KubernetesObject
     set_uid: str
 
 
@@ -172,7 +174,7 @@ def written_kind(write: Write) -> str:
     return write.kind if isinstance(write, Delete) else kind_of(write.content)
 
 
-def kind_of(content: Mapping[str, Any]) -> str:
+def kind_of(content: KubernetesObject) -> str:
     """Return the name of an object's kind. Version and group are part of it if several groups have
     the kind.
 

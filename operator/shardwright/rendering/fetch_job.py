@@ -120,6 +120,26 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     rest.
     """
     base = names.base_name(owner.name)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": owned_metadata(
+            job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}
+        ),
+        "spec": {
+            "activeDeadlineSeconds": DEADLINE_SECONDS,
+            # What it has read is in the status of its one pod. Another try is another Job.
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "template": {
+                "metadata": {"labels": {**JOB_LABELS, FETCHES: base}},
+                "spec": _pod_spec(fetch),
+            },
+        },
+    }
+
+
+def _pod_spec(fetch: HubFetch) -> dict[str, Any]:
     words = [
         # Kubernetes fills in $(NAME) of arguments.
         literal(word)
@@ -143,23 +163,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     assert len(spec["initContainers"]) + len(spec["containers"]) == MESSAGES  # noqa: S101 - a container more needs a message more
     if fetch.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in fetch.pull_secrets]
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": owned_metadata(
-            job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}
-        ),
-        "spec": {
-            "activeDeadlineSeconds": DEADLINE_SECONDS,
-            # What it has read is in the status of its one pod. Another try is another Job.
-            "backoffLimit": 0,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {
-                "metadata": {"labels": {**JOB_LABELS, FETCHES: base}},
-                "spec": spec,
-            },
-        },
-    }
+    return spec
 
 
 def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import KubernetesObject
 
 CONTENT_HASH: Final = "shardwright.io/content-hash"
 PLAN_HASH: Final = "shardwright.io/plan-hash"
@@ -60,7 +61,7 @@ _CANONICAL: Final = json.JSONEncoder(
 )
 
 
-def content_hash(item: Mapping[str, Any]) -> str:
+def content_hash(item: KubernetesObject) -> str:
     """Return the hash of an object's rendered content, without the annotation that holds it."""
     metadata = dict(item["metadata"])
     metadata["annotations"] = {
@@ -69,7 +70,7 @@ def content_hash(item: Mapping[str, Any]) -> str:
     return digest({**item, "metadata": metadata})
 
 
-def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
+def with_content_hash(item: KubernetesObject) -> dict[str, Any]:
     """Return the object with the annotation that holds its content hash."""
     metadata = dict(item["metadata"])
     metadata["annotations"] = {

@@ -6,6 +6,7 @@ No label says how a pod is doing: that is in its status.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 
 MODEL: Final = "shardwright.io/model"
@@ -55,7 +56,7 @@ def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
     }
 
 
-def is_managed(live: Mapping[str, Any]) -> bool:
+def is_managed(live: KubernetesObject) -> bool:
     """Return whether an object carries the label by which ours are watched."""
     name, value = MANAGED_BY
     return (live["metadata"].get("labels") or {}).get(name) == value

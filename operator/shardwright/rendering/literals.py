@@ -5,7 +5,7 @@ A shell's quoting is not done here: scripts get these words as arguments.
 
 from typing import Final
 
-HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105
+HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def literal(text: str) -> str:

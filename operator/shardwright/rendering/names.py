@@ -231,4 +231,4 @@ def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
     """
     if not seed:
         return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
-    return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"  # noqa: E501
+    return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"  # noqa: E501 - a name in one piece

@@ -11,6 +11,7 @@ from shardwright.engines.engine import ENGINES
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache, gpu_claims, names, ray
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment, NetworkRules
 from shardwright.rendering.hashing import (
     ASKED_HASH,
@@ -67,7 +68,7 @@ class RenderInputs:
         return owned_metadata(name, self.deployment.owner, labels, annotations)
 
 
-def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
+def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
     """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
     another name.
     """
@@ -90,7 +91,7 @@ def scripts_configmap(subject: RenderInputs) -> dict[str, Any]:
     }
 
 
-def made_secret(subject: RenderInputs, name: str, kind: str) -> dict[str, Any]:
+def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject:
     """Return a Secret without its content: whoever creates it makes that by the type of the Secret,
     and nobody reads it again.
     """
@@ -103,7 +104,7 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> dict[str, Any]:
     }
 
 
-def client_service(subject: RenderInputs) -> dict[str, Any]:
+def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the Service that clients use; only leaders serve HTTP."""
     name = names.client_service(subject.base)
     return _service(
@@ -111,7 +112,7 @@ def client_service(subject: RenderInputs) -> dict[str, Any]:
     )
 
 
-def peers_service(subject: RenderInputs, group: int) -> dict[str, Any]:
+def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
     """Return the headless Service of a group of several pods; ranks must find each other long
     before any is ready.
     """
@@ -143,7 +144,7 @@ def _service(
 
 def disruption_budgets(
     subject: RenderInputs, ready_pods: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[KubernetesObject]:
     """Yield the one budget over all ranks: a drain can always go on, and never takes two groups at
     once.
 
@@ -169,7 +170,7 @@ def disruption_budgets(
     }
 
 
-def network_policy(subject: RenderInputs, rules: NetworkRules) -> dict[str, Any]:
+def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObject:
     """Return the NetworkPolicy over all pods of a resource."""
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -179,7 +180,7 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> dict[str, Any]
     }
 
 
-def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
+def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
     """Return the ComputeDomain that opens the NVLink domain of a group's nodes to its pods; it has
     as many nodes as pods claim a channel.
     """
@@ -198,7 +199,7 @@ def compute_domain(subject: RenderInputs, group: int) -> dict[str, Any]:
 
 def claim_template(
     subject: RenderInputs, group: int, claimed: ClaimedDevices
-) -> dict[str, Any]:
+) -> KubernetesObject:
     """Return the template of the claims on which the pods of a group get their GPUs."""
     name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
     return {
@@ -225,7 +226,7 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
     )
 
 
-def statefulset(subject: RenderInputs, group: int) -> dict[str, Any]:
+def statefulset(subject: RenderInputs, group: int) -> KubernetesObject:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the
     operator.
     """

@@ -523,7 +523,7 @@ def _group_environment(
     if plan.nodes_per_replica == 1:
         return []
     own = deployment.group_name(group)
-    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501
+    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501 - a name in one piece
     return [
         {"name": LEADER_VARIABLE, "value": name},
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),

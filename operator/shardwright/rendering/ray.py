@@ -24,7 +24,7 @@ ANSWER_SECONDS: Final = 30
 has died never does.
 """
 
-FOLDER: Final = "/tmp/ray"  # where Ray keeps sockets and logs; a volume of the pod  # noqa: S108
+FOLDER: Final = "/tmp/ray"  # noqa: S108 - where Ray keeps sockets and logs; a volume of the pod
 """Ray's own default: a path that is short enough for its sockets."""
 
 

@@ -11,7 +11,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
-from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.bundle import Bundle, KubernetesObject
 from shardwright.rendering.deployment import Deployment, OwnMarks
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.hashing import (
@@ -45,47 +45,40 @@ def render(
     subject = objects.RenderInputs(
         plan=plan, deployment=deployment, plan_hash=plan_hash(plan)
     )
-    groups = range(len(plan.groups))
     ready = (
         len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     )
-    items: list[dict[str, Any]] = [
-        # What pods mount, and the names by which they find each other, are there before the pods.
-        objects.scripts_configmap(subject),
-        *(
-            objects.network_policy(subject, rules)
-            for rules in (deployment.cluster.network_rules,)
-            if rules
-        ),
-        objects.client_service(subject),
-        *(
-            objects.peers_service(subject, group)
-            for group in groups
-            if plan.nodes_per_replica > 1
-        ),
-        *objects.disruption_budgets(subject, ready),
-        *(
-            objects.compute_domain(subject, group)
-            for group in groups
-            if plan.compute_domain
-        ),
-        *(
-            objects.claim_template(subject, group, claimed)
-            for group in groups
-            for claimed in (plan.claimed,)
-            if claimed
-        ),
-        *(objects.statefulset(subject, group) for group in groups),
-    ]
     bundle = Bundle(
-        objects=tuple(with_content_hash(item) for item in items),
+        objects=tuple(map(with_content_hash, _objects(subject, ready))),
         keys=tuple(_keys(subject)),
     )
     bundle = adapt(bundle, deployment.cluster.scheduling)
     return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
 
-def _keys(subject: objects.RenderInputs) -> Iterator[dict[str, Any]]:
+def _objects(
+    subject: objects.RenderInputs, ready_pods: int
+) -> Iterator[KubernetesObject]:
+    """Yield the objects in order.
+
+    What pods mount, and the names by which they find each other, are there before the pods.
+    """
+    plan, groups = subject.plan, range(len(subject.plan.groups))
+    yield objects.scripts_configmap(subject)
+    if rules := subject.deployment.cluster.network_rules:
+        yield objects.network_policy(subject, rules)
+    yield objects.client_service(subject)
+    if plan.nodes_per_replica > 1:
+        yield from (objects.peers_service(subject, group) for group in groups)
+    yield from objects.disruption_budgets(subject, ready_pods)
+    if plan.compute_domain:
+        yield from (objects.compute_domain(subject, group) for group in groups)
+    if claimed := plan.claimed:
+        yield from (objects.claim_template(subject, group, claimed) for group in groups)
+    yield from (objects.statefulset(subject, group) for group in groups)
+
+
+def _keys(subject: objects.RenderInputs) -> Iterator[KubernetesObject]:
     if group_token.joins(subject.plan):
         yield objects.made_secret(
             subject,
@@ -144,7 +137,7 @@ def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _saying(
-    item: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
+    item: KubernetesObject, own: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     template = item["spec"]["template"]
     labels = {
@@ -192,7 +185,7 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
 
 
 def _on_nodes(
-    item: Mapping[str, Any], bound: Mapping[str, tuple[str, ...]], architecture: str
+    item: KubernetesObject, bound: Mapping[str, tuple[str, ...]], architecture: str
 ) -> Mapping[str, Any]:
     nodes = (
         bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None

@@ -63,26 +63,15 @@ def _bounds(
     plan: Plan, deployment: Deployment
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the requests of a container for memory and disk, and its limits."""
-    workers, quantizes = (
-        workers_per_pod(plan),
-        deployment.weights.quantization is not None,
-    )
-    memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
-    most = budgets.host_memory_limit_bytes(
-        plan, workers, request_bytes=memory, quantizes=quantizes
-    )
     kept, files = (
         (plan.host_cache.pod_bytes, plan.host_cache.region_bytes)
         if plan.host_cache
         else (0, 0)
     )
-    model, draft = cache.downloads(deployment), cache.downloads_draft(deployment)
-    downloaded = budgets.downloaded_bytes(
-        plan, model=model, draft=draft, quantizes=quantizes
-    )
+    memory, most = _memory_bytes(plan, deployment)
     ours = {
         MEMORY: (memory + kept, most + files),
-        DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment)),
+        DISK: _disk_bytes(plan, deployment),
     }
     disk, without_limit = (
         deployment.pods.ephemeral_storage,
@@ -108,6 +97,29 @@ def _bounds(
         for name, limit in limits.items()
         if limit is not None and not _is_zero(limit)
     }
+
+
+def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
+    """Return the request and the limit of host memory, without K/V that is kept in it."""
+    workers = workers_per_pod(plan)
+    memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    return memory, budgets.host_memory_limit_bytes(
+        plan,
+        workers,
+        request_bytes=memory,
+        quantizes=deployment.weights.quantization is not None,
+    )
+
+
+def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
+    """Return the request and the limit of disk."""
+    downloaded = budgets.downloaded_bytes(
+        plan,
+        model=cache.downloads(deployment),
+        draft=cache.downloads_draft(deployment),
+        quantizes=deployment.weights.quantization is not None,
+    )
+    return budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment))
 
 
 def _more(stated: str | None, kept: int) -> str | None:

@@ -58,9 +58,9 @@ def format_seconds(seconds: float) -> str:
 
 def format_output(performance: Performance) -> str:
     """Return the output tokens per second with the 80% band and what it rests on."""
-    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501
+    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501 - a format in one piece
     return (
-        f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501
+        f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501 - a format in one piece
         ")"
     )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from shardwright.api.admission import lacks_revision
 from shardwright.api.request import to_request
-from shardwright.api.resource import Metadata
-from shardwright.api.settings import with_defaults
+from shardwright.api.resource import Metadata, ShardedModel
+from shardwright.api.settings import Settings, with_defaults
 from shardwright.api.spec import Spec
 from shardwright.api.workload import head_of
 from shardwright.errors import Problem
@@ -80,25 +80,18 @@ def resolve(question: Question) -> Subject:
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     resource = question.resource.model_copy(update={"spec": spec})
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
-    version, pins = (
-        version_of(
-            # With onUpgrade: Roll the newest version takes the place of the one that is kept.
-            spec,
-            question,
-            question.kept_version if intent.keeps_templates else None,
-        ),
-        pins_of(spec),
-    )
+    # With onUpgrade: Roll the newest version takes the place of the one that is kept.
+    kept = question.kept_version if intent.keeps_templates else None
+    version, pins = version_of(spec, question, kept), pins_of(spec)
     stored = stored_model(question, spec)
     model = held_model(stored, spec.model, pins)
     alone = traits_of(spec, version, pins, question.settings)
     drafter = drafter_for(spec, question, model, alone, pins)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
-    deployment = to_deployment(
-        resource, engine_version=version, stored_quantization=stored.quantization
+    deployment = _deployment(
+        resource, question.settings, version, stored.quantization, hashes.pods
     )
-    rules = network_rules_of(question.settings.network_policy)
     return Subject(
         owner=deployment.owner,
         generation=resource.metadata.generation,
@@ -113,16 +106,31 @@ def resolve(question: Question) -> Subject:
         ),
         traits=replace(alone, options=replace(alone.options, drafter=drafter)),
         terms=terms_of(spec),
-        deployment=replace(
-            deployment,
-            cluster=replace(deployment.cluster, network_rules=rules),
-            groups=replace(deployment.groups, asked=hashes.pods),
-        ),
+        deployment=deployment,
         defaulted=defaulted,
         input_hash=hashes.whole,
         cut_hash=hashes.cut,
         default_version=version if leaves_version_open(spec.engine) else "",
         unadmitted=unadmitted_images(spec.engine, question.settings, version),
+    )
+
+
+def _deployment(
+    resource: ShardedModel,
+    settings: Settings,
+    version: str,
+    stored_quantization: str | None,
+    asked: str,
+) -> Deployment:
+    """Return how to run the model, for pods that are asked for by this hash."""
+    deployment = to_deployment(
+        resource, engine_version=version, stored_quantization=stored_quantization
+    )
+    rules = network_rules_of(settings.network_policy)
+    return replace(
+        deployment,
+        cluster=replace(deployment.cluster, network_rules=rules),
+        groups=replace(deployment.groups, asked=asked),
     )
 
 

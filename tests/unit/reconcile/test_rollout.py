@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.group import LifeRules
-from shardwright.reconcile.rollout import turns_left
+from shardwright.reconcile.rollout import turn_is_gone, turns_left
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.writes import Apply, Write, ended_groups, written_name
 from tests.support.builders_reconcile import (
@@ -375,6 +375,23 @@ def test_the_last_turn_is_for_a_namespace_that_has_none(
     most: int, beside: int, elsewhere: int, left: int
 ) -> None:
     assert turns_left(most, beside, elsewhere) == left
+
+
+@pytest.mark.parametrize(
+    ("left", "counted_on", "goes_down", "gone"),
+    [
+        (1, 2, True, True),
+        (0, 1, True, True),
+        (2, 2, True, False),
+        (3, 2, True, False),
+        (1, 2, False, False),
+        (None, 2, True, False),
+    ],
+)
+def test_a_turn_is_gone_that_others_have_taken_since_it_was_counted_on(
+    left: int | None, counted_on: int, *, goes_down: bool, gone: bool
+) -> None:
+    assert turn_is_gone(left, counted_on, goes_down=goes_down) is gone
 
 
 def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None:

@@ -15,7 +15,15 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import CONTEXT, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer, PipelineRole, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, linear, norms
+from shardwright.modelspec.tensors import (
+    Block,
+    Blocks,
+    Tensor,
+    Tensors,
+    gated,
+    linear,
+    norms,
+)
 
 _OPT_POSITION_OFFSET: Final = 2
 """Rows of OPT's position table before the first position. Source: transformers
@@ -25,21 +33,19 @@ _OPT_POSITION_OFFSET: Final = 2
 
 def _ungated(
     name: tuple[str, str], hidden: int, intermediate: int, *, bias: bool
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     return (
         *linear(name[0], intermediate, hidden, Split.COLUMN, bias=bias),
         *linear(name[1], hidden, intermediate, Split.ROW, bias=bias),
     )
 
 
-def _layer_norms(size: int, *names: str) -> tuple[Tensor, ...]:
+def _layer_norms(size: int, *names: str) -> Tensors:
     """Return norms that have a bias beside their scale."""
     return norms(size, *names, *(f"{name}.bias" for name in names))
 
 
-def _same(
-    shape: Shape, intermediate: int, matrices: int, tensors: tuple[Tensor, ...]
-) -> Blocks:
+def _same(shape: Shape, intermediate: int, matrices: int, tensors: Tensors) -> Blocks:
     feed_forward = DenseFeedForward(intermediate=intermediate, matrices=matrices)
     block = Block(
         layer=Layer(attention=grouped(shape), feed_forward=feed_forward),

@@ -32,6 +32,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -52,7 +53,7 @@ def read_latent(fields: Fields, shape: Shape) -> LatentAttention:
     )
 
 
-def _queries(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
+def _queries(shape: Shape, attention: LatentAttention) -> Tensors:
     width = attention.heads * (attention.nope_dim + attention.rope_dim)
     if attention.q_lora_rank is None:
         return linear("self_attn.q_proj", width, shape.hidden, Split.COLUMN)
@@ -65,7 +66,7 @@ def _queries(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
     )
 
 
-def latent_tensors(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
+def latent_tensors(shape: Shape, attention: LatentAttention) -> Tensors:
     """Return queries, the latent vector, what it is expanded to, and the output projection."""
     latent, heads = attention.kv_lora_rank, attention.heads
     key_values = heads * (attention.nope_dim + attention.value_head_dim)
@@ -107,7 +108,7 @@ def expert_tensors(
     *,
     corrected: bool,
     gate: WeightFormat | None = None,
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Return router (with its FP32 correction bias, if it has one), shared and routed experts."""
     bias = Tensor(
         name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
@@ -130,12 +131,12 @@ class _Attention:
     """Latent attention of a layer, with the tensors that it needs."""
 
     attention: LatentAttention
-    tensors: tuple[Tensor, ...]
+    tensors: Tensors
 
 
 def _indexer_tensors(
     fields: Fields, shape: Shape, attention: LatentAttention, dim: int
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Return the indexer, which every rank holds whole. Source: vLLM 0.32
     ``models/deepseek_v2.py:Indexer``.
     """

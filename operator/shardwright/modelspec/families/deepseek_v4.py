@@ -33,6 +33,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -67,7 +68,7 @@ def _attention(fields: Fields, shape: Shape, ratio: int) -> LatentAttention:
     )
 
 
-def _compressor(name: str, hidden: int, dim: int, ratio: int) -> tuple[Tensor, ...]:
+def _compressor(name: str, hidden: int, dim: int, ratio: int) -> Tensors:
     width = dim * (2 if ratio == _INDEXED else 1)
     return (
         Tensor(name=f"{name}.ape", outputs=ratio, inputs=width, storage=FP32),
@@ -77,7 +78,7 @@ def _compressor(name: str, hidden: int, dim: int, ratio: int) -> tuple[Tensor, .
     )
 
 
-def _indexer(fields: Fields, hidden: int, q_rank: int) -> tuple[Tensor, ...]:
+def _indexer(fields: Fields, hidden: int, q_rank: int) -> Tensors:
     heads, dim = (
         fields.integer("index_n_heads", HEADS),
         fields.integer("index_head_dim", HEAD_DIM),
@@ -89,7 +90,7 @@ def _indexer(fields: Fields, hidden: int, q_rank: int) -> tuple[Tensor, ...]:
     )
 
 
-def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor, ...]:
+def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> Tensors:
     q_rank = fields.integer("q_lora_rank", WIDTH)
     groups, o_rank = (
         fields.integer("o_groups", HEADS),
@@ -119,7 +120,7 @@ def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor
     )
 
 
-def stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
+def stream_tensors(fields: Fields, hidden: int) -> Tensors:
     """Return the tensors that mix the streams before and after attention and feed-forward."""
     streams = fields.integer("hc_mult", _STREAMS, default=1)
     mixes = streams * (streams + 2)
@@ -133,7 +134,7 @@ def stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
 
 def _expert_tensors(
     fields: Fields, shape: Shape, block: ExpertFeedForward, *, hashed: bool
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     experts = routed(
         "mlp.experts", block.experts, shape.hidden, block.expert_intermediate
     )

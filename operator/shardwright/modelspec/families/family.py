@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import GroupedAttention, PipelineRole, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, linear, norms
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, linear, norms
 
 
 def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[PipelineRole, Tensor], ...]:
@@ -44,7 +44,7 @@ class Family:
     warnings: tuple[str, ...] = ()
 
 
-def _nothing(_: "Shape") -> tuple[Tensor, ...]:
+def _nothing(_: "Shape") -> Tensors:
     return ()
 
 
@@ -60,8 +60,8 @@ class Predictor:
     counts: str
     block: Callable[[Blocks, int], Block]
     default: int = 0
-    beside: Callable[["Shape"], tuple[Tensor, ...]] = _nothing
-    shared: Callable[["Shape"], tuple[Tensor, ...]] = _nothing
+    beside: Callable[["Shape"], Tensors] = _nothing
+    shared: Callable[["Shape"], Tensors] = _nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def grouped(shape: Shape, window: int | None = None) -> GroupedAttention:
 
 def grouped_tensors(
     shape: Shape, *, bias: bool = False, output_bias: bool = False
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Return query, key, value and output projections."""
     return (
         *linear(
@@ -163,12 +163,12 @@ def grouped_tensors(
     )
 
 
-def head_norms(shape: Shape) -> tuple[Tensor, ...]:
+def head_norms(shape: Shape) -> Tensors:
     """Return the norms of queries and keys, one vector of a head's width each."""
     return norms(shape.head_dim, "self_attn.q_norm", "self_attn.k_norm")
 
 
-def block_norms(shape: Shape) -> tuple[Tensor, ...]:
+def block_norms(shape: Shape) -> Tensors:
     """Return the two norms of a layer: before attention and before the feed-forward block."""
     return norms(shape.hidden, "input_layernorm", "post_attention_layernorm")
 

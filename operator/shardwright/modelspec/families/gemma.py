@@ -30,6 +30,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     norms,
     routed,
@@ -37,13 +38,13 @@ from shardwright.modelspec.tensors import (
 )
 
 
-def _tensors(fields: Fields, shape: Shape, intermediate: int) -> tuple[Tensor, ...]:
+def _tensors(fields: Fields, shape: Shape, intermediate: int) -> Tensors:
     bias = fields.boolean("attention_bias", default=False)
     attention = grouped_tensors(shape, bias=bias, output_bias=bias)
     return (*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape))
 
 
-def _sandwich(shape: Shape) -> tuple[Tensor, ...]:
+def _sandwich(shape: Shape) -> Tensors:
     return norms(
         shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm"
     )
@@ -61,9 +62,7 @@ def _gemma(fields: Fields, shape: Shape) -> Blocks:
     return lambda _: block
 
 
-def _sliding(
-    fields: Fields, shape: Shape, extra: tuple[Tensor, ...], full_every: int
-) -> Blocks:
+def _sliding(fields: Fields, shape: Shape, extra: Tensors, full_every: int) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (*_tensors(fields, shape, intermediate), *_sandwich(shape), *extra)
     slides = alternating(fields, shape.layers, full_every)
@@ -91,7 +90,7 @@ def _gemma3(fields: Fields, shape: Shape) -> Blocks:
 
 def _gemma4_attention(
     fields: Fields, shape: Shape, *, slides: bool
-) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+) -> tuple[GroupedAttention, Tensors]:
     """Return attention of a sliding layer, or of a full one with its own head width and K/V
     heads.
     """
@@ -119,9 +118,7 @@ def _gemma4_experts(fields: Fields) -> ExpertFeedForward | None:
     )
 
 
-def _gemma4_expert_tensors(
-    shape: Shape, block: ExpertFeedForward
-) -> tuple[Tensor, ...]:
+def _gemma4_expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:
     return (
         Tensor(name="router.scale", outputs=shape.hidden),
         Tensor(name="router.per_expert_scale", outputs=block.experts),

@@ -18,6 +18,7 @@ from shardwright.modelspec.families.family import Family, Shape, Tower, block_no
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
+    LatentAttention,
     Layer,
     RecurrentAttention,
     Split,
@@ -27,6 +28,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -36,7 +38,7 @@ _KERNEL: Final = (1, 64)
 _POOL: Final = (1, 1024)
 
 
-def _plain(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _plain(tensors: Tensors) -> Tensors:
     """Return tensors that no method quantizes: attention is kept in the model's type. Source:
     ``glm5next/common/model.py``.
     """
@@ -45,7 +47,7 @@ def _plain(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def _delta_attention(
     config: Fields, shape: Shape
-) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+) -> tuple[RecurrentAttention, Tensors]:
     """Source: vLLM 0.33 ``models/glm5next/common/kda.py``; two low-rank gates stand whole on every
     rank.
     """
@@ -86,9 +88,7 @@ def _delta_attention(
     )
 
 
-def _indexer_tensors(
-    fields: Fields, shape: Shape, q_rank: int, pool: int
-) -> tuple[Tensor, ...]:
+def _indexer_tensors(fields: Fields, shape: Shape, q_rank: int, pool: int) -> Tensors:
     """Source: vLLM 0.33 ``models/glm5next/common/attention.py:Indexer``."""
     heads, dim = (
         fields.integer("index_n_heads", HEADS),
@@ -127,18 +127,8 @@ def _kinds(fields: Fields, name: str, layers: int) -> tuple[str, ...]:
 
 
 def _glm_next(fields: Fields, shape: Shape) -> Blocks:
-    config = fields.section("linear_attn_config") or Fields(
-        {}, f"{fields.path}linear_attn_config.", fields.problems
-    )
-    state, state_tensors = _delta_attention(config, shape)
-    pool = fields.integer("index_kpool", _POOL, default=1)
-    latent = replace(
-        read_latent(fields, shape),
-        selected_tokens=fields.integer("index_topk", CONTEXT),
-        index_dim=fields.integer("index_head_dim", HEAD_DIM),
-        index_pool=pool,
-    )
-    indexer = _indexer_tensors(fields, shape, latent.q_lora_rank or shape.hidden, pool)
+    state, recurrent = _recurrent(fields, shape)
+    latent, full = _selected(fields, shape)
     experts, dense = (
         read_experts(fields),
         DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH)),
@@ -155,10 +145,6 @@ def _glm_next(fields: Fields, shape: Shape) -> Blocks:
     always = (*block_norms(shape), *streams)
     sparse_tensors = expert_tensors(
         shape, experts, corrected=fields.string("topk_method") == "noaux_tc"
-    )
-    recurrent, full = (
-        _plain(state_tensors),
-        _plain((*latent_tensors(shape, latent), *indexer)),
     )
 
     def block(layer: int) -> Block:
@@ -178,6 +164,27 @@ def _glm_next(fields: Fields, shape: Shape) -> Blocks:
         )
 
     return block
+
+
+def _recurrent(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
+    config = fields.section("linear_attn_config") or Fields(
+        {}, f"{fields.path}linear_attn_config.", fields.problems
+    )
+    state, tensors = _delta_attention(config, shape)
+    return state, _plain(tensors)
+
+
+def _selected(fields: Fields, shape: Shape) -> tuple[LatentAttention, Tensors]:
+    """Return the latent attention to the tokens that an indexer selects."""
+    pool = fields.integer("index_kpool", _POOL, default=1)
+    latent = replace(
+        read_latent(fields, shape),
+        selected_tokens=fields.integer("index_topk", CONTEXT),
+        index_dim=fields.integer("index_head_dim", HEAD_DIM),
+        index_pool=pool,
+    )
+    indexer = _indexer_tensors(fields, shape, latent.q_lora_rank or shape.hidden, pool)
+    return latent, _plain((*latent_tensors(shape, latent), *indexer))
 
 
 _WARNING: Final = (

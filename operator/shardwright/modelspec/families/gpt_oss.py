@@ -13,10 +13,10 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import EXPERTS, WIDTH, Fields
 from shardwright.modelspec.spec import ExpertFeedForward, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, routed, router
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, routed, router
 
 
-def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:
     count, width = block.experts, block.expert_intermediate
     return (
         router("mlp.router", count, shape.hidden),

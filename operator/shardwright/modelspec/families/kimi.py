@@ -22,6 +22,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -34,7 +35,7 @@ _KERNEL: Final = (1, 64)
 
 def _delta_attention(
     config: Fields, shape: Shape
-) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+) -> tuple[RecurrentAttention, Tensors]:
     """Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py``, built for K3."""
     heads, dim = (
         config.integer("num_heads", HEADS),
@@ -42,12 +43,7 @@ def _delta_attention(
     )
     kernel = config.integer("short_conv_kernel_size", _KERNEL)
     width = heads * dim
-    full_gate = config.boolean("use_full_rank_gate", default=False)
-    gate = linear("self_attn.g_proj", width, shape.hidden, Split.COLUMN)
-    low_rank_gate = (
-        *linear("self_attn.g_a_proj", dim, shape.hidden, Split.REPLICATED),
-        *linear("self_attn.g_b_proj", width, dim, Split.COLUMN),
-    )
+    gate = _gate(config, shape.hidden, width, dim)
     state = RecurrentAttention(
         heads=heads,
         key_heads=heads,
@@ -69,12 +65,21 @@ def _delta_attention(
             storage=FP32,
         ),
         *linear("self_attn.qkv_proj", 3 * width, shape.hidden, Split.COLUMN),
-        *(gate if full_gate else low_rank_gate),
+        *gate,
         *linear("self_attn.f_a_proj", dim, shape.hidden, Split.REPLICATED),
         *linear("self_attn.f_b_proj", width, dim, Split.COLUMN),
         *linear("self_attn.b_proj", heads, shape.hidden, Split.COLUMN),
         *norms(dim, "self_attn.o_norm"),
         *linear("self_attn.o_proj", shape.hidden, width, Split.ROW),
+    )
+
+
+def _gate(config: Fields, hidden: int, width: int, dim: int) -> Tensors:
+    if config.boolean("use_full_rank_gate", default=False):
+        return linear("self_attn.g_proj", width, hidden, Split.COLUMN)
+    return (
+        *linear("self_attn.g_a_proj", dim, hidden, Split.REPLICATED),
+        *linear("self_attn.g_b_proj", width, dim, Split.COLUMN),
     )
 
 
@@ -90,27 +95,8 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(
-    fields: Fields, shape: Shape, block: ExpertFeedForward
-) -> tuple[Tensor, ...]:
+def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> Tensors:
     latent = fields.optional_integer("routed_expert_hidden_size", WIDTH)
-    around = (
-        (
-            Tensor(
-                name="block_sparse_moe.routed_expert_down_proj",
-                outputs=latent,
-                inputs=shape.hidden,
-            ),
-            *norms(latent, "block_sparse_moe.routed_expert_norm"),
-            Tensor(
-                name="block_sparse_moe.routed_expert_up_proj",
-                outputs=shape.hidden,
-                inputs=latent,
-            ),
-        )
-        if latent
-        else ()
-    )
     return (
         router("block_sparse_moe.gate", block.experts, shape.hidden),
         Tensor(
@@ -127,7 +113,7 @@ def _expert_tensors(
             if block.shared_intermediate
             else ()
         ),
-        *around,
+        *(_latent_projections(latent, shape.hidden) if latent else ()),
         *routed(
             "block_sparse_moe.experts",
             block.experts,
@@ -137,7 +123,24 @@ def _expert_tensors(
     )
 
 
-def _residuals(fields: Fields, shape: Shape, *names: str) -> tuple[Tensor, ...]:
+def _latent_projections(latent: int, hidden: int) -> Tensors:
+    """Return what stands before and after routed experts that work on a narrower state."""
+    return (
+        Tensor(
+            name="block_sparse_moe.routed_expert_down_proj",
+            outputs=latent,
+            inputs=hidden,
+        ),
+        *norms(latent, "block_sparse_moe.routed_expert_norm"),
+        Tensor(
+            name="block_sparse_moe.routed_expert_up_proj",
+            outputs=hidden,
+            inputs=latent,
+        ),
+    )
+
+
+def _residuals(fields: Fields, shape: Shape, *names: str) -> Tensors:
     """Return the tensors that weigh earlier residuals, if the model has them (K3)."""
     if fields.values.get("attn_res_block_size") is None:
         return ()

@@ -14,13 +14,13 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated
+from shardwright.modelspec.tensors import Block, Blocks, Tensors, gated
 
 
 def _stack(
     fields: Fields,
     shape: Shape,
-    attention: tuple[Tensor, ...],
+    attention: Tensors,
     reach: tuple[int | None, ...],
 ) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)

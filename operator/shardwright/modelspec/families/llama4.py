@@ -17,7 +17,14 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, routed, router
+from shardwright.modelspec.tensors import (
+    Block,
+    Blocks,
+    Tensors,
+    gated,
+    routed,
+    router,
+)
 
 _FULL_EVERY = 4
 """Layers without positions (and with full attention) where the config lists none: every fourth.
@@ -37,7 +44,7 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:
     return (
         router("feed_forward.router", block.experts, shape.hidden),
         *gated("feed_forward.shared_expert", shape.hidden, block.shared_intermediate),

@@ -17,12 +17,12 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import HEAD_DIM, HEADS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, Layer, Split
-from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated
+from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated
 
 
 def _attention(
     fields: Fields, shape: Shape, *, slides: bool
-) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+) -> tuple[GroupedAttention, Tensors]:
     prefix = "swa_" if slides else ""
     own = replace(
         shape,

@@ -37,6 +37,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -57,9 +58,7 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(
-    fields: Fields, shape: Shape, block: ExpertFeedForward
-) -> tuple[Tensor, ...]:
+def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> Tensors:
     correction = Tensor(
         name="block_sparse_moe.e_score_correction_bias",
         outputs=block.experts,
@@ -81,7 +80,7 @@ def _expert_tensors(
     )
 
 
-def _query_key_norms(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
+def _query_key_norms(fields: Fields, shape: Shape) -> Tensors:
     if not fields.boolean("use_qk_norm", default=False):
         return ()
     if fields.string("qk_norm_type") == "per_head":
@@ -114,9 +113,7 @@ def _minimax_m2(fields: Fields, shape: Shape) -> Blocks:
     return lambda _: block
 
 
-def _indexed(
-    fields: Fields, shape: Shape
-) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+def _indexed(fields: Fields, shape: Shape) -> tuple[GroupedAttention, Tensors]:
     """Return attention with the indexer that selects blocks of the context."""
     section = fields.section("sparse_attention_config") or Fields(
         {}, f"{fields.path}sparse_attention_config.", fields.problems

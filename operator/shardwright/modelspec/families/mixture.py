@@ -27,6 +27,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     norms,
     routed,
@@ -143,7 +144,7 @@ def _sparse_layers(fields: Fields) -> Callable[[int], bool]:
     return lambda layer: layer not in dense and (layer + 1) % step == 0
 
 
-def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> Block:
+def _qwen_dense(fields: Fields, shape: Shape, attention: Tensors) -> Block:
     intermediate = fields.integer("intermediate_size", WIDTH)
     window = qwen_window(fields, shape.layers)
     return Block(
@@ -174,7 +175,7 @@ def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
 
 def qwen_expert_tensors(
     shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Return router, routed experts and the gated shared expert, if there is one."""
     shared = block.shared_intermediate
     beside = (
@@ -191,7 +192,7 @@ def qwen_expert_tensors(
 def _qwen_sparse(
     fields: Fields,
     shape: Shape,
-    attention: tuple[Tensor, ...],
+    attention: Tensors,
     *,
     quantizable_router: bool,
 ) -> Block:
@@ -207,7 +208,7 @@ def _qwen_sparse(
 def _qwen(
     fields: Fields,
     shape: Shape,
-    attention: tuple[Tensor, ...],
+    attention: Tensors,
     *,
     quantizable_router: bool,
 ) -> Blocks:

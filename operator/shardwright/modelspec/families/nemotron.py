@@ -27,6 +27,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -87,7 +88,7 @@ def _mamba(fields: Fields, shape: Shape) -> Block:
     return Block(layer=Layer(attention=attention, feed_forward=None), tensors=tensors)
 
 
-def _ungated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
+def _ungated(name: str, hidden: int, intermediate: int) -> Tensors:
     return (
         *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN),
         *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW),
@@ -108,14 +109,6 @@ def _moe(fields: Fields, shape: Shape) -> Block:
         * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
         matrices=2,
     )
-    around = (
-        (
-            *linear("mixer.fc1_latent_proj", latent, shape.hidden, Split.REPLICATED),
-            *linear("mixer.fc2_latent_proj", shape.hidden, latent, Split.REPLICATED),
-        )
-        if latent
-        else ()
-    )
     inside = routed(
         "mixer.experts", experts, latent or shape.hidden, block.expert_intermediate
     )
@@ -129,11 +122,19 @@ def _moe(fields: Fields, shape: Shape) -> Block:
             if block.shared_intermediate
             else ()
         ),
-        *around,
+        *(_latent_projections(latent, shape.hidden) if latent else ()),
         *(tensor for tensor in inside if not tensor.name.endswith("gate_proj")),
         *norms(shape.hidden, "norm"),
     )
     return Block(layer=Layer(attention=None, feed_forward=block), tensors=tensors)
+
+
+def _latent_projections(latent: int, hidden: int) -> Tensors:
+    """Return what stands before and after routed experts that work on a narrower state."""
+    return (
+        *linear("mixer.fc1_latent_proj", latent, hidden, Split.REPLICATED),
+        *linear("mixer.fc2_latent_proj", hidden, latent, Split.REPLICATED),
+    )
 
 
 def _mlp(fields: Fields, shape: Shape) -> Block:
@@ -208,8 +209,8 @@ def _deci_width(config: Fields, shape: Shape) -> int:
     if (
         isinstance(factor, int | float)
         and not isinstance(factor, bool)
-        and 0 < factor <= 64  # noqa: PLR2004
-    ):  # published: below 8
+        and 0 < factor <= 64  # noqa: PLR2004 - published: below 8
+    ):
         return -(-int(2 * factor * shape.hidden / 3) // _MULTIPLE) * _MULTIPLE
     return config.integer("intermediate_size", WIDTH)
 

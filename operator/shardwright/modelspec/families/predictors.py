@@ -10,7 +10,7 @@ from typing import Final
 
 from shardwright.modelspec.families.family import Predictor, Shape
 from shardwright.modelspec.spec import RecurrentAttention, Split
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, norms
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, norms
 
 
 def _joined(hidden: int, name: str, split: Split) -> Tensor:
@@ -24,7 +24,7 @@ def _next(blocks: Blocks, layers: int) -> Block:
     return blocks(layers)
 
 
-def _deepseek(shape: Shape) -> tuple[Tensor, ...]:
+def _deepseek(shape: Shape) -> Tensors:
     return (
         _joined(shape.hidden, "eh_proj", Split.REPLICATED),
         *norms(shape.hidden, "enorm", "hnorm", "shared_head.norm"),
@@ -44,7 +44,7 @@ def _first_whole(blocks: Blocks, layers: int) -> Block:
     )
 
 
-def _qwen(shape: Shape) -> tuple[Tensor, ...]:
+def _qwen(shape: Shape) -> Tensors:
     return (
         _joined(shape.hidden, "fc", Split.COLUMN),
         *norms(shape.hidden, "norm", "pre_fc_norm_hidden", "pre_fc_norm_embedding"),

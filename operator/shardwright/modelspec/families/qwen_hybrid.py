@@ -34,6 +34,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     norms,
@@ -42,9 +43,7 @@ from shardwright.modelspec.tensors import (
 _KERNEL = (1, 64)
 
 
-def _delta_rule(
-    fields: Fields, shape: Shape
-) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
     key_heads = fields.integer("linear_num_key_heads", HEADS)
     heads = fields.integer("linear_num_value_heads", HEADS)
     key_dim = fields.integer("linear_key_head_dim", HEAD_DIM)
@@ -75,7 +74,7 @@ def _delta_rule(
     )
 
 
-def _full_attention(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
+def _full_attention(fields: Fields, shape: Shape) -> Tensors:
     gate = linear(
         "self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN
     )
@@ -106,7 +105,7 @@ def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
 
 
 def _hybrid(
-    fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: tuple[Tensor, ...]
+    fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: Tensors
 ) -> Blocks:
     state, recurrent = _delta_rule(fields, shape)
     rest = (*tensors, *block_norms(shape))

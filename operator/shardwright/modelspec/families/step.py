@@ -31,6 +31,7 @@ from shardwright.modelspec.tensors import (
     Block,
     Blocks,
     Tensor,
+    Tensors,
     gated,
     linear,
     routed,
@@ -48,9 +49,7 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(
-    fields: Fields, shape: Shape, block: ExpertFeedForward
-) -> tuple[Tensor, ...]:
+def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> Tensors:
     """Source: vLLM 0.32 ``models/step3p5.py:FusedMoEBlock``."""
     bias = Tensor(name="moe.router_bias", outputs=block.experts, storage=FP32)
     return (
@@ -68,7 +67,7 @@ def _expert_tensors(
 
 def _attention(
     fields: Fields, shape: Shape, *, slides: bool
-) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+) -> tuple[GroupedAttention, Tensors]:
     other = fields.section("attention_other_setting") if slides else None
     own = replace(
         shape,

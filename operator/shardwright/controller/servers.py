@@ -1,0 +1,59 @@
+"""The HTTP servers of the process: probes on one port, metrics and plans on another.
+
+What they answer is made elsewhere; here is only that they begin and end together.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from shardwright.controller.exposition import Exposition
+from shardwright.controller.health import Health
+from shardwright.controller.http_server import HttpServer
+from shardwright.controller.metrics import Metrics
+from shardwright.controller.options import Options
+from shardwright.controller.plans import PLANS_PATH, Plans
+from shardwright.controller.scrapers import Scrapers
+
+METRICS_PATH: Final = "/metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """The servers. ``scrapers`` judges who may scrape (None: everybody), ``plans`` answers with
+    pages (None: nobody asked for them).
+    """
+
+    probes: HttpServer
+    scrapes: HttpServer
+    scrapers: Scrapers | None
+    plans: Plans | None
+
+    async def stop(self) -> None:
+        """Answer nothing more."""
+        self.probes.stop()
+        if self.scrapers:
+            self.scrapers.stop()
+        if self.plans:
+            # A page that is made now may wait for this loop.
+            await asyncio.to_thread(self.plans.stop)
+        self.scrapes.stop()
+
+
+def start_servers(
+    options: Options,
+    health: Health,
+    metrics: Metrics,
+    scrapers: Scrapers | None,
+    plans: Plans | None,
+) -> Servers:
+    """Listen on both ports."""
+    probes = HttpServer(health.answers(), options.health_port, "probes")
+    scrapes = HttpServer(
+        {METRICS_PATH: Exposition(metrics.text)},
+        options.port,
+        "scrapes",
+        scrapers,
+        {PLANS_PATH: plans} if plans else {},
+    )
+    return Servers(probes=probes, scrapes=scrapes, scrapers=scrapers, plans=plans)
