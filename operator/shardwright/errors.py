@@ -1,4 +1,4 @@
-"""Problems: what is wrong, the limit, the gap and the way out, said the same way everywhere.
+"""Problems: the fault, the limit, the gap and the way out, said the same way everywhere.
 
 A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an
 answer.
