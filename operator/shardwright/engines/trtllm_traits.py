@@ -1,8 +1,7 @@
-"""TensorRT-LLM's traits: what the planner must know of it, each figure with its source or the word
-``assumed``.
+"""TensorRT-LLM's traits for the planner, each figure with its source or the word ``assumed``.
 
 Nothing of it could be run: rules are those of its documents and source, as of 1.2; figures of its
-memory are assumed. What it refuses of options and how it is started is in ``trtllm``.
+memory are assumed. The options that it refuses and how it is started are in ``trtllm``.
 """
 
 from collections.abc import Mapping
