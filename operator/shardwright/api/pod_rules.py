@@ -1,6 +1,6 @@
 """Rules between fields of ``spec.pod``.
 
-What an administrator admits is none of them: the API server does not know it.
+The admissions of an administrator are none of them: the API server does not know them.
 """
 
 from typing import Final

@@ -17,7 +17,8 @@ VERSIONS: Final = ("0.32.0", "0.33.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine: its name, how its data files begin, and the versions that have one.
+    """The tables of one engine: its name, the prefix of its data files, the versions that have
+    one.
     """
 
     engine: str

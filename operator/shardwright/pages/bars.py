@@ -42,8 +42,7 @@ TIMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a bar: its start and its width, in thousandths of the bar, its colour, its words.
-    """
+    """A part of a bar: its start and its width in thousandths of the bar, its colour, its words."""
 
     x: float
     width: float
