@@ -26,7 +26,7 @@ class Problem:
     path: str = ""
 
     def sentence(self) -> str:
-        """Return the problem as one sentence: what, limit, gap; way out.
+        """Return the problem as one sentence: fact, limit, gap; way out.
 
         >>> Problem(
         ...     code="HeadsNotDivisible",
