@@ -1,4 +1,4 @@
-"""What ruled layouts and nodes out, as the verb of a sentence: "31 exceed GPU memory".
+"""The reasons that ruled layouts and nodes out, as the verb of a sentence: "31 exceed GPU memory".
 
 A code without a phrase is one of nodes, and spelled out word by word.
 """
