@@ -80,7 +80,7 @@ class Admission(Part):
     )
     require_revision: Literal["Off", "Warn", "Deny"] = Field(
         default="Off",
-        description="Off, Warn or Deny: the answer to a model of the hub without a commit.",
+        description="Off, Warn or Deny, for a model of the hub without a commit.",
     )
     admitted_attachment_namespaces: list[_Namespace] = Field(
         default_factory=list,

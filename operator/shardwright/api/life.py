@@ -96,7 +96,7 @@ class Rollout(Part):
     )
     on_failure: Literal["Pause", "RollBack"] = Field(
         default="Pause",
-        description="The answer to a group that does not come up with the changed pods. Pause: "
+        description="Reaction to a group that does not come up with the changed pods. Pause: "
         "the others keep theirs, and it is tried on. RollBack: when its deadline is over, or "
         "its engine has failed three times in a row, all groups go back to the last revision "
         "with which all of them served; the spec is not tried again before it changes.",

@@ -5,8 +5,8 @@ kubelet: as termination message.
     python -m shardwright.hub --rest               leaves the rest, in the container after it
 
 The pod has no rights in the cluster, and needs none: the operator reads its status.
-``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` are the places to write to; which hub, and
-as whom, say the variables of Hugging Face's own client.
+``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` are the places to write to; the variables of
+Hugging Face's own client name the hub and the token.
 """  # noqa: E501
 
 import os

@@ -113,10 +113,7 @@ def _token(environment: Mapping[str, str], home: Path) -> str | None:
 def _kept(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
-    except (
-        OSError,
-        UnicodeDecodeError,
-    ):  # as without one: the hub says so if it needs one
+    except (OSError, UnicodeDecodeError):  # as without one: the hub asks for it
         return ""
 
 

@@ -180,7 +180,7 @@ def _next(url: str, here: SplitResult, location: str) -> str:
         there = urlsplit(target)
         usable = bool(there.hostname) and "@" not in there.netloc and there.port != 0
     except ValueError:
-        raise odd_answer(_host(here), "redirects to what is no address") from None
+        raise odd_answer(_host(here), "redirects to an invalid address") from None
     if (
         not location
         or not usable
@@ -188,7 +188,7 @@ def _next(url: str, here: SplitResult, location: str) -> str:
         or not target.isprintable()
         or " " in target
     ):
-        raise odd_answer(_host(here), "redirects to what is no address")
+        raise odd_answer(_host(here), "redirects to an invalid address")
     if there.scheme not in ("https", here.scheme):
         raise odd_answer(_host(here), "redirects to another protocol than HTTPS")
     return target

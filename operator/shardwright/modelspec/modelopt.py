@@ -113,7 +113,7 @@ def _storage(fields: Fields, algorithm: str) -> WeightFormat:
 
 
 def _mixed(fields: Fields) -> Quantization:
-    """Read the algorithm of each module: other modules are left alone; the first expert that is
+    """Read the algorithm of each named module: the others are left alone; the first expert that is
     named speaks for its layer.
     """
     stored = _by_module(fields) or _by_group(fields)
