@@ -51,7 +51,8 @@ def draft_model_of(
         traits: The engine.
 
     Raises:
-        InputError: The engine does not take it, or its memory beside this target is not known.
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
     """
     problems = (
         *_draft_model_problems(head, path, stored, model, traits),
@@ -68,7 +69,8 @@ def eagle_of(
     """Return an EAGLE-3 head as the engine holds it; arguments as in :func:`draft_model_of`.
 
     Raises:
-        InputError: The engine does not take it, or its memory beside this target is not known.
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
     """
     problems = (
         *_eagle_problems(path, stored, model, traits),

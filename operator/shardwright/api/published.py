@@ -118,7 +118,7 @@ class ShownLayout(Shown):
 
 
 class ShownPlacement(Shown):
-    """The nodes of the plan."""
+    """Nodes and links of the plan."""
 
     nodes: list[Name] = Field(
         max_length=NODES_MAX_ITEMS,
@@ -290,7 +290,7 @@ class ShownPlan(Shown):
         default=None, description="Extended resource that the pods request."
     )
     placement: ShownPlacement | None = Field(
-        default=None, description="The nodes of the plan."
+        default=None, description="Nodes and links of the plan."
     )
     memory: ShownMemory | None = Field(default=None, description="Memory per stage.")
     limits: ShownLimits | None = Field(
